@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.dump.location import is_hidden, is_parquet_name, list_files, open_location
-from kstate_cli.dump.manifest import NAME, Manifest, ManifestFile, ManifestPartition, Reading, render
-from kstate_cli.dump.model import Dump, PartitionDump
-from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.records import digest_at
+from kstate_cli.dump_reader.location import is_hidden, is_parquet_name, list_files, open_location
+from kstate_cli.dump_reader.manifest import NAME, Manifest, ManifestFile, ManifestPartition, Reading, render
+from kstate_cli.dump_reader.model import Dump, PartitionDump
+from kstate_cli.dump_reader.open import read_dump
+from kstate_cli.dump_reader.records import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

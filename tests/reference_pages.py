@@ -32,9 +32,9 @@ from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.query.result import FailureReason
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.restore.states import TRANSITIONS, RestoreState
-from kstate_cli.spec.model import spec_kinds
-from kstate_cli.spec.tables import APP, DEFAULTS, MAINTAIN, STEPS, keys_of
-from kstate_cli.spec.toml_file import KEYS, TOP
+from kstate_cli.specification.model import spec_kinds
+from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, STEPS, keys_of
+from kstate_cli.specification.toml_file import KEYS, TOP
 from kstate_cli.statedir.problems import ProblemCode
 from tests import json_lines, syntax
 from tests.command_line import commands, groups

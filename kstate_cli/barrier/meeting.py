@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.dump.location import is_here, open_location, shown
+from kstate_cli.dump_reader.location import is_here, open_location, shown
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.regular import NotReadableError, read_small

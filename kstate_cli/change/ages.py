@@ -24,7 +24,7 @@ from typing import Any
 from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.own_file import AGES, write_own_file
 from kstate_cli.change.reading import reading
-from kstate_cli.dump.model import ClockMark
+from kstate_cli.dump_reader.model import ClockMark
 from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.topic_partition import TopicPartition

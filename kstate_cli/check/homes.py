@@ -14,7 +14,7 @@ from kstate_cli.check.topology import AskedTopology, Homes, Lacked, home_of_stor
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.owners import give_lines
-from kstate_cli.spec.homes import Home, StoreKey
+from kstate_cli.specification.homes import Home, StoreKey
 from kstate_cli.statedir.model import Application, CheckpointFile, Task
 
 

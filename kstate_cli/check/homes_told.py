@@ -12,7 +12,7 @@ from kstate_cli.check.topology import Homes
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.spec.homes import of_another_operator
+from kstate_cli.specification.homes import of_another_operator
 from kstate_cli.statedir.model import Task
 from kstate_cli.texts import some
 

@@ -21,7 +21,7 @@ from kstate_cli.check.rule import Obstacle, StoreCheckDraft, TaskCheckDraft, jud
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import STORE_RULES
 from kstate_cli.check.topology import AskedTopology
-from kstate_cli.spec.homes import StoreKey
+from kstate_cli.specification.homes import StoreKey
 from kstate_cli.statedir.model import Task
 from kstate_cli.texts import some
 

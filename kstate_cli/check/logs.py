@@ -13,7 +13,7 @@ from typing import Protocol
 from kstate_cli.broker.facts import Facts
 from kstate_cli.broker.tails import Tail
 from kstate_cli.check.outcome import Records
-from kstate_cli.dump.model import Dump, PartitionDump, Piece, Slice
+from kstate_cli.dump_reader.model import Dump, PartitionDump, Piece, Slice
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
 from kstate_cli.logs.log import Log, log_of
 
@@ -195,8 +195,8 @@ def _count(uri: str, partition: PartitionDump, first: int, until: int | None) ->
 
 
 def _rows_of(uri: str, partition: PartitionDump, piece: Piece, first: int, last: int) -> int:
-    from kstate_cli.dump.location import open_location
-    from kstate_cli.dump.reader import read_slice
+    from kstate_cli.dump_reader.location import open_location
+    from kstate_cli.dump_reader.reader import read_slice
 
     part = Slice(partition.topic, partition.partition, 0, (piece,), first, last, piece.rows, piece.bytes, ordered=False)
     return int(read_slice(part, ["offset"], open_location(uri)[0]).num_rows)

@@ -7,7 +7,7 @@ from functools import reduce
 from itertools import combinations
 from math import gcd
 
-from kstate_cli.spec.intervals import MIN_INTERVAL_MS
+from kstate_cli.specification.intervals import MIN_INTERVAL_MS
 from kstate_cli.statedir.model import Database, Store
 
 

@@ -25,7 +25,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic
 from kstate_cli.host import STORES_STAY
 from kstate_cli.offsets.resolve import resolve
-from kstate_cli.spec.homes import StoreKey
+from kstate_cli.specification.homes import StoreKey
 from kstate_cli.statedir.changelogs import usual_prefix
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.problems import ProblemCode

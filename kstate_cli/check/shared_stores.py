@@ -12,7 +12,7 @@ from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.numbers import MAX_I32
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.patch_releases import SHARED_STORE_BUILDER, old_releases
-from kstate_cli.spec.homes import StoreKey
+from kstate_cli.specification.homes import StoreKey
 from kstate_cli.texts import some
 
 CODE: Final = "shared-store-regrouped"

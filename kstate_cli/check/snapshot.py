@@ -23,7 +23,7 @@ from kstate_cli.logs.log import Log
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.releases import OffsetsHome, Release, unproven_too
-from kstate_cli.spec.homes import StoreKey
+from kstate_cli.specification.homes import StoreKey
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.mounts import Mount
 from kstate_cli.statedir.names import CHECKPOINT, LOCK

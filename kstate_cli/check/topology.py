@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kstate_cli.formats.task_id import TaskId
-from kstate_cli.spec.draft import SpecDraft, StoreDraft
-from kstate_cli.spec.homes import Described, Home, StoreKey
-from kstate_cli.spec.model import IN_MEMORY
+from kstate_cli.specification.draft import SpecDraft, StoreDraft
+from kstate_cli.specification.homes import Described, Home, StoreKey
+from kstate_cli.specification.model import IN_MEMORY
 
 
 @dataclass(frozen=True, slots=True)

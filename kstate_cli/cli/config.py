@@ -1,7 +1,8 @@
 """``--config FILE``, or KSTATE_CONFIG: what a command is not told on its command line stands in a ``kstate.toml``.
 
 Command line, then environment, then the file. Which key of ``[defaults]`` stands for which option is one table
-(:data:`kstate_cli.spec.tables.DEFAULTS`); besides, the file itself is the ``--spec`` of commands that take one, and its
+(:data:`kstate_cli.specification.tables.DEFAULTS`).
+The file itself is also the ``--spec`` of commands that take one, and its
 ``application`` the ``--app`` of a dump without.
 
 A file that KSTATE_CONFIG names says no more than variables may (:mod:`kstate_cli.cli.environment`): how kstate works,
@@ -20,10 +21,10 @@ import typer.main
 
 from kstate_cli.cli.environment import is_setting, name_of
 from kstate_cli.cli.help_panels import TOLD
-from kstate_cli.spec.tables import APP, DEFAULTS
+from kstate_cli.specification.tables import APP, DEFAULTS
 
 if TYPE_CHECKING:
-    from kstate_cli.spec.configuration import Configuration
+    from kstate_cli.specification.configuration import Configuration
 
 VARIABLE: Final = "KSTATE_CONFIG"
 OPTION: Final = "config"
@@ -95,7 +96,7 @@ def _read(click_command: Any, path: str, ctx: Any, given: Any) -> None:
     named = given or os.environ.get(VARIABLE)
     if not named:
         return
-    from kstate_cli.spec.configuration import read_configuration
+    from kstate_cli.specification.configuration import read_configuration
 
     configuration = read_configuration(Path(named))
     wanted = [

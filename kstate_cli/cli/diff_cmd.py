@@ -60,8 +60,8 @@ def diff(
     from kstate_cli.diff.applications import DiffRequest, diff_applications
     from kstate_cli.host import STORES_STAY
     from kstate_cli.rows.errors import StoreUnreadable
-    from kstate_cli.spec.draft import SpecDraft
-    from kstate_cli.spec.toml_file import read_draft
+    from kstate_cli.specification.draft import SpecDraft
+    from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
     from kstate_cli.texts import command
 

@@ -12,10 +12,10 @@ from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
-    from kstate_cli.capture.plan import PartitionPlan
-    from kstate_cli.capture.rounds import DumpRequest, RoundOutcome
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.dump_writer.plan import PartitionPlan
+    from kstate_cli.dump_writer.rounds import DumpRequest, RoundOutcome
 
 
 @declared
@@ -25,10 +25,10 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
     Nothing is written to the broker, and no group is joined. The dump is whole at every moment: a manifest comes last.
     What cannot be continued (a gap, a topic made anew, deletes that may be forgotten) begins anew beside what is there.
     """
-    from kstate_cli.capture.rounds import dump_round, follow
-    from kstate_cli.capture.s3_client import is_s3
     from kstate_cli.cli.dump_progress import DumpProgress
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.dump_writer.rounds import dump_round, follow
+    from kstate_cli.dump_writer.s3_client import is_s3
     from kstate_cli.errors import UsageError
 
     request = _request(source, how)
@@ -68,11 +68,11 @@ def _measure(metrics: Metrics, outcome: RoundOutcome) -> None:
 def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
     """Raises UsageError."""
     from kstate_cli.broker.settings import client_settings
-    from kstate_cli.capture.engines import CaptureEngine
-    from kstate_cli.capture.rounds import DumpRequest
-    from kstate_cli.capture.stores import destination
     from kstate_cli.cli.options import at_once
     from kstate_cli.cli.restore_options import bytes_of, pair_of, spark_unused
+    from kstate_cli.dump_writer.engines import CaptureEngine
+    from kstate_cli.dump_writer.rounds import DumpRequest
+    from kstate_cli.dump_writer.stores import destination
     from kstate_cli.errors import UsageError
     from kstate_cli.spark.context import SparkSettings
 
@@ -107,9 +107,9 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
 
 def _specified(file: Path | None) -> tuple[str | None, dict[str, str]]:
     """The application that a specification is of, and its topics. Raises UsageError, Refused."""
-    from kstate_cli.capture.topics import of_spec
+    from kstate_cli.dump_writer.topics import of_spec
     from kstate_cli.errors import UsageError
-    from kstate_cli.spec.toml_file import read_spec
+    from kstate_cli.specification.toml_file import read_spec
     from kstate_cli.texts import quoted
 
     if file is None:

@@ -9,8 +9,8 @@ from kstate_cli.errors import ConditionNotMet
 
 def parts_of(dump: str) -> list[dict[str, Any]]:
     """Return each part with the time of its last verification, null where there was none; empty without a record."""
-    from kstate_cli.capture.verified import read_verified
     from kstate_cli.clock import utc_text
+    from kstate_cli.dump_writer.verified import read_verified
 
     try:
         record = read_verified(dump)
@@ -51,8 +51,8 @@ def _text(part: dict[str, Any]) -> str:
 
 def damage_in(dump: str, parts: list[dict[str, Any]]) -> ConditionNotMet | None:
     """Return the error for a dump with files that were damaged when they were last read."""
-    from kstate_cli.dump.location import shown
-    from kstate_cli.dump.verification import ROT
+    from kstate_cli.dump_reader.location import shown
+    from kstate_cli.dump_reader.verification import ROT
     from kstate_cli.texts import command, some
 
     damaged = [part["subset"] for part in parts if part["damaged"]]

@@ -7,18 +7,18 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kstate_cli.capture.rounds import DumpWatcher
-from kstate_cli.capture.task import SILENT_SECONDS
 from kstate_cli.cli.output import safe, say
 from kstate_cli.cli.terminal import progress_bar
+from kstate_cli.dump_writer.rounds import DumpWatcher
+from kstate_cli.dump_writer.task import SILENT_SECONDS
 from kstate_cli.signals import start
 from kstate_cli.texts import size_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from kstate_cli.capture.plan import PartitionPlan
-    from kstate_cli.dump.growing import Grown
+    from kstate_cli.dump_reader.growing import Grown
+    from kstate_cli.dump_writer.plan import PartitionPlan
 
 _SECONDS = 10.0
 _STILL_SECONDS = 10.0

@@ -62,8 +62,8 @@ def export(
     from kstate_cli.errors import UsageError
     from kstate_cli.export.engines import ExportEngine
     from kstate_cli.export.store_export import ExportRequest, export_store
-    from kstate_cli.spec.draft import SpecDraft
-    from kstate_cli.spec.toml_file import read_draft
+    from kstate_cli.specification.draft import SpecDraft
+    from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
 
     if engine not in {one.value for one in ExportEngine}:

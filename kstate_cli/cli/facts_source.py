@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kstate_cli.broker.tails import Tail
     from kstate_cli.check.logs import LogSource, ReadTails
     from kstate_cli.formats.topic_partition import TopicPartition
-    from kstate_cli.spec.homes import StoreKey
+    from kstate_cli.specification.homes import StoreKey
     from kstate_cli.statedir.model import Application
 
 
@@ -85,9 +85,9 @@ class KnownOfLogs:
             topics, live = topics_of(app, more), self.bootstrap is not None
             sources.append(FactLogs(ask(topics), frozenset(topics) if live else frozenset(), self._tails()))
         if self.dump is not None:
-            from kstate_cli.dump.errors import NoManifestError
-            from kstate_cli.dump.location import shown
-            from kstate_cli.dump.open import read_dump
+            from kstate_cli.dump_reader.errors import NoManifestError
+            from kstate_cli.dump_reader.location import shown
+            from kstate_cli.dump_reader.open import read_dump
 
             try:
                 known = read_dump(self.dump, complete=False, committed_only=False)

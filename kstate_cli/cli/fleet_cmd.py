@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kstate_cli.fleet.findings import FleetFinding
     from kstate_cli.fleet.model import HostReport
     from kstate_cli.fleet.overview import Fleet
-    from kstate_cli.spec.draft import SpecDraft
+    from kstate_cli.specification.draft import SpecDraft
 
 _SHOWN: Final = 5
 _COUNTED: Final = {"error": "s", "warning": "s", "unknown": ""}
@@ -116,7 +116,7 @@ def fleet(
 
 
 def _spec(spec: Path | None) -> SpecDraft | None:
-    from kstate_cli.spec.toml_file import read_draft
+    from kstate_cli.specification.toml_file import read_draft
 
     return None if spec is None else read_draft(spec)
 

@@ -35,8 +35,8 @@ def tell_homes(
     """
     from kstate_cli.check.snapshot_reader import read_homes
     from kstate_cli.check.topology import AskedTopology
-    from kstate_cli.spec.homes import Described
-    from kstate_cli.spec.topology import read_topology
+    from kstate_cli.specification.homes import Described
+    from kstate_cli.specification.topology import read_topology
 
     asked = AskedTopology(
         Described.by(read_topology(new)), Described.by(read_topology(old)) if old is not None else None

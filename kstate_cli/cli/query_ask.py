@@ -39,7 +39,7 @@ from kstate_cli.query import (
 from kstate_cli.query.handlers import Handlers
 from kstate_cli.query.hints import hints
 from kstate_cli.rows.errors import look_closer
-from kstate_cli.spec.model import Spec
+from kstate_cli.specification.model import Spec
 
 _ROWS_OF_A_TABLE = 1000
 
@@ -269,8 +269,8 @@ def _spec(asked: Asked) -> Spec | None:
     if asked.options.spec is None:
         return None
     from kstate_cli.rows.find import stores_of
-    from kstate_cli.spec.combine import resolve_spec
-    from kstate_cli.spec.toml_file import read_draft
+    from kstate_cli.specification.combine import resolve_spec
+    from kstate_cli.specification.toml_file import read_draft
 
     draft = read_draft(asked.options.spec)
     with OfflineStreams(asked.app) as streams:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kstate_cli.change.plan import Plan
-    from kstate_cli.dump.model import Dump
+    from kstate_cli.dump_reader.model import Dump
     from kstate_cli.rehome.halves import Completion, Wanted
     from kstate_cli.rehome.options import RehomeOptions
     from kstate_cli.releases import Release
     from kstate_cli.restore.plan import RestorePlan, StoreWork
     from kstate_cli.restore.restoration import RestoreRequest
-    from kstate_cli.spec.draft import SpecDraft
+    from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.statedir.model import Application
 
 
@@ -36,8 +36,8 @@ class FromDump:
         from kstate_cli.formats.task_id import TaskId
         from kstate_cli.rehome.halves import Completion
         from kstate_cli.restore.planner import plan_restore
-        from kstate_cli.spec.combine import resolve_spec
-        from kstate_cli.spec.model import Spec
+        from kstate_cli.specification.combine import resolve_spec
+        from kstate_cli.specification.model import Spec
         from kstate_cli.statedir.names import CHECKPOINT
 
         topologies = {store: TaskId.parse(task).topology for task, stores in wanted.items() for store in stores}
@@ -59,7 +59,7 @@ class FromDump:
 
 def _without_places(said: SpecDraft | None, app_id: str, topologies: dict[str, str | None]) -> SpecDraft:
     """What the file says of these stores, but for where they are: that the two texts say."""
-    from kstate_cli.spec.draft import SpecDraft, StoreDraft
+    from kstate_cli.specification.draft import SpecDraft, StoreDraft
 
     stores = []
     for name, topology in topologies.items():

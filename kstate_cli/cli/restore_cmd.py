@@ -71,8 +71,8 @@ def restore(
     from kstate_cli.restore.plan import RestoreOptions
     from kstate_cli.restore.restoration import RestoreRequest
     from kstate_cli.spark.context import SparkSettings
-    from kstate_cli.spec.toml_file import read_draft
-    from kstate_cli.spec.topology import read_topology
+    from kstate_cli.specification.toml_file import read_draft
+    from kstate_cli.specification.topology import read_topology
 
     if cases.follow is not None:
         _refuse_beside_follow(wanted, cases)

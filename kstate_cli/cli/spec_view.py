@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kstate_cli.spec.draft import SpecDraft
-    from kstate_cli.spec.told_topics import ToldTopics
-    from kstate_cli.spec.topology import TopologyText
+    from kstate_cli.specification.draft import SpecDraft
+    from kstate_cli.specification.told_topics import ToldTopics
+    from kstate_cli.specification.topology import TopologyText
     from kstate_cli.statedir.model import Application
 
 _SHOWN: Final = 5
@@ -35,10 +35,10 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     from kstate_cli.cli.facts_source import refuse_settings_alone
     from kstate_cli.cli.output import say
     from kstate_cli.cli.standard import as_data
-    from kstate_cli.spec.combine import draft_of_directory
-    from kstate_cli.spec.completion import question_text
-    from kstate_cli.spec.toml_writer import to_toml
-    from kstate_cli.spec.topology import read_topology
+    from kstate_cli.specification.combine import draft_of_directory
+    from kstate_cli.specification.completion import question_text
+    from kstate_cli.specification.toml_writer import to_toml
+    from kstate_cli.specification.topology import read_topology
 
     refuse_settings_alone(sources.bootstrap, sources.settings)
     topology = read_topology(sources.topology) if sources.topology is not None else None
@@ -60,11 +60,11 @@ def _told(app: Application, sources: SpecSources, topology: TopologyText | None)
     if sources.bootstrap is not None:
         told.append(_told_by_broker(app, sources.bootstrap, sources.settings, topology))
     if sources.dump is not None:
-        from kstate_cli.dump.errors import NoManifestError
-        from kstate_cli.dump.location import shown
-        from kstate_cli.dump.open import read_dump
+        from kstate_cli.dump_reader.errors import NoManifestError
+        from kstate_cli.dump_reader.location import shown
+        from kstate_cli.dump_reader.open import read_dump
         from kstate_cli.errors import Refused
-        from kstate_cli.spec.told_topics import told_by_dump
+        from kstate_cli.specification.told_topics import told_by_dump
 
         try:
             dump = read_dump(sources.dump, complete=False, committed_only=False)
@@ -83,9 +83,9 @@ def _told_by_broker(
     """Of the topics that the application's stores may be restored from, and no others."""
     from kstate_cli.broker.client import admin_client, ask_broker, names_on
     from kstate_cli.broker.settings import client_settings
-    from kstate_cli.capture.topics import own_changelogs
     from kstate_cli.check.predict import topics_of
-    from kstate_cli.spec.told_topics import told_by_broker
+    from kstate_cli.dump_writer.topics import own_changelogs
+    from kstate_cli.specification.told_topics import told_by_broker
 
     conf = client_settings(settings)
     with admin_client(bootstrap, conf) as admin:

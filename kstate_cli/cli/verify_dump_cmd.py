@@ -19,8 +19,8 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, note
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kstate_cli.capture.verified import VerifiedPart
-    from kstate_cli.dump.verification import DumpFile, FileFinding
+    from kstate_cli.dump_reader.verification import DumpFile, FileFinding
+    from kstate_cli.dump_writer.verified import VerifiedPart
 
 
 _RECORD_SECONDS = 10
@@ -45,12 +45,12 @@ def verify_dump(
     dump records when each part was read; kstate check --dump shows it. A call that was interrupted is continued. Exit
     codes: 3 a file is damaged or missing, 4 a file cannot be read.
     """
-    from kstate_cli.capture.verified import VerifiedPart
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import say
     from kstate_cli.clock import utc_text
-    from kstate_cli.dump.location import absolute, shown
-    from kstate_cli.dump.verification import files_of_dump, verify_files
+    from kstate_cli.dump_reader.location import absolute, shown
+    from kstate_cli.dump_reader.verification import files_of_dump, verify_files
+    from kstate_cli.dump_writer.verified import VerifiedPart
     from kstate_cli.texts import plural, size_text
 
     number, parts = part_of("--subset", subset, "for example 1/7")
@@ -115,14 +115,14 @@ def verify_dump(
 
 
 def _unreadable() -> str:
-    from kstate_cli.dump.verification import UNREADABLE
+    from kstate_cli.dump_reader.verification import UNREADABLE
 
     return UNREADABLE
 
 
 def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: Sequence[FileFinding]) -> str | None:
     """Record that the part was read; return a warning where that fails. What could not be read was not verified."""
-    from kstate_cli.capture.verified import record
+    from kstate_cli.dump_writer.verified import record
 
     if any(finding.code == _unreadable() for finding in findings):
         return None
@@ -143,8 +143,8 @@ def _show(findings: Sequence[FileFinding]) -> None:
 
 
 def _verdict(findings: Sequence[FileFinding], growing: str | None) -> Exception:
-    from kstate_cli.dump.errors import NOT_REACHED, WHOLE_COPY, rot
-    from kstate_cli.dump.verification import ROT
+    from kstate_cli.dump_reader.errors import NOT_REACHED, WHOLE_COPY, rot
+    from kstate_cli.dump_reader.verification import ROT
     from kstate_cli.errors import ConditionNotMet, Refused
     from kstate_cli.texts import plural, some
 
@@ -171,7 +171,7 @@ class _PartReading:
 
     def __init__(self, dump: str, part: tuple[int, int], files: Sequence[DumpFile], *, recorded: bool) -> None:
         from kstate_cli import clock
-        from kstate_cli.capture.verified import read_verified
+        from kstate_cli.dump_writer.verified import read_verified
 
         self._dump, self._part, self._recorded = dump, part, recorded
         self._lock = threading.Lock()
@@ -208,7 +208,7 @@ class _PartReading:
 
     def _write(self) -> bool:
         """Record the files that were read; return whether there were any and that worked."""
-        from kstate_cli.capture.verified import Unfinished, record_unfinished
+        from kstate_cli.dump_writer.verified import Unfinished, record_unfinished
 
         if not self._recorded or not self._whole:
             return False

@@ -20,8 +20,8 @@ from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.store import StoreReader
 from kstate_cli.rows.whole_stores import Steady, filled, open_whole, others_of, refuse_running
-from kstate_cli.spec.combine import refuse_other_kinds
-from kstate_cli.spec.draft import SpecDraft
+from kstate_cli.specification.combine import refuse_other_kinds
+from kstate_cli.specification.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, POSITION
 from kstate_cli.statedir.places import Place

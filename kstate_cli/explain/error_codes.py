@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kstate_cli.check import streams_log as log
-from kstate_cli.dump.errors import DumpError, DumpRot
+from kstate_cli.dump_reader.errors import DumpError, DumpRot
 from kstate_cli.errors import (
     ConditionNotMet,
     Interrupted,

@@ -17,8 +17,8 @@ from kstate_cli.offsets.segments import position_reached, reader_remarks
 from kstate_cli.rows.find import stores_of
 from kstate_cli.rows.serdes import serde_for
 from kstate_cli.rows.whole_stores import Steady, refuse_running
-from kstate_cli.spec.combine import merge
-from kstate_cli.spec.draft import SpecDraft, StoreDraft
+from kstate_cli.specification.combine import merge
+from kstate_cli.specification.draft import SpecDraft, StoreDraft
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.scan import read_application
 

@@ -11,8 +11,8 @@ from kstate_cli.broker.facts import Facts
 from kstate_cli.errors import Refused
 from kstate_cli.fleet.model import StoreCopy
 from kstate_cli.formats.task_id import TaskId
-from kstate_cli.spec.draft import SpecDraft
-from kstate_cli.spec.model import IN_MEMORY
+from kstate_cli.specification.draft import SpecDraft
+from kstate_cli.specification.model import IN_MEMORY
 
 MOST_PARTITIONS: Final = 100_000
 """No topic has so many: a number of a damaged file does not make a list of them."""

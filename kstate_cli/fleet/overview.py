@@ -13,7 +13,7 @@ from kstate_cli.fleet.expected import Partitions, SubTopology, expected_partitio
 from kstate_cli.fleet.model import HostReport, StoreCopy
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.spec.draft import SpecDraft
+from kstate_cli.specification.draft import SpecDraft
 
 
 @dataclass(frozen=True, slots=True)

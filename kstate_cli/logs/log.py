@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.dump.manifest import Reading
-from kstate_cli.dump.model import PartitionDump, Round
+from kstate_cli.dump_reader.manifest import Reading
+from kstate_cli.dump_reader.model import PartitionDump, Round
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.forgotten import RETENTION_MS, Heard, heard
 

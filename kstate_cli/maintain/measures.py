@@ -15,7 +15,7 @@ from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.maintain.steps import STANDBY
 
 if TYPE_CHECKING:
-    from kstate_cli.dump.growing import Grown
+    from kstate_cli.dump_reader.growing import Grown
     from kstate_cli.maintain.memory import Memory, Result
 
 Measure: TypeAlias = tuple[str, tuple[str, ...], float]
@@ -109,8 +109,8 @@ def _kept(path: Path) -> int:
 
 def newest(dump: str) -> Grown | None:
     """The manifest of a dump that grows; None where there is none. Raises DumpError for one that cannot be read."""
-    from kstate_cli.dump.location import open_location, shown
-    from kstate_cli.dump.open import newest_manifest
+    from kstate_cli.dump_reader.location import open_location, shown
+    from kstate_cli.dump_reader.open import newest_manifest
 
     if "://" not in dump and not os.path.isdir(dump):
         return None
@@ -154,7 +154,7 @@ def _behind(
 
 
 def _of_dump(grown: Grown, now_ms: int) -> Iterator[Measure]:
-    from kstate_cli.capture.plan import continued_until
+    from kstate_cli.dump_writer.plan import continued_until
 
     yield "kstate_dump_bytes", (), sum(file.size for full in grown.fulls for file in full.files)
     newest_fulls = grown.newest().values()

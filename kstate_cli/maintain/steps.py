@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kstate_cli.maintain.memory import Memory
-    from kstate_cli.spec.configuration import Configuration, Maintenance, Step
+    from kstate_cli.specification.configuration import Configuration, Maintenance, Step
 
 DIRECTORY: Final = "directory"
 STANDBY: Final = "standby"

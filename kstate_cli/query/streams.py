@@ -33,7 +33,7 @@ from kstate_cli.rows.find import stores_of
 from kstate_cli.rows.open import open_store
 from kstate_cli.rows.serde_type import StoreSerdes
 from kstate_cli.rows.store import ReadAs, StoreReader
-from kstate_cli.spec.model import Spec, StoreSpec
+from kstate_cli.specification.model import Spec, StoreSpec
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.scan import read_application

@@ -15,8 +15,8 @@ from kstate_cli.offsets.owners import Owners, give_lines
 from kstate_cli.rehome.halves import Completion
 from kstate_cli.rehome.model import Placed, Rehoming
 from kstate_cli.rehome.options import RehomeOptions
-from kstate_cli.spec.homes import Home
-from kstate_cli.spec.topology import Subtopology
+from kstate_cli.specification.homes import Home
+from kstate_cli.specification.topology import Subtopology
 from kstate_cli.statedir.model import Application
 
 

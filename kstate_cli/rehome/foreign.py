@@ -10,7 +10,7 @@ from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.rehome.draft import RehomeDraft
 from kstate_cli.rehome.model import WhyRefused
 from kstate_cli.rehome.options import RehomeOptions
-from kstate_cli.spec.homes import StoreKey
+from kstate_cli.specification.homes import StoreKey
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import first_lines
 

@@ -15,7 +15,7 @@ from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import OffsetsHome, Release
-from kstate_cli.spec.homes import Home, StoreKey
+from kstate_cli.specification.homes import Home, StoreKey
 from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from kstate_cli.offsets.keeping import Keeping, closed, in_a_file
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.rehome.draft import RehomeDraft
 from kstate_cli.rehome.model import Because, Lacking, WhyRefused
-from kstate_cli.spec.completion import table_of
-from kstate_cli.spec.draft import StoreDraft
-from kstate_cli.spec.homes import Home
-from kstate_cli.spec.model import IN_MEMORY
+from kstate_cli.specification.completion import table_of
+from kstate_cli.specification.draft import StoreDraft
+from kstate_cli.specification.homes import Home
+from kstate_cli.specification.model import IN_MEMORY
 from kstate_cli.texts import first_lines, some
 
 _NAMED = 5

@@ -23,8 +23,8 @@ from kstate_cli.texts import first_lines, plural, some
 if TYPE_CHECKING:
     from kstate_cli.formats.topic_partition import TopicPartition
     from kstate_cli.rehome.draft import RehomeDraft
-    from kstate_cli.spec.homes import Described
-    from kstate_cli.spec.topology import Subtopology
+    from kstate_cli.specification.homes import Described
+    from kstate_cli.specification.topology import Subtopology
 
 _NAMED: Final = 5
 _AGAIN_SECONDS: Final = 1.0

@@ -12,7 +12,7 @@ from operator import attrgetter
 from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.rehome.model import Because, Held, Lacking, Placed, Rehoming, WhyRefused
-from kstate_cli.spec.homes import GONE, Described, Home, StoreKey, generated, of_another_operator
+from kstate_cli.specification.homes import GONE, Described, Home, StoreKey, generated, of_another_operator
 from kstate_cli.texts import first_lines, quoted, some
 
 _NAMED = 5

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from kstate_cli.formats.task_id import TaskId
-from kstate_cli.spec.homes import Home, StoreKey
+from kstate_cli.specification.homes import Home, StoreKey
 
 
 class Because(StrEnum):

@@ -9,11 +9,11 @@ from pathlib import Path
 from kstate_cli.errors import UsageError
 from kstate_cli.rehome.halves import Completer
 from kstate_cli.rehome.live import Cluster
-from kstate_cli.spec.draft import SpecDraft
-from kstate_cli.spec.homes import Described, read_pairs
-from kstate_cli.spec.model import IN_MEMORY
-from kstate_cli.spec.toml_file import read_draft
-from kstate_cli.spec.topology import read_topology
+from kstate_cli.specification.draft import SpecDraft
+from kstate_cli.specification.homes import Described, read_pairs
+from kstate_cli.specification.model import IN_MEMORY
+from kstate_cli.specification.toml_file import read_draft
+from kstate_cli.specification.topology import read_topology
 from kstate_cli.texts import quoted
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from kstate_cli.rehome.unread import on_broker
-from kstate_cli.spec.homes import Described, Home
-from kstate_cli.spec.topology import Subtopology
+from kstate_cli.specification.homes import Described, Home
+from kstate_cli.specification.topology import Subtopology
 
 
 def source_counts(

@@ -24,9 +24,9 @@ from kstate_cli.rehome.mapping import Specified, by_numbers, by_texts, half_a_ta
 from kstate_cli.rehome.model import Because, Held, Placed, WhyRefused
 from kstate_cli.rehome.options import RehomeOptions
 from kstate_cli.rehome.task_files import write_files
-from kstate_cli.spec.combine import refuse_other_kinds
-from kstate_cli.spec.completion import table_of
-from kstate_cli.spec.homes import Home
+from kstate_cli.specification.combine import refuse_other_kinds
+from kstate_cli.specification.completion import table_of
+from kstate_cli.specification.homes import Home
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import store_folder
 from kstate_cli.statedir.places import Place

@@ -13,7 +13,7 @@ from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.rehome.draft import RehomeDraft
 from kstate_cli.rehome.lacking import lines_of_lacking
 from kstate_cli.rehome.model import Placed
-from kstate_cli.spec.homes import Home
+from kstate_cli.specification.homes import Home
 from kstate_cli.statedir.names import CHECKPOINT
 
 

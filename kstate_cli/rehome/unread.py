@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from kstate_cli.formats.topic_partition import changelog_prefix
-from kstate_cli.spec.homes import Described
-from kstate_cli.spec.topology import INNER, Subtopology
+from kstate_cli.specification.homes import Described
+from kstate_cli.specification.topology import INNER, Subtopology
 
 
 def on_broker(app_id: str, part: Subtopology, topic: str, known: Collection[str]) -> str:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kstate_cli.change.commits_made import unchanged
-from kstate_cli.dump.model import Dump, PartitionDump
+from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.parallel.workers import Processes, Workers
 from kstate_cli.restore.jobs import SliceJob, SliceResult
@@ -75,7 +75,7 @@ class OnSpark:
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
         """One shuffle."""
-        from kstate_cli.dump.repartition import repartition
+        from kstate_cli.dump_reader.repartition import repartition
 
         return ask(lambda: repartition(self.context, dump, [partition.key], target))
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from kstate_cli.dump.growing import render
-from kstate_cli.dump.location import open_location, shown
-from kstate_cli.dump.open import newest_manifest
+from kstate_cli.dump_reader.growing import render
+from kstate_cli.dump_reader.location import open_location, shown
+from kstate_cli.dump_reader.open import newest_manifest
 from kstate_cli.errors import Refused
 from kstate_cli.restore.pipeline import restore
 from kstate_cli.restore.plan import RestorePlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Any, Final, get_args, get_type_hints
 
-from kstate_cli.dump.model import Slice
+from kstate_cli.dump_reader.model import Slice
 from kstate_cli.formats.position import Position
 from kstate_cli.restore.file_names import fitting
 

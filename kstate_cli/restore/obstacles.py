@@ -8,14 +8,14 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.dump.manifest import ManifestPartition
+from kstate_cli.dump_reader.manifest import ManifestPartition
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import is_segmented, store_kind
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, store_in_topologies
 from kstate_cli.releases import unproven_too
 from kstate_cli.restore.plan import RestoreDraft
-from kstate_cli.spec.model import IN_MEMORY, Spec, StoreSpec
+from kstate_cli.specification.model import IN_MEMORY, Spec, StoreSpec
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.names import position_file
 from kstate_cli.statedir.places import store_place

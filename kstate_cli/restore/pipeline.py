@@ -14,9 +14,9 @@ from kstate_cli.change.course import Course, follow
 from kstate_cli.change.engine import execute
 from kstate_cli.change.reading import reading
 from kstate_cli.change.standby import refuse_no_standby
-from kstate_cli.dump.model import Dump
-from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.verification import refuse_damaged
+from kstate_cli.dump_reader.model import Dump
+from kstate_cli.dump_reader.open import read_dump
+from kstate_cli.dump_reader.verification import refuse_damaged
 from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError, warn_before
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.restore.engines import RestoreEngine
@@ -29,8 +29,8 @@ from kstate_cli.restore.staging_area import check_area
 from kstate_cli.restore.states import StateMachine
 from kstate_cli.restore.stopwatch import Stopwatch
 from kstate_cli.spark.jvm import check_java
-from kstate_cli.spec.combine import resolve_spec
-from kstate_cli.spec.model import Spec
+from kstate_cli.specification.combine import resolve_spec
+from kstate_cli.specification.model import Spec
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.special import refuse_special

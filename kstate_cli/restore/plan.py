@@ -9,14 +9,14 @@ from pathlib import Path
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change.ages import Age
 from kstate_cli.change.plan import Plan, Step
-from kstate_cli.dump.model import Dump, PartitionDump, Piece
+from kstate_cli.dump_reader.model import Dump, PartitionDump, Piece
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.file_names import task_key
 from kstate_cli.restore.judge import Action, Allowed, Verdict
-from kstate_cli.spec.model import StoreSpec
+from kstate_cli.specification.model import StoreSpec
 from kstate_cli.statedir.places import Place, store_place
 from kstate_cli.statedir.problems import Problem
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
 from kstate_cli.change.ages import read_ages
 from kstate_cli.change.plan import OmitTree, Plan
-from kstate_cli.dump.model import Dump
+from kstate_cli.dump_reader.model import Dump
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.offsets.model import TaskOffsets
@@ -25,7 +25,7 @@ from kstate_cli.restore.obstacles import (
 from kstate_cli.restore.plan import LeftStore, RestoreDraft, RestoreOptions, RestorePlan
 from kstate_cli.restore.store_work import judge_store
 from kstate_cli.restore.task_steps import task_steps
-from kstate_cli.spec.model import PROCESSOR, Spec, StoreSpec
+from kstate_cli.specification.model import PROCESSOR, Spec, StoreSpec
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some
 

@@ -12,8 +12,8 @@ from typing import Final
 from kstate_cli.capacity import cores_here, memory_here
 from kstate_cli.change.build import BuildDatabase
 from kstate_cli.change.plan import OmitTree, Step
-from kstate_cli.dump.model import Dump, PartitionDump, Slice
-from kstate_cli.dump.slices import slices
+from kstate_cli.dump_reader.model import Dump, PartitionDump, Slice
+from kstate_cli.dump_reader.slices import slices
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
@@ -28,7 +28,7 @@ from kstate_cli.restore.staging import Staging
 from kstate_cli.rocks.settings import TARGET_FILE_BYTES
 from kstate_cli.signals import mapped
 from kstate_cli.spark.context import SparkSettings
-from kstate_cli.spec.model import StoreSpec
+from kstate_cli.specification.model import StoreSpec
 from kstate_cli.statedir.model import Database
 from kstate_cli.statedir.names import segment_folder
 from kstate_cli.texts import size_text

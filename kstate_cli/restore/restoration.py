@@ -22,10 +22,10 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import Step
 from kstate_cli.change.standby import STANDBY_EVENT
-from kstate_cli.dump.digests import Digests, known_digests
-from kstate_cli.dump.direct_file import larger_than_cache
-from kstate_cli.dump.location import is_here, open_location
-from kstate_cli.dump.model import Dump, PartitionDump
+from kstate_cli.dump_reader.digests import Digests, known_digests
+from kstate_cli.dump_reader.direct_file import larger_than_cache
+from kstate_cli.dump_reader.location import is_here, open_location
+from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.as_of import bounds, made
@@ -60,8 +60,8 @@ from kstate_cli.restore.stopwatch import (
 )
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.spark.context import SparkSettings
-from kstate_cli.spec.draft import SpecDraft
-from kstate_cli.spec.topology import TopologyText
+from kstate_cli.specification.draft import SpecDraft
+from kstate_cli.specification.topology import TopologyText
 from kstate_cli.texts import command
 
 LOGS_EVENT = "logs"

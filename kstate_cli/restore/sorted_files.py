@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kstate_cli.dump.digests_beside import DigestsBeside
-from kstate_cli.dump.open_files import OutOfOrder, Passage
+from kstate_cli.dump_reader.digests_beside import DigestsBeside
+from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.change.journal import Run
 from kstate_cli.change.owner import own_like
-from kstate_cli.dump.location import absolute, is_here, open_location, shown
+from kstate_cli.dump_reader.location import absolute, is_here, open_location, shown
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.parallel.workers import another_python, same_modules

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.ages import Age
-from kstate_cli.dump.model import PartitionDump
+from kstate_cli.dump_reader.model import PartitionDump
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.store_kinds import expires, store_kind
 from kstate_cli.formats.task_id import GLOBAL, TaskId
@@ -22,7 +22,7 @@ from kstate_cli.restore.as_of import another_log, as_of_after, log_since
 from kstate_cli.restore.judge import Action, Allowed, Verdict, judge
 from kstate_cli.restore.obstacles import broken, foreign, forgetful, older_layout, unfit_name
 from kstate_cli.restore.plan import LeftStore, RestoredPartition, RestoreDraft, StoreWork
-from kstate_cli.spec.model import StoreSpec
+from kstate_cli.specification.model import StoreSpec
 from kstate_cli.texts import command, did_you_mean, quoted
 
 _LOG = logging.getLogger(__name__)

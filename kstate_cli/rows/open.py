@@ -14,7 +14,7 @@ from kstate_cli.rows.layout import Layout, layout_of
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.store import ReadAs, StoreReader
 from kstate_cli.rows.times import FOREVER
-from kstate_cli.spec.model import IN_MEMORY
+from kstate_cli.specification.model import IN_MEMORY
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command

@@ -31,10 +31,10 @@ import pyspark
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 
-from kstate_cli.capture.engines import CaptureEngine, RangesOnSpark, started
-from kstate_cli.capture.jobs import RangeJob
-from kstate_cli.capture.rounds import DumpRequest, DumpWatcher, dump_round
-from kstate_cli.capture.task import capture_range
+from kstate_cli.dump_writer.engines import CaptureEngine, RangesOnSpark, started
+from kstate_cli.dump_writer.jobs import RangeJob
+from kstate_cli.dump_writer.rounds import DumpRequest, DumpWatcher, dump_round
+from kstate_cli.dump_writer.task import capture_range
 from kstate_cli.formats import topic_partition
 from kstate_cli.spark.context import SparkSettings
 from tests.interop.harness import Batch

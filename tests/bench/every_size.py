@@ -18,7 +18,7 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from kstate_cli.dump.direct_file import larger_than_cache
+from kstate_cli.dump_reader.direct_file import larger_than_cache
 
 from .make_dump import make_dump
 from .restore import APP, GIB, VALUE_BYTES, kstate

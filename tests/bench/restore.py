@@ -31,7 +31,7 @@ from typing import Any
 
 from kstate_cli.change.build import BuildDatabase, build_database
 from kstate_cli.change.folder import read_runs
-from kstate_cli.dump.open import read_dump
+from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.releases import release
 from kstate_cli.restore.judge import Allowed
 from kstate_cli.restore.plan import RestoreOptions
@@ -39,8 +39,8 @@ from kstate_cli.restore.planner import plan_restore
 from kstate_cli.restore.prepare import Slicing, Slots, make_jobs, slot_memory, to_steps
 from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging
-from kstate_cli.spec.combine import resolve_spec
-from kstate_cli.spec.toml_file import parse_draft
+from kstate_cli.specification.combine import resolve_spec
+from kstate_cli.specification.toml_file import parse_draft
 
 from .make_dump import make_dump
 

@@ -12,10 +12,10 @@ import pytest
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.ages import Age, LogMark, add_ages, read_ages
-from kstate_cli.dump.location import open_location
-from kstate_cli.dump.manifest import NAME, Manifest, ManifestPartition, Reading, parse, render
-from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.records import digest_at
+from kstate_cli.dump_reader.location import open_location
+from kstate_cli.dump_reader.manifest import NAME, Manifest, ManifestPartition, Reading, parse, render
+from kstate_cli.dump_reader.open import read_dump
+from kstate_cli.dump_reader.records import digest_at
 from kstate_cli.errors import Refused
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows
@@ -28,8 +28,8 @@ from kstate_cli.restore.plan import RestoreOptions, RestorePlan
 from kstate_cli.restore.planner import plan_restore
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
-from kstate_cli.spec.combine import resolve_spec
-from kstate_cli.spec.toml_file import read_draft
+from kstate_cli.specification.combine import resolve_spec
+from kstate_cli.specification.toml_file import read_draft
 from kstate_cli.statedir.age import sst_age
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.scan import read_application

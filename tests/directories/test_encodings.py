@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.restore.support import digest
-from tests.unit.dump.encodings import Writer
+from tests.unit.dump_reader.encodings import Writer
 
 from .test_cold import EXAMPLES
 from .warm import Warm

@@ -25,16 +25,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.capture.plan import continued_until, not_continued
 from kstate_cli.cli.maintain_cmd import maintain
 from kstate_cli.cli.metrics import METRICS
+from kstate_cli.dump_writer.plan import continued_until, not_continued
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.maintain import children
 from kstate_cli.maintain.measures import newest
 from kstate_cli.maintain.memory import Memory, read_memory, write_memory
 from kstate_cli.maintain.steps import maintenance_of, tasks
-from kstate_cli.spec.configuration import read_configuration
+from kstate_cli.specification.configuration import read_configuration
 from kstate_cli.verify.application import in_subset
 from tests.golden import unpack
 from tests.growing import GrowingDump

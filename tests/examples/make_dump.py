@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kstate_cli.dump.manifest import NAME, parse, render
+from kstate_cli.dump_reader.manifest import NAME, parse, render
 
 from ..directories.support import kstate
 from ..interop.harness import App, Batch, Harness

@@ -24,14 +24,14 @@ import typer.main
 from kstate_cli.cli.app import app
 from kstate_cli.cli.options import part_of
 from kstate_cli.cli.restore_options import bytes_of
-from kstate_cli.dump.errors import DumpError
-from kstate_cli.dump.location import open_location
-from kstate_cli.dump.manifest import NAME, Manifest, Reading, parse
-from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.records import digest_at
+from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.location import open_location
+from kstate_cli.dump_reader.manifest import NAME, Manifest, Reading, parse
+from kstate_cli.dump_reader.open import read_dump
+from kstate_cli.dump_reader.records import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import release
-from kstate_cli.spec.toml_file import read_spec
+from kstate_cli.specification.toml_file import read_spec
 from kstate_cli.statedir.names import PROCESS_FILE
 
 from ..directories.support import data_rows, kstate, tree_hash

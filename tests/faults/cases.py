@@ -15,14 +15,14 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kstate_cli.spec.topology import read_topology
+from kstate_cli.specification.topology import read_topology
 from tests.unit.rehome.texts import text
 
 from .case import Case, Repair
 from .forked import Kstate
 from .small import NEVER_WRITTEN, STORES, small
 
-KINDS = Path(__file__).parents[1] / "unit" / "spec" / "topologies" / "4.3.1-kinds.txt"
+KINDS = Path(__file__).parents[1] / "unit" / "specification" / "topologies" / "4.3.1-kinds.txt"
 
 
 @dataclass(frozen=True)

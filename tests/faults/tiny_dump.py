@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kstate_cli.dump.manifest import NAME, Manifest, ManifestFile, ManifestPartition, parse, render
+from kstate_cli.dump_reader.manifest import NAME, Manifest, ManifestFile, ManifestPartition, parse, render
 
 from .forked import ROOT
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kstate_cli.dump.manifest import NAME, Manifest, ManifestFile, ManifestPartition, render
+from kstate_cli.dump_reader.manifest import NAME, Manifest, ManifestFile, ManifestPartition, render
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.golden import expected, index
 

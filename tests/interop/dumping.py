@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from kstate_cli.dump import growing
+from kstate_cli.dump_reader import growing
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.done import Done
 

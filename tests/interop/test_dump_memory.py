@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.capture.jobs import RangeJob
-from kstate_cli.capture.task import capture_range
-from kstate_cli.capture.writing import GROUP_BYTES
+from kstate_cli.dump_writer.jobs import RangeJob
+from kstate_cli.dump_writer.task import capture_range
+from kstate_cli.dump_writer.writing import GROUP_BYTES
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.memory import peak_bytes
 

@@ -29,10 +29,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kstate_cli.capture.keeping import GRACE_SECONDS
-from kstate_cli.capture.packing import TOGETHER
-from kstate_cli.dump.growing import name_of, render
-from kstate_cli.dump.open import read_dump
+from kstate_cli.dump_reader.growing import name_of, render
+from kstate_cli.dump_reader.open import read_dump
+from kstate_cli.dump_writer.keeping import GRACE_SECONDS
+from kstate_cli.dump_writer.packing import TOGETHER
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.faults.injection import available
 from tests.mounts import mounted

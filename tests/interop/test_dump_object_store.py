@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.capture.keeping import GRACE_SECONDS
-from kstate_cli.dump.growing import Grown, name_of, render
-from kstate_cli.dump.open import read_dump
+from kstate_cli.dump_reader.growing import Grown, name_of, render
+from kstate_cli.dump_reader.open import read_dump
+from kstate_cli.dump_writer.keeping import GRACE_SECONDS
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.object_store import ACCESS_KEY, SECRET, Fault, ObjectStore
 from tests.restore.support import APP, SPEC, TOPIC, digest
@@ -109,7 +109,7 @@ def test_dumped_and_restored(harness: Harness, objects: ObjectStore, tmp_path: P
     bucketed.is_whole()
 
 
-@pytest.mark.in_full("tests/unit/capture/test_bucket.py::test_of_many_writers_one_makes_a_generation")
+@pytest.mark.in_full("tests/unit/dump_writer/test_bucket.py::test_of_many_writers_one_makes_a_generation")
 def test_of_two_writers_one_wins_and_the_other_leaves_nothing(bucketed: Bucketed) -> None:
     bucketed.topic.produce(40_000)
     with running(bucketed.argv("--max-rate", "300K")) as slow:

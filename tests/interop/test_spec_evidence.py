@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.spec.completion import complete
-from kstate_cli.spec.toml_file import parse_draft
+from kstate_cli.specification.completion import complete
+from kstate_cli.specification.toml_file import parse_draft
 from tests.done import Done
-from tests.unit.spec import truth
+from tests.unit.specification import truth
 
 from .dumping import dump
 from .harness import App, Harness, Run, Step

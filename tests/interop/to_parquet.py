@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kstate_cli.dump.manifest import NAME, Manifest, ManifestFile, ManifestPartition, render
+from kstate_cli.dump_reader.manifest import NAME, Manifest, ManifestFile, ManifestPartition, render
 from kstate_cli.formats.topic_partition import TopicPartition
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -17,7 +17,7 @@ from typing import Any
 from tests.faults import zygote
 
 _POLL_SECONDS = 0.005
-_PACKAGES = ("parallel", "capture", "offsets", "logs")
+_PACKAGES = ("parallel", "dump_writer", "offsets", "logs")
 
 
 def set_clock(clock_of_host: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ def read_in_threads() -> None:
 
     Calls in processes of their own (:meth:`tests.loop.calls.Calls.start_process`) start them.
     """
-    from kstate_cli.capture import engines
+    from kstate_cli.dump_writer import engines
     from kstate_cli.parallel.workers import Workers
 
     engines.Processes = Workers  # type: ignore[attr-defined,assignment]

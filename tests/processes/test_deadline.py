@@ -197,8 +197,8 @@ def test_the_deadline_ends_those_whose_client_does_not(ended: dict[str, Ended]) 
 CLIENTS = {
     "AdminClient": "broker/client.py",
     "Consumer": "broker/reading.py",
-    "Session": "capture/s3_client.py",
-    "FileSystem.from_uri": "dump/location.py",
+    "Session": "dump_writer/s3_client.py",
+    "FileSystem.from_uri": "dump_reader/location.py",
     "SparkContext.getOrCreate": "spark/context.py",
 }
 """What makes a client of another host -> the only module that may."""

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.capture.writing import GROUP_BYTES
+from kstate_cli.dump_writer.writing import GROUP_BYTES
 from tests.object_store import ObjectStore
 
 _MIB = 1 << 20
 _WRITES = """
 import os, sys
 import pyarrow as pa
-from kstate_cli.capture.columns import schema
-from kstate_cli.capture.stores import destination, store_of
-from kstate_cli.capture.writing import RangeFile
+from kstate_cli.dump_writer.columns import schema
+from kstate_cli.dump_writer.stores import destination, store_of
+from kstate_cli.dump_writer.writing import RangeFile
 from tests.memory import peak_bytes
 path, group, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with RangeFile("topic=t/partition=0/file", schema(), group, opened=store_of(destination(path)).opened) as file:

@@ -211,7 +211,7 @@ from kstate_cli import temporary
 from kstate_cli.cli import example_files, ls_cmd
 from kstate_cli.cli.demo_cmd import demo
 from kstate_cli.spark import context
-from kstate_cli.capture.engines import RangesInProcesses
+from kstate_cli.dump_writer.engines import RangesInProcesses
 from kstate_cli.export.engines import write_parts
 from kstate_cli.rocks import version
 def hold():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kstate_cli.change.ages import known_of, read_ages
 from kstate_cli.change.folder import read_runs
-from kstate_cli.dump.manifest import NAME, Manifest, Reading, parse, render
+from kstate_cli.dump_reader.manifest import NAME, Manifest, Reading, parse, render
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kstate_cli.change.folder import read_runs
-from kstate_cli.dump.model import Slice
+from kstate_cli.dump_reader.model import Slice
 from kstate_cli.errors import RunFailed
 from kstate_cli.restore.engines import OnThisHost
 from kstate_cli.restore.jobs import SliceJob

@@ -16,7 +16,7 @@ from . import support
 
 CODE = """
 import runpy, sys
-from kstate_cli.dump import digests, direct_file
+from kstate_cli.dump_reader import digests, direct_file
 direct_file.memory_here = lambda: 1000
 whole = digests.Digests.compare
 def compare(self, expected):

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kstate_cli.dump import repartition as module
-from kstate_cli.dump.errors import DumpError
-from kstate_cli.dump.repartition import repartition
-from kstate_cli.dump.slices import slices
+from kstate_cli.dump_reader import repartition as module
+from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.repartition import repartition
+from kstate_cli.dump_reader.slices import slices
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
-from tests.unit.dump.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer
-from tests.unit.dump.support import OTHER, A, B, content, expected, opened, rows, several, write
-from tests.unit.dump.test_encodings import read, written
+from tests.unit.dump_reader.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer
+from tests.unit.dump_reader.support import OTHER, A, B, content, expected, opened, rows, several, write
+from tests.unit.dump_reader.test_encodings import read, written
 
 WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
 

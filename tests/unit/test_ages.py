@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.change.ages import Age, LogMark, add_ages, ages_path, known_of, read_ages
-from kstate_cli.dump.model import ClockMark
+from kstate_cli.dump_reader.model import ClockMark
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.statedir.age import SstAge

@@ -68,7 +68,7 @@ CARRIED_OUT = {
             ("wipe/planner.py", "--task, --store, --global or --all"),
             ("export/store_export.py", "leave out --value-serde"),
             ("export/out_folder.py", "name a new folder, or --overwrite"),
-            ("dump/open.py", "--dump-is-complete"),
+            ("dump_reader/open.py", "--dump-is-complete"),
             ("restore/obstacles.py", "--dump-is-committed"),
             ("cli/facts_source.py", "leave out --dump"),
             ("cli/spec_view.py", "leave out --from-changelog"),
@@ -79,7 +79,7 @@ CARRIED_OUT = {
             ("cli/rehome_options.py", "--topology NEW.txt"),
             ("cli/rehome_options.py", "--for RELEASE"),
             ("rehome/options.py", "--map needs no text"),
-            ("spec/homes.py", "--topology, --from"),
+            ("specification/homes.py", "--topology, --from"),
             ("rehome/mapping.py", "--from is the text"),
             ("rehome/mapping.py", "name the text of before too"),
             ("rehome/mapping.py", "give texts"),
@@ -170,7 +170,7 @@ CARRIED_OUT = {
         "what the next start makes of it",
     ): "directories/test_hints_followed.py::test_a_position_that_is_not_known",
     (
-        "spec/completion.py",
+        "specification/completion.py",
         "each line below its table",
     ): "directories/test_hints_followed.py::test_a_specification_that_is_not_complete",
     (
@@ -214,8 +214,8 @@ CARRIED_OUT = {
         "broker/settings.py",
         "correct --kafka-settings",
     ): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
-    ("capture/keeping.py", "copy it here again"): "interop/test_dump_hints.py::test_a_file_of_a_dump_that_is_lost",
-    ("dump/errors.py", "'--out', *out"): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
+    ("dump_writer/keeping.py", "copy it here again"): "interop/test_dump_hints.py::test_a_file_of_a_dump_that_is_lost",
+    ("dump_reader/errors.py", "'--out', *out"): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     ("restore/following.py", "command('dump'"): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     ("parallel/workers.py", "with fewer --workers"): "restore/test_engines.py::test_a_process_that_is_killed",
     ("rehome/halves.py", "name the release that runs here"): (
@@ -232,7 +232,10 @@ CARRIED_OUT = {
         "restore/test_distant_bases.py::test_a_versioned_store_on_a_cluster"
     ),
     ("change/commit.py", "command('undo', app)"): "faults/test_sweep.py::test_whole_or_not_at_all",
-    ("spec/toml_file.py", "--spec"): "directories/test_hints.py::test_a_directory_that_is_lost_and_no_specification",
+    (
+        "specification/toml_file.py",
+        "--spec",
+    ): "directories/test_hints.py::test_a_directory_that_is_lost_and_no_specification",
 }
 """Module and a part of the hint's source -> the test that prints it, does what it says and runs the command again."""
 UNTRIED = 13

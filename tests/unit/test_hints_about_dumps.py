@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kstate_cli.dump.errors import DumpError
+from kstate_cli.dump_reader.errors import DumpError
 from tests import syntax
 
 _REMOVAL = re.compile(

@@ -182,7 +182,7 @@ def test_every_statement_has_a_proof() -> None:
 def test_the_ways_go_through_functions_that_are_there(heading: str) -> None:
     text = section(ROOT / INTERNALS / "architecture.md", f"the-way-of-{'an' if heading[0] == 'o' else 'a'}-{heading}")
     modules = set()
-    for package, module, names in re.findall(r"`([a-z]+)\.([a-z_]+)\.([\w.]+)`", text):
+    for package, module, names in re.findall(r"`([a-z_]+)\.([a-z_]+)\.([\w.]+)`", text):
         body: ast.AST = ast.parse((ROOT / "kstate_cli" / package / f"{module}.py").read_text(encoding="utf-8"))
         for name in names.split("."):
             inner = [node for node in ast.iter_child_nodes(body) if getattr(node, "name", None) == name]

@@ -50,9 +50,9 @@ OTHER_MEANINGS = {
     # Members of JSON documents and of files of kstate's own.
     ("change/ages.py", families.OFFSETS_CF),
     ("cli/diff_cmd.py", families.OFFSETS_CF),
-    ("spec/toml_file.py", task_id.GLOBAL),
-    ("spec/completion.py", task_id.GLOBAL),
-    ("spec/topology.py", task_id.GLOBAL),
+    ("specification/toml_file.py", task_id.GLOBAL),
+    ("specification/completion.py", task_id.GLOBAL),
+    ("specification/topology.py", task_id.GLOBAL),
     # Subcommands of query, parts of conversions, and shapes of exported records.
     ("cli/query_cmd.py", "session"),
     ("cli/query_cmd.py", "versioned"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow.fs import FileSystem
 
 import kstate_cli
-from kstate_cli.dump.location import shown
+from kstate_cli.dump_reader.location import shown
 from kstate_cli.redaction import kept_uri, leads_there, redacted, shown_uri
 from tests import syntax
 

@@ -17,7 +17,7 @@ from kstate_cli.errors import Told
 from kstate_cli.maintain.measures import MEASURES
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.rows.serdes import NAMES
-from kstate_cli.spec.toml_file import KEYS, TOP
+from kstate_cli.specification.toml_file import KEYS, TOP
 from tests import json_lines, json_page, marked_tables, reference_pages
 from tests.command_line import commands, groups
 from tests.interop.check_table import DOCS, known, render

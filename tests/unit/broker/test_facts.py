@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.broker.facts import read_facts
-from kstate_cli.dump.manifest import parse
+from kstate_cli.dump_reader.manifest import parse
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
 

@@ -14,7 +14,7 @@ from kstate_cli.check.logs import FactLogs
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.statedir.model import Application
-from tests.unit.spec.small import application, store, task
+from tests.unit.specification.small import application, store, task
 
 PLAIN = TopicPartition("app-plain-changelog", 0)
 GLOBAL = [TopicPartition("t", number) for number in range(2)]

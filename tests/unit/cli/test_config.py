@@ -11,8 +11,8 @@ from kstate_cli.cli.commands import COMMANDS, LazyGroup
 from kstate_cli.cli.config import _INSTEAD, VARIABLE, _filled
 from kstate_cli.cli.environment import is_setting, name_of, options_of
 from kstate_cli.errors import UsageError
-from kstate_cli.spec.tables import APP, DEFAULTS, MAINTAIN, STEPS, keys_of
-from kstate_cli.spec.toml_file import parse_draft
+from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, STEPS, keys_of
+from kstate_cli.specification.toml_file import parse_draft
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "maintain.toml"
 ROOT: Any = LazyGroup(name="kstate")

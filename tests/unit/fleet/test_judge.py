@@ -12,7 +12,7 @@ from kstate_cli.fleet.judge import judge
 from kstate_cli.fleet.listing import read_listings
 from kstate_cli.fleet.overview import Fleet
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.spec.draft import SpecDraft, StoreDraft
+from kstate_cli.specification.draft import SpecDraft, StoreDraft
 
 from .made_up import listing, store, summary, text
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import kstate_cli
 from kstate_cli.broker.facts import read_facts
 from kstate_cli.cli.restore_options import committed_of
-from kstate_cli.dump.errors import DumpError
-from kstate_cli.dump.manifest import parse
+from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.manifest import parse
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.malformed import MalformedBytesError

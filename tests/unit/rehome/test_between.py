@@ -6,8 +6,8 @@ import pytest
 
 from kstate_cli.rehome.partitions import other_counts, source_counts
 from kstate_cli.rehome.unread import between
-from kstate_cli.spec.homes import Described, Home
-from kstate_cli.spec.topology import parse_topology
+from kstate_cli.specification.homes import Described, Home
+from kstate_cli.specification.topology import parse_topology
 
 APP = "shop"
 GROUPS = [APP, f"{APP}-2", "other"]

@@ -13,8 +13,8 @@ from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.rehome.mapping import Specified, by_numbers, by_texts, stranded
 from kstate_cli.rehome.model import Because, Held, Rehoming, WhyRefused
-from kstate_cli.spec.homes import Described, Home, StoreKey, generated, read_pairs
-from kstate_cli.spec.topology import parse_topology
+from kstate_cli.specification.homes import Described, Home, StoreKey, generated, read_pairs
+from kstate_cli.specification.topology import parse_topology
 
 from .texts import described, text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kstate_cli.spec.homes import Described
-from kstate_cli.spec.topology import parse_topology
+from kstate_cli.specification.homes import Described
+from kstate_cli.specification.topology import parse_topology
 
 
 def text(parts: Mapping[int, Sequence[str]], *, named: str | None = None, global_stores: Sequence[str] = ()) -> str:

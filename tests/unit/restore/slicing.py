@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rocksdict import Options, Rdict
 
-from kstate_cli.dump.open import read_dump
-from kstate_cli.dump.slices import slices
+from kstate_cli.dump_reader.open import read_dump
+from kstate_cli.dump_reader.slices import slices
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.restore.jobs import SliceJob, SliceResult

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kstate_cli.change.build import BuildDatabase, build_database, verify_database
-from kstate_cli.dump import reader
-from kstate_cli.dump.model import Slice
-from kstate_cli.dump.slices import cut
+from kstate_cli.dump_reader import reader
+from kstate_cli.dump_reader.model import Slice
+from kstate_cli.dump_reader.slices import cut
 from kstate_cli.formats.keys import SessionKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema, Logged, ValueLayout
 from kstate_cli.formats.position import Position

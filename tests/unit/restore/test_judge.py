@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.dump.manifest import Reading
-from kstate_cli.dump.model import PartitionDump, Round
+from kstate_cli.dump_reader.manifest import Reading
+from kstate_cli.dump_reader.model import PartitionDump, Round
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log, log_of
 from kstate_cli.restore.judge import Action, Allowed, Verdict, judge

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.dump.open import read_dump
+from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.errors import Refused
 from kstate_cli.releases import release
 from kstate_cli.restore.plan import RestoreOptions
 from kstate_cli.restore.planner import plan_restore
-from kstate_cli.spec.combine import resolve_spec
-from kstate_cli.spec.toml_file import read_draft
+from kstate_cli.specification.combine import resolve_spec
+from kstate_cli.specification.toml_file import read_draft
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 

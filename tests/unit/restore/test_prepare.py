@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.change.build import BuildDatabase
-from kstate_cli.dump.open import read_dump
+from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.releases import release
 from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.judge import Action, Allowed
@@ -18,9 +18,9 @@ from kstate_cli.restore.prepare import Slicing, Slots, make_jobs, to_steps, with
 from kstate_cli.restore.resume import identified
 from kstate_cli.restore.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging, digest_of
-from kstate_cli.spec.combine import resolve_spec
-from kstate_cli.spec.model import StoreSpec
-from kstate_cli.spec.toml_file import parse_draft
+from kstate_cli.specification.combine import resolve_spec
+from kstate_cli.specification.model import StoreSpec
+from kstate_cli.specification.toml_file import parse_draft
 from kstate_cli.statedir.scan import read_application
 from tests.bench.make_dump import make_dump
 from tests.restore import support

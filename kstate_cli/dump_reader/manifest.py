@@ -1,0 +1,329 @@
+"""``_manifest.json``: what a dump says of itself (docs/internals/changelogs.md#dump-or-store).
+
+The canonical shape is written by :func:`render`::
+
+    {"format": 1, "isolation": "read_committed",
+     "partitions": [{"topic": …, "partition": 0, "log_start": 0, "log_end": 9, "first": 0, "last": 7, "rows": 8}, …],
+     "files": [{"path": "t/p0.parquet", "topic": …, "partition": 0, "size": 4711, "sha256": …}, …],
+     "committed": {"topic": {"0": 9}}}
+
+Format 2 is the same with the member ``reading`` in at least one partition (:class:`Reading`)::
+
+    "reading": {"started_ms": …, "ended_ms": …, "cleanup_policy": "compact", "delete_retention_ms": 86400000,
+                "leader_epoch": 3, "last_record_sha256": …}
+
+An older kstate refuses it rather than continue from a dump whose age it does not look at.
+
+``start`` (where reading began) and ``topic_id`` of a partition, ``topic`` and ``partition`` of a file, ``sha256`` and
+all members of ``reading`` but its times may be missing. Read as well: ``partitions`` as an object topic → partition →
+facts, and ``files`` inside the facts of a partition.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.numbers import MAX_I32, MAX_I64
+from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
+
+from .errors import DumpError, printable
+
+NAME: Final = "_manifest.json"
+VERIFIED: Final = "_verified.json"
+"""Where a dump records when its files were last read in full."""
+FORMATS: Final = (1, 2)
+ISOLATIONS: Final = ("read_committed", "read_uncommitted")
+
+MAX_TIME: Final = 253_402_300_799_999
+"""The last millisecond that has a date of four digits."""
+_SHA256: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+Json = dict[str, Any]
+"""A JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """When a partition was read, and what tells its log from another one of the same name. Times: ms since 1970."""
+
+    started_ms: int
+    """Before ``log_end`` was asked for: every record that was there then is in the dump."""
+    ended_ms: int
+    """After the last record was read."""
+    cleanup_policy: str | None = None
+    delete_retention_ms: int | None = None
+    """A tombstone lives at least so long after the cleaner has first come by it."""
+    leader_epoch: int | None = None
+    """Of the end of the log: it never falls while the topic is the same (KIP-320)."""
+    last_record_sha256: str | None = None
+    """:func:`kstate_cli.dump_reader.records.record_digest` of the record at ``last``."""
+    retention_ms: int | None = None
+    """``retention.ms`` that was set for the topic itself."""
+    min_compaction_lag_ms: int | None = None
+    """``min.compaction.lag.ms`` that was set for the topic itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPartition:
+    """A partition: the broker's log when the dump was taken, and what of it was written.
+
+    Offsets are inclusive but ``log_end``.
+    """
+
+    topic: str
+    partition: int
+    log_start: int | None
+    log_end: int | None
+    first: int | None
+    last: int | None
+    rows: int
+    topic_id: str | None = None
+    start: int | None = None
+    """Where reading began. Of a compacted log the first record may lie far above it; without it ``first`` is taken."""
+    reading: Reading | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """A Parquet file; ``path`` is relative to the dump, with ``/``. ``size`` is in bytes."""
+
+    path: str
+    size: int
+    sha256: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All of it."""
+
+    isolation: str
+    partitions: tuple[ManifestPartition, ...]
+    files: tuple[ManifestFile, ...]
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+def parse(data: bytes, where: str = NAME) -> Manifest:
+    """Read a manifest; DumpError, with ``where``, for everything that is not one, and for paths outside the dump."""
+    try:
+        return _manifest(parse_json(data))
+    except ValueError as error:
+        raise DumpError(f"the manifest cannot be read: {error}", where=where) from None
+    except DumpError as error:
+        raise DumpError(f"the manifest cannot be read: {error.message}", where=where) from None
+
+
+def render(manifest: Manifest) -> bytes:
+    """The canonical JSON, sorted by topic, partition and path."""
+    content = {
+        "format": max(FORMATS) if any(one.reading for one in manifest.partitions) else min(FORMATS),
+        "isolation": manifest.isolation,
+        "partitions": [_facts(one) for one in sorted(manifest.partitions, key=lambda p: (p.topic, p.partition))],
+        "files": [_file_facts(one) for one in sorted(manifest.files, key=lambda f: f.path)],
+        "committed": rendered_committed(manifest.committed),
+    }
+    return (json.dumps(content, indent=1) + "\n").encode("utf-8")
+
+
+def rendered_committed(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """The member ``committed``."""
+    committed: dict[str, dict[str, int]] = {}
+    for key, offset in sorted(offsets.items()):
+        committed.setdefault(key.topic, {})[str(key.partition)] = offset
+    return committed
+
+
+def _facts(one: ManifestPartition) -> Json:
+    facts: Json = {"topic": one.topic, "partition": one.partition}
+    if one.topic_id is not None:
+        facts["topic_id"] = one.topic_id
+    if one.start is not None:
+        facts["start"] = one.start
+    facts |= {name: getattr(one, name) for name in ("log_start", "log_end", "first", "last", "rows")}
+    if one.reading is not None:
+        facts["reading"] = {name: value for name, value in asdict(one.reading).items() if value is not None}
+    return facts
+
+
+def _file_facts(one: ManifestFile) -> Json:
+    facts = {name: getattr(one, name) for name in ("path", "topic", "partition", "size", "sha256")}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _manifest(content: Any) -> Manifest:
+    whole = json_object(content, "the manifest")
+    if number(whole, "format", MAX_I32) not in FORMATS:
+        raise DumpError(f"format {whole['format']} is not known (known: {', '.join(map(str, FORMATS))})")
+    isolation = isolation_of(whole)
+    partitions: dict[TopicPartition, ManifestPartition] = {}
+    files: dict[str, ManifestFile] = {}
+    listed = [_file(one, None) for one in json_list(whole.get("files", []), "files")]
+    for facts in _partitions(whole.get("partitions")):
+        one = _partition(facts)
+        key = TopicPartition(one.topic, one.partition)
+        if key in partitions:
+            raise DumpError(f"{key} is listed twice")
+        partitions[key] = one
+        listed += [_file(file, key) for file in json_list(facts.get("files", []), f"files of {key}")]
+    for file in listed:
+        if file.path in files:
+            raise DumpError(f"{file.path} is listed twice")
+        files[file.path] = file
+    return Manifest(isolation, tuple(partitions.values()), tuple(files.values()), committed_of(whole))
+
+
+def _partitions(content: Any) -> Iterator[Json]:
+    if isinstance(content, dict):
+        for topic, of_topic in content.items():
+            for partition, facts in json_object(of_topic, f"partitions of {topic!r}").items():
+                yield {**json_object(facts, "a partition"), "topic": topic, "partition": _key(partition)}
+        return
+    for facts in json_list(content, "partitions"):
+        yield json_object(facts, "a partition")
+
+
+def _partition(facts: Json) -> ManifestPartition:
+    topic, partition = topic_of(facts), number(facts, "partition", MAX_I32)
+    name = f"{topic}:{partition}"
+    start, end, first, last = (maybe(facts, field) for field in ("log_start", "log_end", "first", "last"))
+    rows = number(facts, "rows", MAX_I64)
+    if (first is None) != (rows == 0) or (last is None) != (rows == 0):
+        raise DumpError(f"{name}: {rows} rows, but first is {first} and last is {last}")
+    if start is not None and end is not None and start > end:
+        raise DumpError(f"{name}: log_start {start} is above log_end {end}")
+    if first is not None and last is not None:
+        if first > last or (end is not None and last >= end):
+            raise DumpError(f"{name}: first {first}, last {last} and log_end {end} contradict each other")
+        if start is not None and last < start:
+            raise DumpError(f"{name}: last {last} is below log_start {start}")
+    began = maybe(facts, "start")
+    if began is not None and ((first is not None and began > first) or (end is not None and began > end)):
+        raise DumpError(f"{name}: start {began}, first {first} and log_end {end} contradict each other")
+    topic_id = facts.get("topic_id")
+    if topic_id is not None and not isinstance(topic_id, str):
+        raise DumpError(f"{name}: topic_id is not a string")
+    topic_id = None if topic_id is None else canonical_topic_id(topic_id)
+    reading = (
+        None if facts.get("reading") is None else _reading(json_object(facts["reading"], f"reading of {name}"), name)
+    )
+    return ManifestPartition(topic, partition, start, end, first, last, rows, topic_id, began, reading)
+
+
+def _reading(facts: Json, name: str) -> Reading:
+    started, ended = (number(facts, member, MAX_TIME) for member in ("started_ms", "ended_ms"))
+    if started > ended:
+        raise DumpError(f"{name}: its reading began at {started} and ended at {ended}")
+    policy = facts.get("cleanup_policy")
+    if policy is not None and not isinstance(policy, str):
+        raise DumpError(f"{name}: cleanup_policy is not a string")
+    epoch = None if facts.get("leader_epoch") is None else number(facts, "leader_epoch", MAX_I32)
+    digest = facts.get("last_record_sha256")
+    return Reading(
+        started,
+        ended,
+        policy,
+        maybe(facts, "delete_retention_ms"),
+        epoch,
+        None if digest is None else digest_of(digest, f"{name}: last_record_sha256"),
+        maybe(facts, "retention_ms"),
+        maybe(facts, "min_compaction_lag_ms"),
+    )
+
+
+def digest_of(digest: Any, what: str) -> str:
+    """A SHA-256, with or without what says so before it."""
+    match = _SHA256.fullmatch(digest) if isinstance(digest, str) else None
+    if match is None:
+        raise DumpError(f"{what} is not a SHA-256 in lower-case hex")
+    return match[1]
+
+
+def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
+    facts = json_object(content, "a file")
+    path = facts.get("path")
+    if not isinstance(path, str) or not inside(path):
+        raise DumpError(f"{path!r} is not a path inside the dump")
+    digest = facts.get("sha256", facts.get("digest"))
+    if digest is not None:
+        digest = digest_of(digest, f"{printable(path)}: the digest")
+    topic = topic_of(facts) if facts.get("topic") is not None else key.topic if key else None
+    partition = number(facts, "partition", MAX_I32) if facts.get("partition") is not None else None
+    if key is not None:
+        partition = key.partition if partition is None else partition
+        if (topic, partition) != (key.topic, key.partition):
+            raise DumpError(f"{printable(path)} is listed under {key}, but names another partition")
+    return ManifestFile(path, number(facts, "size", MAX_I64), digest, topic, partition)
+
+
+def inside(path: str) -> bool:
+    """Whether a relative path with ``/`` stays in its folder: no ``..``, not absolute, no other spelling of a path."""
+    parts = path.split("/")
+    return all(part not in {"", ".", ".."} for part in parts) and "\\" not in path and "\0" not in path
+
+
+def isolation_of(whole: Json) -> str:
+    """The member ``isolation``. Raises DumpError, as all of these do."""
+    isolation = whole.get("isolation")
+    if isolation not in ISOLATIONS:
+        raise DumpError(f"isolation {isolation!r} is none of {', '.join(ISOLATIONS)}")
+    return str(isolation)
+
+
+def committed_of(whole: Json) -> dict[TopicPartition, int]:
+    """The member ``committed``."""
+    committed = {}
+    for topic, of_topic in json_object(whole.get("committed", {}), "committed").items():
+        topic_of({"topic": topic})
+        offsets = json_object(of_topic, f"committed of {topic}")
+        for partition in offsets:
+            committed[TopicPartition(topic, _key(partition))] = number(offsets, partition, MAX_I64)
+    return committed
+
+
+def _key(text: str) -> int:
+    try:
+        return parse_partition(text)
+    except MalformedBytesError as error:
+        raise DumpError(str(error)) from None
+
+
+def topic_of(facts: Json) -> str:
+    """The member ``topic``."""
+    topic = facts.get("topic")
+    if not isinstance(topic, str) or not legal_topic(topic):
+        raise DumpError(f"{topic!r} is not the name of a topic")
+    return topic
+
+
+def number(facts: Json, name: str, most: int) -> int:
+    """A member that is a whole number from 0 to ``most``."""
+    value = facts.get(name)
+    # bool is an int in Python.
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise DumpError(f"{name} is {value!r}, not a number from 0 to {most}")
+    return value
+
+
+def maybe(facts: Json, name: str) -> int | None:
+    """A member that is a 64-bit number, or missing, or null."""
+    return None if facts.get(name) is None else number(facts, name, MAX_I64)
+
+
+def json_object(content: Any, what: str) -> Json:
+    """What is a JSON object."""
+    if not isinstance(content, dict):
+        raise DumpError(f"{what} is not a JSON object")
+    return content
+
+
+def json_list(content: Any, what: str) -> list[Any]:
+    """What is a JSON list."""
+    if not isinstance(content, list):
+        raise DumpError(f"{what} is not a JSON list")
+    return content

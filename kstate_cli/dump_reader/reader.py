@@ -1,0 +1,260 @@
+"""Read a slice: what a worker does. Nothing here knows of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from .columns import KNOWN, column_type, converted
+from .errors import unreadable
+from .model import Piece, Slice
+from .open_files import OpenFiles, OutOfOrder, Passage, changed
+from .order import is_rising, refuse_differing, repeated, sorted_once, within
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+# Small, because what dictionary-encoded values need is seen only once they are read.
+_BATCH_ROWS: Final = 8_192
+_BATCH_BYTES: Final = 8 << 20
+_LEAST_ROWS: Final = 256
+
+
+def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> pa.Table:
+    """All rows of a slice, by offset, each offset once.
+
+    ``columns`` of :data:`~kstate_cli.dump_reader.columns.KNOWN`, in that order.
+    ``offset`` comes last where it is not among them.
+    Types: key and value binary, timestamp int64 (milliseconds, -1 for none), offset int64, headers
+    list<struct<key: string, value: binary>>. Rows with a null key are there as well.
+
+    DumpError, naming the file, for what cannot be read or changed since the dump was opened; naming the offset, where
+    two rows have it that differ.
+    """
+    names = _names(columns)
+    with OpenFiles(filesystem) as files:
+        tables = [table for piece in part.pieces for table in _tables(part, piece, names, files)]
+        table = _concatenated(tables, names)
+        if is_rising(_offsets(table)):
+            return table
+        _compare_repeated(part, table, files)
+    return sorted_once(table)
+
+
+def iter_slice(
+    part: Slice,
+    columns: Sequence[str],
+    filesystem: FileSystem,
+    max_rows: int,
+    max_bytes: int | None,
+    passage: Passage,
+) -> Generator[pa.Table, None, None]:
+    """The rows of :func:`read_slice`, of these columns alone, in tables of at most ``max_rows`` rows.
+
+    A table has about ``max_bytes`` bytes at the most.
+
+    ``passage``: how they are read; the same one for each time that they are. Raises OutOfOrder where it did not know
+    yet that the offsets do not rise. Once all were seen to they are read again only where they are asked for.
+
+    A slice that is not in order is read once per table. Where a writer repeated rows a table may be read with more
+    rows than it has in the end.
+    """
+    names = _names(columns)
+    average = max(1, part.bytes // max(part.rows, 1))
+    most = max_rows if max_bytes is None else max(1, min(max_rows, max_bytes // average))
+    if max_bytes is None and part.rows <= max_rows:
+        table = read_slice(part, columns, filesystem)
+        if table.num_rows:
+            yield table.select(columns)
+        return
+    passage.ordered &= part.ordered
+    offsets = None
+    if not passage.ordered:
+        with OpenFiles(filesystem, direct=passage.direct) as files:
+            offsets = _all_offsets(part, files)
+    listener = passage.listener if "value" in columns else None
+    with OpenFiles(filesystem, direct=passage.direct, listener=listener) as files:
+        if offsets is None:
+            read = [*columns] if passage.has_seen(part) else names
+            tables = _packed(_in_order(part, read, files, most, passage), max_rows, max_bytes)
+            yield from (table.select(columns) for table in tables)
+            return
+        for begin in range(0, len(offsets), most):
+            low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
+            window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
+            pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
+            parts = [table for piece in pieces for table in _batches(window, piece, names, files)]
+            table = _concatenated(parts, names)
+            _compare_repeated(window, table, files)
+            yield sorted_once(table).select(columns)
+
+
+def _names(columns: Sequence[str]) -> list[str]:
+    unknown = [name for name in columns if name not in KNOWN]
+    if unknown:
+        raise ValueError(f"no such columns: {unknown}")
+    return [*columns] if "offset" in columns else [*columns, "offset"]
+
+
+def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    if piece.mixed:
+        # Most of the rows may be of others: never all at once.
+        yield from _batches(part, piece, names, files)
+        return
+    try:
+        table = files.get(piece).read_row_groups(list(piece.row_groups), columns=names, use_threads=False)
+        offsets = _canonical(table, ["offset"], piece)
+        known = _offsets(offsets)
+        low, high = int(known.min()), int(known.max())
+        if low < piece.first or high > piece.last:
+            raise changed(piece)
+        if low < part.first or part.last < high:
+            # A single record may be all that is wanted of it: no more is converted.
+            numbered = table.set_column(table.column_names.index("offset"), "offset", offsets.column(0))
+            table = within(numbered, part)
+        table = _canonical(table, names, piece)
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(piece.path, error) from None
+    yield table
+
+
+def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> Iterator[pa.Table]:
+    """The rows of a piece that belong to the slice, batch by batch, in the order of the file."""
+    import pyarrow as pa
+
+    in_path = {name for name, _ in piece.hive}
+    select = [name for name in ("topic", "partition") if piece.mixed and name not in in_path]
+    rows = max(_LEAST_ROWS, min(_BATCH_ROWS, _BATCH_BYTES * piece.rows // max(piece.bytes, 1)))
+    if "offset" not in names and not _is_inside(part, piece):
+        select.append("offset")
+    try:
+        for batch in files.get(piece, frozenset((*names, *select))).iter_batches(
+            rows, row_groups=list(piece.row_groups), columns=[*names, *select], use_threads=False
+        ):
+            table = pa.Table.from_batches([batch])
+            mask = _mask(table, part, piece, select)
+            table = _canonical(table, names, piece)
+            if mask is not None:
+                table = table.filter(mask)
+            if table.num_rows:
+                yield table
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise unreadable(piece.path, error) from None
+
+
+def _is_inside(part: Slice, piece: Piece) -> bool:
+    """Whether all rows of the piece are of the slice, by their offsets."""
+    return part.first <= piece.first and piece.last <= part.last
+
+
+def _mask(table: pa.Table, part: Slice, piece: Piece, select: list[str]) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    terms = []
+    if "topic" in select:
+        terms.append(pc.equal(pc.cast(table.column("topic"), pa.string()), part.topic))
+    if "partition" in select:
+        terms.append(pc.equal(table.column("partition"), part.partition))
+    if not _is_inside(part, piece):
+        offsets = table.column("offset")
+        terms += [pc.greater_equal(offsets, part.first), pc.less_equal(offsets, part.last)]
+    mask = None
+    for term in terms:
+        mask = term if mask is None else pc.and_(mask, term)
+    return mask
+
+
+def _canonical(table: pa.Table, names: list[str], piece: Piece) -> pa.Table:
+    import pyarrow as pa
+
+    if "offset" in names and table.column("offset").null_count:
+        raise changed(piece)
+    return pa.table({name: converted(name, table.column(name)) for name in names})
+
+
+def _concatenated(tables: list[pa.Table], names: list[str]) -> pa.Table:
+    import pyarrow as pa
+
+    if not tables:
+        return pa.schema([(name, column_type(name)) for name in names]).empty_table()
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _compare_repeated(part: Slice, table: pa.Table, files: OpenFiles) -> None:
+    """Rows that share an offset are held against each other as a whole, whichever columns were asked for."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    again = repeated(_offsets(table))
+    if not len(again):
+        return
+    twice = pa.array(again)
+    pieces = [piece for piece in part.pieces if piece.first <= part.last and piece.last >= part.first]
+    # A file may lack headers that another has.
+    columns = [set(files.get(piece).schema_arrow.names) for piece in pieces]
+    names = [name for name in KNOWN if all(name in one for one in columns)]
+    rows = [
+        batch.filter(pc.is_in(batch.column("offset"), value_set=twice))
+        for piece in pieces
+        for batch in _batches(part, piece, names, files)
+    ]
+    refuse_differing(_concatenated(rows, names), part)
+
+
+def _offsets(table: pa.Table) -> npt.NDArray[np.int64]:
+    offsets: npt.NDArray[np.int64] = table.column("offset").to_numpy()
+    return offsets
+
+
+def _all_offsets(part: Slice, files: OpenFiles) -> npt.NDArray[np.int64]:
+    import numpy as np
+
+    offsets = [_offsets(table) for piece in part.pieces for table in _batches(part, piece, ["offset"], files)]
+    return np.unique(np.concatenate(offsets)) if offsets else np.empty(0, np.int64)
+
+
+def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int, passage: Passage) -> Iterator[pa.Table]:
+    last = -1
+    for piece in part.pieces:
+        for table in _batches(part, piece, names, files):
+            if "offset" in names:
+                offsets = _offsets(table)
+                if int(offsets[0]) <= last or not is_rising(offsets):
+                    if passage.has_seen(part):
+                        raise changed(piece)
+                    passage.ordered = False
+                    raise OutOfOrder
+                last = int(offsets[-1])
+            for begin in range(0, table.num_rows, most):
+                yield table.slice(begin, most)
+    passage.saw(part)
+
+
+def _packed(tables: Iterator[pa.Table], max_rows: int, max_bytes: int | None) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    kept: list[pa.Table] = []
+    rows = size = 0
+    for table in _split(tables, max_bytes):
+        more = table.nbytes
+        if kept and (rows + table.num_rows > max_rows or (max_bytes is not None and size + more > max_bytes)):
+            yield pa.concat_tables(kept)
+            kept, rows, size = [], 0, 0
+        kept.append(table)
+        rows += table.num_rows
+        size += more
+    if kept:
+        yield pa.concat_tables(kept)
+
+
+def _split(tables: Iterator[pa.Table], max_bytes: int | None) -> Iterator[pa.Table]:
+    for table in tables:
+        parts = 1 if max_bytes is None else min(table.num_rows, -(-table.nbytes // max_bytes))
+        step = -(-table.num_rows // parts)
+        yield from (table.slice(begin, step) for begin in range(0, table.num_rows, step))

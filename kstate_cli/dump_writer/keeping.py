@@ -1,0 +1,53 @@
+"""What of a dump stays, and for how long; and what is said where it did not: the same wherever the dump is written."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kstate_cli import clock
+from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.growing import Grown
+from kstate_cli.errors import InUse, Refused
+from kstate_cli.texts import printable
+
+GRACE_SECONDS: Final = 24 * 3600
+"""What no manifest names may be of a dump that goes on: only when it is older is it left over."""
+YOUNG_SECONDS: Final = 6 * 3600
+"""A file that is joined so soon after it was written is in no list of forgotten ones, which would grow with rounds."""
+UNNAMED_SECONDS: Final = GRACE_SECONDS + YOUNG_SECONDS
+"""So old is a data file that nobody names, and that may have been forgotten when it was young."""
+MANIFESTS_KEPT: Final = 8
+MANIFEST_SECONDS: Final = 3600
+"""The newest manifests stay, and others for so long: whoever reads a dump has opened one of them."""
+
+
+def needed(grown: Grown) -> set[str]:
+    """The files that the manifest names, and those that an older one named which somebody may have opened."""
+    since = clock.now_ms() - GRACE_SECONDS * 1000
+    return {file.path for full in grown.fulls for file in full.files} | {
+        one.path for one in grown.forgotten if one.at_ms > since
+    }
+
+
+def lost(where: str, generation: int) -> InUse:
+    """Another writer was there first."""
+    return InUse(
+        f"another process has written generation {generation} of the dump meanwhile: what was read here is not added",
+        where=where,
+        hint="nothing is missing in the dump: let one dump end before the next one begins",
+    )
+
+
+def lost_file(path: str, where: str) -> Refused:
+    """A file that a manifest is to name, or names."""
+    return Refused(
+        f"{printable(path)} is not there any more, or not what was written",
+        where=where,
+        hint="copy it here again from another copy of the dump; without one, dump into a new place (--out), and keep "
+        "this one: the broker may no longer have all of its records",
+    )
+
+
+def gone(path: str) -> DumpError:
+    """The same, while it is read."""
+    return DumpError("the file is not there any more", where=printable(path))

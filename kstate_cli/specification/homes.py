@@ -1,0 +1,135 @@
+"""Which sub-topology has which store: by texts of ``Topology#describe``, or by numbers that somebody gives.
+
+A changelog is called after its store, and after the named topology that the store is part of, never after a
+sub-topology (``ProcessorStateManager.storeChangelogTopic``). So a store of another named topology is another store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.numbers import MAX_I32
+from kstate_cli.formats.task_id import TaskId
+from kstate_cli.specification.topology import Subtopology, TopologyText
+
+GONE: Final = "gone"
+"""What a number is mapped to whose sub-topology is not there any more."""
+_PAIR: Final = re.compile(rf"(0|[1-9][0-9]{{0,9}})=(0|[1-9][0-9]{{0,9}}|{GONE})")
+_GENERATED: Final = re.compile(r"(?:.*-)?[0-9]{10}(?:-.*)?")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StoreKey:
+    """One store of all partitions."""
+
+    topology: str
+    """The named topology that it is part of; empty without one."""
+    store: str
+
+    def __str__(self) -> str:
+        return f"{self.topology}/{self.store}" if self.topology else self.store
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Home:
+    """One sub-topology."""
+
+    topology: str
+    number: int
+
+    @classmethod
+    def of(cls, task: TaskId) -> Home:
+        """That of a task; not of ``global``."""
+        assert task.subtopology is not None
+        return cls(task.topology or "", task.subtopology)
+
+    def task(self, partition: int) -> str:
+        """The name of its task's directory."""
+        return TaskId(self.topology or None, self.number, partition).name
+
+    def __str__(self) -> str:
+        return f"{self.topology}/{self.number}" if self.topology else str(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A text, as far as tasks are concerned."""
+
+    text: TopologyText
+    homes: Mapping[StoreKey, Home]
+    """Of every store of a task; the first, where several sub-topologies have a copy."""
+    global_stores: frozenset[str]
+    copies: Mapping[StoreKey, tuple[Home, ...]] = field(default_factory=dict)
+    """The sub-topologies of the stores that several have a copy of (``patch_releases.SHARED_STORE_BUILDER``)."""
+
+    @classmethod
+    def by(cls, text: TopologyText) -> Described:
+        """What a text says."""
+        tasks = [part for part in text.subtopologies if not part.is_global]
+        places: dict[StoreKey, list[Home]] = {}
+        for part in tasks:
+            for name in part.stores:
+                places.setdefault(StoreKey(part.topology or "", name), []).append(home_of(part))
+        copies = {key: tuple(those) for key, those in places.items() if len(those) > 1}
+        return cls(text, {key: those[0] for key, those in places.items()}, frozenset(text.global_stores), copies)
+
+    def undecorated(self, app_id: str) -> Described:
+        """Return the same with topics as ``Topology#describe`` prints them, whichever program printed this text."""
+        return replace(self, text=self.text.undecorated(app_id))
+
+    def places(self, key: StoreKey) -> tuple[Home, ...]:
+        """Return the sub-topologies that have a store: none, one, or several that have a copy each."""
+        home = self.homes.get(key)
+        return self.copies.get(key, () if home is None else (home,))
+
+    def stores_of(self, home: Home) -> tuple[str, ...]:
+        """The stores of a sub-topology, in the order of the text."""
+        return tuple(key.store for key in self.homes if home in self.places(key))
+
+    def part(self, home: Home) -> Subtopology | None:
+        """The sub-topology; None where the text has none of that number."""
+        return next((p for p in self.text.subtopologies if not p.is_global and home_of(p) == home), None)
+
+
+def home_of(part: Subtopology) -> Home:
+    """What the directories of its tasks are called after."""
+    return Home(part.topology or "", part.number)
+
+
+def generated(store: str) -> bool:
+    """Whether a name may be one that the DSL gives, with the number of its operator (``newStoreName``).
+
+    It has ten digits between dashes. Who calls a store like that himself is asked once too often.
+    """
+    return _GENERATED.fullmatch(store) is not None
+
+
+def of_another_operator(key: StoreKey, new: Described, old: Described) -> bool:
+    """Whether a name that both texts have, and the DSL may have given, is another operator's now: another store."""
+    return generated(key.store) and new.text.origin(key.store) != old.text.origin(key.store)
+
+
+def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
+    """Old number -> new number, None for ``gone``. Raises UsageError for anything but a change of numbers.
+
+    Two that become one are not told apart from one that takes the place of another: that is for texts to say.
+    """
+    numbers: dict[int, int | None] = {}
+    for pair in pairs:
+        match = _PAIR.fullmatch(pair)
+        if match is None or any(one != GONE and int(one) > MAX_I32 for one in match.groups()):
+            raise UsageError(f"{pair!r} is no change of numbers", hint=_HINT)
+        old, new = int(match[1]), None if match[2] == GONE else int(match[2])
+        if numbers.setdefault(old, new) != new:
+            raise UsageError(f"two new numbers of sub-topology {old}", hint=_HINT)
+    targets = [new for new in numbers.values() if new is not None]
+    for twice in sorted({new for new in targets if targets.count(new) > 1}):
+        raise UsageError(f"two sub-topologies become {twice}", hint="what is merged say two texts: --topology, --from")
+    return numbers
+
+
+_HINT: Final = f"--map OLD=NEW, such as 6=4, or 5={GONE} where nothing of 5 is left"

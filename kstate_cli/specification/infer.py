@@ -1,0 +1,272 @@
+"""From an application directory to a specification: what the bytes tell, and questions where they do not.
+
+Nothing is guessed. What a healthy directory cannot tell at all: whether a global store has a processor, the history
+retention of a versioned store, stores in memory, and a retention of two minutes or less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstate_cli.formats.families import DEFAULT_CF
+from kstate_cli.formats.keys import INDEX_PREFIX
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import (
+    UNTOLD,
+    expires,
+    has_key,
+    is_segmented,
+    is_time_ordered,
+    store_kind,
+    store_kinds,
+)
+from kstate_cli.formats.topic_partition import changelog_topic, legal_topic
+from kstate_cli.host import CHECK_THE_DISK
+from kstate_cli.specification.draft import Question, SpecDraft, StoreDraft
+from kstate_cli.specification.intervals import MIN_INTERVAL_MS, histories_of
+from kstate_cli.specification.model import IN_MEMORY, spec_kinds
+from kstate_cli.specification.times import MAX_ROWS, Interval, segment_interval, versioned_interval
+from kstate_cli.specification.topics import absent_stores, topic_of
+from kstate_cli.statedir.changelogs import TopicOwners, prefix_of, topic_owners
+from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.names import CHECKPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a specification of a store must agree with."""
+
+    kinds: frozenset[str]
+    """The kinds that its directory allows."""
+    interval: Interval = field(default_factory=Interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """What a directory says about its stores."""
+
+    draft: SpecDraft
+    evidence: Mapping[str, Evidence]
+    """By store; only stores with a database."""
+    notes: tuple[str, ...]
+    """What was concluded from something that is missing: worth a look."""
+
+
+def infer(app: Application, *, known_intervals: Collection[str] = ()) -> Inference:
+    """What the directory says. ``known_intervals`` names stores of which no rows need be read for their interval."""
+    places: dict[str, list[tuple[Task, Store]]] = {}
+    for task in app.tasks:
+        for store in task.stores:
+            places.setdefault(store.name, []).append((task, store))
+    owners = {task.name: topic_owners(app.app_id, task) for task in app.tasks}
+    drafts: list[StoreDraft] = []
+    evidence: dict[str, Evidence] = {}
+    notes: list[str] = []
+    for name, in_tasks in places.items():
+        draft, known = _store(app, name, in_tasks, owners, read=name not in known_intervals)
+        drafts.append(draft)
+        if any(store.databases for _, store in in_tasks):
+            evidence[name] = known
+        if draft.logged is False:
+            notes.append(f"{name}: {draft.inferred['logged']}: it counts as a store without logging")
+    for task in app.tasks:
+        for name, topic in absent_stores(owners[task.name]).items():
+            if name not in places and not any(draft.name == name for draft in drafts):
+                drafts.append(_absent(app, task, name, topic))
+    # A directory that was renamed to something no application.id can be names no changelogs.
+    application = app.app_id if legal_topic(app.app_id) else None
+    return Inference(SpecDraft(application, tuple(drafts)), evidence, tuple(notes))
+
+
+@dataclass(slots=True)
+class _Answers:
+    """Fields of a store as they become known."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    inferred: dict[str, str] = field(default_factory=dict)
+    questions: dict[str, Question] = field(default_factory=dict)
+
+    def know(self, name: str, value: object, why: str) -> None:
+        self.values[name], self.inferred[name] = value, why
+
+    def ask(self, name: str, why: str, *answers: object) -> None:
+        self.questions[name] = Question(why, answers)
+
+    def draft(self, name: str) -> StoreDraft:
+        return StoreDraft(name=name, inferred=self.inferred, questions=self.questions, **self.values)
+
+
+def _store(
+    app: Application,
+    name: str,
+    places: list[tuple[Task, Store]],
+    owners: Mapping[str, TopicOwners],
+    *,
+    read: bool,
+) -> tuple[StoreDraft, Evidence]:
+    answers = _Answers()
+    databases = [d for _, store in places for d in store.databases]
+    kind, kinds = _kind(answers, [store for _, store in places])
+    _place(answers, app, [task for task, _ in places])
+    _topic(answers, app, name, places, owners)
+    interval = _times(answers, kind, databases, read=read) if databases else Interval()
+    if kind is not None and is_time_ordered(kind):
+        _index(answers, databases)
+    return answers.draft(name), Evidence(kinds, interval)
+
+
+def _stored_as(store: Store) -> str:
+    """The kind; a subscription store under ``dsl.store.format=HEADERS`` lies and is restored as any headers store."""
+    kind = store_kind(store.kind.name)
+    newest = kind.families_in(store.families)[0]
+    return kind.restored_as if kind.restored_as is not None and newest is not kind.family else kind.name
+
+
+def _told_by_rows() -> tuple[str, ...]:
+    """The kinds of segments that only rows tell apart."""
+    return tuple(kind.name for kind in store_kinds() if kind.key.expires and kind.family.name == DEFAULT_CF)
+
+
+def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset[str]]:
+    certain = {_stored_as(store): store.kind for store in stores if store.kind.certain}
+    if len(certain) == 1:
+        name, kind = next(iter(certain.items()))
+        answers.know("kind", name, kind.inferred_from)
+        return name, frozenset({name})
+    segmented = any(store.segmented for store in stores)
+    possible = frozenset(name for name in spec_kinds() - {IN_MEMORY} if is_segmented(name) is segmented)
+    if certain:
+        answers.ask("kind", f"its tasks differ: {' and '.join(sorted(certain))}", *sorted(certain))
+        return None, frozenset(certain)
+    # The task whose kind is named best speaks for the others.
+    unsure = min((store.kind for store in stores), key=lambda kind: kind.name == UNTOLD)
+    likely = _told_by_rows() if unsure.name == UNTOLD else (unsure.name,)
+    answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
+    if segmented and not has_key(unsure.name, KeySchema.BUFFER):
+        answers.ask("retention_ms", "it follows from the rows of a store of known kind")
+    return None, possible
+
+
+def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
+    if any(task.is_global for task in tasks):
+        if not all(task.is_global for task in tasks):
+            answers.ask("is_global", "it lies in global and in a task", True, False)
+            return
+        answers.know("is_global", True, "it lies in global")
+        answers.ask("source", "the bytes do not tell a globalTable from addGlobalStore", "table", "processor")
+        return
+    parts = {_subtopology(task) for task in tasks}
+    topologies = {topology for topology, _ in parts}
+    if len(topologies) > 1:
+        answers.ask("topology", "it lies in several named topologies", *sorted(map(str, topologies)))
+        return
+    if len(parts) > 1:
+        numbers = sorted(number for _, number in parts)
+        answers.ask("subtopology", "it lies in tasks of several subtopologies: all but one are left over", *numbers)
+        return
+    topology, number = next(iter(parts))
+    answers.know("subtopology", number, "the names of its tasks")
+    if topology is not None:
+        if not legal_topic(topology):
+            answers.ask("topology", "the name of its directory is no legal one")
+            return
+        answers.know("topology", topology, "the directory of its tasks")
+    highest = max(task.partition or 0 for task in app.tasks if not task.is_global and _subtopology(task) in parts)
+    answers.know("partitions", highest + 1, "the highest partition among its tasks here, plus 1")
+
+
+def _subtopology(task: Task) -> tuple[str | None, int]:
+    parts = task.id
+    return parts.topology, parts.subtopology or 0
+
+
+def _topic(
+    answers: _Answers,
+    app: Application,
+    name: str,
+    places: list[tuple[Task, Store]],
+    owners: Mapping[str, TopicOwners],
+) -> None:
+    topic = topic_of(app.app_id, name, places, owners)
+    if topic.question is not None:
+        answers.questions[topic.field] = topic.question
+        return
+    if topic.unlogged:
+        answers.know("logged", False, topic.why)
+        return
+    answers.know("changelog", topic.name, topic.why)
+    if topic.source is not None:
+        why = f"its name is not {changelog_topic(prefix_of(app.app_id, places[0][0]), name)}"
+        answers.know("source", topic.source, why)
+    if places[0][0].is_global:
+        known = [tp.partition for task, store in places for tp in _offsets(task, store) if tp.topic == topic.name]
+        answers.know("partitions", max(known, default=0) + 1, "the highest partition among its offsets, plus 1")
+
+
+def _offsets(task: Task, store: Store) -> list[Any]:
+    partitions = list(task.checkpoint.entries) if task.checkpoint else []
+    for database in store.databases:
+        partitions += list(database.offsets.offsets) if database.offsets is not None else []
+    return partitions
+
+
+def _times(answers: _Answers, kind: str | None, databases: list[Database], *, read: bool) -> Interval:
+    if has_key(kind, KeySchema.VERSIONED):
+        return _history(answers, databases)
+    if kind is None or not expires(kind):
+        return Interval()
+    interval = segment_interval(kind, databases, read=read)
+    exact = interval.exact
+    if exact is None:
+        answers.ask("retention_ms", _unclear(interval), *(2 * example for example in interval.examples))
+        return interval
+    answers.know("segment_interval_ms", exact, "the only one that fits the starts of the segments and their rows")
+    if exact == MIN_INTERVAL_MS:
+        most = 2 * MIN_INTERVAL_MS + 1
+        answers.ask("retention_ms", f"segments of {exact} ms are those of every retention up to {most} ms")
+    else:
+        why = f"2 x segment_interval_ms ({2 * exact + 1} would have the same segments)"
+        answers.know("retention_ms", 2 * exact, why)
+    return interval
+
+
+def _unclear(interval: Interval) -> str:
+    if interval.wrong is not None:
+        return f"{interval.wrong}: no segment interval fits"
+    if interval.unread is not None:
+        return f"rows that might tell the segment interval cannot be read: {interval.unread} ({CHECK_THE_DISK})"
+    read = "" if interval.all_rows else f" (the first {MAX_ROWS} rows were read)"
+    return f"several segment intervals fit the starts of the segments and their rows{read}"
+
+
+def _history(answers: _Answers, databases: list[Database]) -> Interval:
+    interval = versioned_interval(databases)
+    exact = interval.exact
+    if exact is None:
+        answers.ask("retention_ms", "the bytes do not tell the history retention (nor, here, the segment interval)")
+        return interval
+    answers.know("segment_interval_ms", exact, "the only one that fits the segments of all sampled versions")
+    histories = histories_of(exact)
+    chosen = " or ".join(f"{least}..{most}" for least, most in histories)
+    usual = f"; without a segment interval of its own it would be {chosen}" if histories else ""
+    answers.ask("retention_ms", f"the bytes do not tell the history retention{usual}")
+    return interval
+
+
+def _index(answers: _Answers, databases: list[Database]) -> None:
+    """Index rows begin with 01, base rows with 00: the last row of any database tells (KIP-825)."""
+    last = {rows[-1][0][:1] for d in databases for rows in d.samples.values() if rows}
+    if not last:
+        answers.ask("indexed", "no rows", True, False)
+    else:
+        answers.know("indexed", INDEX_PREFIX in last, f"{'' if INDEX_PREFIX in last else 'no '}rows of an index")
+
+
+def _absent(app: Application, task: Task, name: str, topic: str) -> StoreDraft:
+    answers = _Answers()
+    answers.ask("kind", "only an offset is here: in memory, custom, or gone", IN_MEMORY)
+    answers.know("changelog", topic, CHECKPOINT)
+    _place(answers, app, [task])
+    return answers.draft(name)

@@ -1,0 +1,149 @@
+"""The tables of ``kstate.toml`` that are not about stores: what commands are told by ``--config``, and maintenance.
+
+One line of :data:`DEFAULTS` is all there is to say of a key: its values, and the option, or argument, of the commands
+that it stands for (``cli/config.py`` gives it to them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kstate_cli import clock
+from kstate_cli.errors import UsageError
+from kstate_cli.specification.keys import KeyRule, fitting, known, whole
+
+DEFAULTS_TABLE: Final = "defaults"
+MAINTAIN_TABLE: Final = "maintain"
+APP: Final = "APP"
+"""Stands for the argument of commands that have no other."""
+_MOST: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Default(KeyRule):
+    """A key of ``[defaults]``."""
+
+    fills: tuple[str, ...]
+    """Long names of options; of one command alone as ``dump --out``. :data:`APP` is the argument."""
+    is_path: bool = False
+    """Relative paths are relative to the file that names them."""
+
+
+def _word(value: Any) -> bool:
+    """What may stand on a command line as it is: not empty, no option, all of it to be seen."""
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable() and not value.startswith("-")
+
+
+def _path(value: Any) -> bool:
+    return _word(value) and "$" not in value and not value.startswith("~")
+
+
+def _span(value: Any) -> bool:
+    return isinstance(value, str) and (length := clock.span(value)) is not None and length.total_seconds() > 0
+
+
+_WORD: Final = "a text that does not begin with a dash"
+_PATH: Final = "a path; a relative one begins where this file lies, and `~` and `$` mean nothing"
+_SPAN: Final = 'such as "30m", "12h", "7d"'
+
+
+def _of_those_that_ask(option: str) -> tuple[str, ...]:
+    """What asks a broker whenever it is told one."""
+    return tuple(f"{name} --{option}" for name in ("dump", "restore", "check", "inspect-position"))
+
+
+DEFAULTS: Final[Mapping[str, Default]] = {
+    "directory": Default(_path, _PATH, "The application directory, state.dir/application.id.", (APP,), is_path=True),
+    "release": Default(_word, _WORD, "The release of Kafka Streams that is started.", ("for",)),
+    "guarantee": Default(_word, _WORD, "`processing.guarantee` of the application.", ("guarantee",)),
+    "dsl_store_format": Default(_word, _WORD, "`dsl.store.format` of the application.", ("dsl-store-format",)),
+    "dump": Default(
+        _path,
+        f"{_PATH}; or a URI, to be read",
+        "The changelog dump.",
+        ("dump --out", "restore --from-changelog", "check --dump"),
+        is_path=True,
+    ),
+    "bootstrap_server": Default(_word, "HOST:PORT", "The broker.", _of_those_that_ask("bootstrap-server")),
+    "kafka_settings": Default(
+        _path, _PATH, "Client properties for the broker.", _of_those_that_ask("kafka-settings"), is_path=True
+    ),
+    "engine": Default(_word, "spark or local", "What dumps and restores.", ("dump --engine", "restore --engine")),
+    "master": Default(_word, _WORD, "Spark's master URL.", ("master",)),
+    "staging": Default(_word, _WORD, "Where a restoration on a cluster makes its sorted files.", ("staging",)),
+    "memory": Default(_word, _WORD, "How much of it a restoration may use: 2G.", ("memory",)),
+    "max_rate": Default(_word, _WORD, "How many bytes a second are read of the brokers: 50M.", ("max-rate",)),
+    "workers": Default(whole(0, _MOST), "a whole number from 0", "How much is done at once.", ("workers",)),
+}
+"""The keys of ``[defaults]``."""
+
+MAINTAIN: Final[Mapping[str, KeyRule]] = {
+    "memory_file": KeyRule(
+        _path,
+        _PATH,
+        "A file that `maintain` makes, outside of directory, standby and dump: what was done last. This key has "
+        "to be there. Its lock lies beside it.",
+    ),
+    "standby": KeyRule(_path, _PATH, "What `restore` keeps caught up with the dump: state.dir/application.id."),
+    "metrics_file": KeyRule(_path, _PATH, "What `--metrics-file` of `maintain` names."),
+}
+"""The keys of ``[maintain]``, beside the tables of its steps."""
+
+_EVERY_STEP: Final[Mapping[str, KeyRule]] = {
+    "every": KeyRule(
+        _span,
+        _SPAN,
+        "How long after it last began, and succeeded, it is due again, less a tenth. Without it: with each call.",
+    ),
+    "timeout": KeyRule(_span, _SPAN, 'How long each command of it may take before it is ended. The default is "1h".'),
+}
+STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
+    "dump": (
+        "`dump`: what is new goes into the dump.",
+        {"keep": KeyRule(whole(1, _MOST), "a whole number from 1", "DELETES all but so many fulls: `--keep`.")},
+    ),
+    "restore": (
+        "`restore --standby`: the standby is caught up with the dump, whether this call added to it or not.",
+        {},
+    ),
+    "lag": ("`inspect-position`: how far directory and standby are, for the metrics.", {}),
+    "check": ("`check` of directory and standby.", {}),
+    "verify": (
+        "`verify` of a part of the stores of directory and standby, the next part each time.",
+        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "In how many parts. The default is 7.")},
+    ),
+    "verify-dump": (
+        "`verify-dump` of a part of the files of the dump, the next part each time.",
+        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "In how many parts. The default is 7.")},
+    ),
+    "clean": (
+        "`clean` of directory and standby.",
+        {"older_than": KeyRule(_span, _SPAN, 'DELETES what was kept for undo so long ago. The default is "7d".')},
+    ),
+}
+"""The steps, in their order: what each does, and the keys that only it has."""
+
+
+def keys_of(step: str) -> Mapping[str, KeyRule]:
+    """The keys of ``[maintain.STEP]``."""
+    return {**_EVERY_STEP, **STEPS[step][1]}
+
+
+def require_defaults(where: str, table: object) -> dict[str, Any]:
+    """``[defaults]``. Raises UsageError."""
+    return fitting(where, f"[{DEFAULTS_TABLE}]", table, DEFAULTS)
+
+
+def require_maintain(where: str, table: object) -> dict[str, Any]:
+    """``[maintain]`` with the tables of its steps. Raises UsageError."""
+    name = f"[{MAINTAIN_TABLE}]"
+    if not isinstance(table, dict):
+        raise UsageError(f"{where}: {name} is not a table", hint=f"write {name} on a line of its own, its keys below")
+    known(where, name, table, (*MAINTAIN, *STEPS))
+    fitting(where, name, {key: value for key, value in table.items() if key in MAINTAIN}, MAINTAIN)
+    for step in STEPS:
+        if step in table:
+            fitting(where, f"[{MAINTAIN_TABLE}.{step}]", table[step], keys_of(step))
+    return table

@@ -1,0 +1,255 @@
+"""Reading ``kstate.toml``: strictly, so that a slip of the pen never passes for a decision.
+
+``read_draft`` gives what the file says, ``read_spec`` a whole :class:`Spec`, for which the file alone must suffice.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.numbers import MAX_I32, MAX_I64
+from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
+from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
+from kstate_cli.regular import NotReadableError, read_given
+from kstate_cli.specification.completion import complete
+from kstate_cli.specification.draft import SpecDraft, StoreDraft
+from kstate_cli.specification.keys import flag, known, one_of, short, similar, whole
+from kstate_cli.specification.model import (
+    GLOBAL_SOURCES,
+    SOURCE_TOPIC,
+    Spec,
+    spec_kinds,
+)
+from kstate_cli.specification.tables import DEFAULTS_TABLE, MAINTAIN_TABLE, require_defaults, require_maintain
+from kstate_cli.texts import command, example
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FORMAT: Final = 1
+_MAX_BYTES: Final = 4 << 20
+TOP: Final[Mapping[str, str]] = {
+    "format": "1: the form of the file. It has to be there.",
+    "application": "application.id, the prefix of the changelogs. Without it each changelog has to be named.",
+    "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` where the name has dots.',
+    DEFAULTS_TABLE: "What commands are told that are given this file with `--config`.",
+    MAINTAIN_TABLE: "What `maintain` does, and how often.",
+}
+"""The keys of the file, and what they mean."""
+
+
+def read_spec(path: Path) -> Spec:
+    """The specification in a file that says everything that is needed.
+
+    Raises UsageError where it cannot be understood, Refused (with the lines to add) where something is missing.
+    """
+    return complete(read_draft(path), named=str(path))
+
+
+def read_draft(path: Path) -> SpecDraft:
+    """What a file says of stores. Raises UsageError, naming file, table and key, where it cannot be understood."""
+    return parse_draft(_text(path), str(path))
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """All that a file says, every key of it understood. Raises UsageError, naming file, table and key."""
+    text = _text(path)
+    parse_draft(text, str(path))
+    return tomllib.loads(text)
+
+
+def _text(path: Path) -> str:
+    try:
+        data = read_given(path, _MAX_BYTES)
+    except NotReadableError as error:
+        raise UsageError(f"{path} {error.why}", hint=f"name a file of the form of {example('kstate.toml')}") from None
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}",
+            hint=f"name a specification; to have one written: {command('ls', 'APP', '--spec')}",
+        ) from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}", hint="TOML is always UTF-8") from None
+
+
+def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
+    """What the text of a file says; ``where`` names it in errors. Raises UsageError."""
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise UsageError(
+            f"{where} is not TOML: {error}", hint=f"the form is that of {example('kstate.toml')}"
+        ) from None
+    known(where, "the file", document, TOP)
+    number = document.get("format")
+    if number != FORMAT or type(number) is not int:
+        said = "has no format" if number is None else f"has format {short(number)}"
+        raise UsageError(f"{where} {said}", hint=f"this kstate reads 'format = {FORMAT}'")
+    application = document.get("application")
+    if application is not None and not (isinstance(application, str) and legal_topic(application)):
+        raise UsageError(
+            f"{where}: application = {short(application)} is no application.id", hint=f"an application.id is {_LEGAL}"
+        )
+    stores = document.get("stores", {})
+    if not isinstance(stores, dict):
+        raise UsageError(f"{where}: stores is not a table", hint='write a table for each store: [stores."NAME"]')
+    require_defaults(where, document.get(DEFAULTS_TABLE, {}))
+    require_maintain(where, document.get(MAINTAIN_TABLE, {}))
+    return SpecDraft(application, tuple(_store(where, name, table) for name, table in stores.items()))
+
+
+_LEGAL: Final = "1 to 249 of the characters a-z A-Z 0-9 . _ -"
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What a key of a store's table may hold and means, and the field of :class:`StoreDraft` that it is."""
+
+    field: str
+    fits: Callable[[Any], bool]
+    expected: str
+    meaning: str
+
+
+def _kind(value: Any) -> bool:
+    return isinstance(value, str) and value in spec_kinds()
+
+
+def _topic(value: Any) -> bool:
+    return isinstance(value, str) and legal_topic(value)
+
+
+KEYS: Final[Mapping[str, _Key]] = {
+    "kind": _Key(
+        "kind",
+        _kind,
+        f"one of {', '.join(sorted(spec_kinds()))}",
+        "What is stored, and how: the list of stores (`ls`) shows it.",
+    ),
+    "logged": _Key(
+        "logged",
+        flag,
+        "true or false",
+        "Whether it has a changelog: `false` is `withLoggingDisabled`. The default is `true`.",
+    ),
+    "global": _Key(
+        "is_global",
+        flag,
+        "true or false",
+        "Whether it is a global store, which every instance has in `global`.",
+    ),
+    "source": _Key(
+        "source",
+        one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}),
+        '"table", "processor" or "topic"',
+        "What its changelog is, where that is no changelog topic. `topic`: the source topic of a table "
+        "(`topology.optimization`). Of a global store `table`: a `globalTable`; `processor`: an `addGlobalStore`, "
+        "whose processor may transform records.",
+    ),
+    "changelog": _Key(
+        "changelog",
+        _topic,
+        f"a topic: {_LEGAL}",
+        "The topic that it is restored from. The default is `<application>-<store>-changelog`.",
+    ),
+    "subtopology": _Key(
+        "subtopology",
+        whole(0, MAX_I32),
+        "a whole number from 0",
+        "The first number of its tasks: 0 for `0_0`, `0_1`, …",
+    ),
+    "partitions": _Key(
+        "partitions",
+        whole(1, MAX_I32),
+        "a whole number from 1",
+        "How many partitions its changelog has.",
+    ),
+    "retention_ms": _Key(
+        "retention_ms",
+        whole(1, MAX_I64),
+        "milliseconds, a whole number from 1",
+        "How long windows, sessions or versions are kept: `withRetention`, or window size and grace; of a versioned "
+        "store its history retention.",
+    ),
+    "segment_interval_ms": _Key(
+        "segment_interval_ms",
+        whole(1, MAX_I64),
+        "milliseconds, a whole number from 1",
+        "The time that a segment covers. The default is half the retention, at least a minute.",
+    ),
+    "indexed": _Key(
+        "indexed",
+        flag,
+        "true or false",
+        "Whether a time-ordered store has an index: `true` for sliding windows.",
+    ),
+    "topology": _Key(
+        "topology",
+        _topic,
+        "the name of a named topology",
+        "The named topology that it belongs to, if there is one.",
+    ),
+}
+"""The keys of ``[stores.NAME]``, in the order in which they are written."""
+
+
+def _store(where: str, name: str, table: object) -> StoreDraft:
+    if not legal_store_name(name):
+        raise UsageError(f"{where}: {short(name)} is no legal store name", hint=f"a store name is {_LEGAL}")
+    shown = f"[stores.{name}]"
+    if not isinstance(table, dict):
+        hint = f'write [stores."{name}"] for it; a name with dots needs the quotes'
+        raise UsageError(f"{where}: {shown} is not a table", hint=hint)
+    if any(isinstance(value, dict) for value in table.values()):
+        inner = next(key for key, value in table.items() if isinstance(value, dict))
+        hint = f'a store name with dots needs quotes: [stores."{name}.{inner}"]'
+        raise UsageError(f"{where}: {shown} holds a table {inner!r}", hint=hint)
+    known(where, shown, table, KEYS)
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        rule = KEYS[key]
+        if not rule.fits(value):
+            close = similar(value, spec_kinds()) if key == "kind" else None
+            message = f"{where}: {shown} {key} = {short(value)} does not fit"
+            raise UsageError(message, hint=close or f"{key} is {rule.expected}")
+        values[rule.field] = value
+    if values.get("source") in GLOBAL_SOURCES:
+        # Only global stores have these, so that the line alone, as kstate asks for it, says enough.
+        values.setdefault("is_global", True)
+    draft = StoreDraft(name=name, **values)
+    for wrong, hint in _contradictions(draft):
+        raise UsageError(f"{where}: {shown} {wrong}", hint=hint)
+    return draft
+
+
+def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
+    if store.logged is False and store.changelog is not None:
+        yield "is not logged and has a changelog", "remove 'logged = false' or the changelog"
+    if store.is_global:
+        for key in ("subtopology", "topology"):
+            if store.get(key) is not None:
+                yield f"is global and has a {key}", f"global stores lie in no subtopology: remove {key}"
+        if store.logged is not None:
+            yield "is global and says 'logged'", "a global store is read from its source topic: name it as changelog"
+        if store.source == SOURCE_TOPIC:
+            yield 'is global with source = "topic"', 'for a global store source is "table" or "processor"'
+    elif store.source in GLOBAL_SOURCES:
+        yield f'has source = "{store.source}" and is not global', "remove 'global = false', or the source"
+    elif store.source == SOURCE_TOPIC and store.changelog is None:
+        yield 'has source = "topic" and names none', "name the source topic as changelog"
+    if store.kind is not None:
+        if not has_retention(store.kind):
+            for key in ("retention_ms", "segment_interval_ms"):
+                if store.get(key) is not None:
+                    yield f"is of kind {store.kind} and has {key}", f"that kind has none: remove {key}"
+        if store.indexed and not is_time_ordered(store.kind):
+            yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"

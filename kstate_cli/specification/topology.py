@@ -1,0 +1,337 @@
+"""The text of ``Topology#describe``: which store is in which subtopology, and the topics of global stores.
+
+``kafka-streams-groups.sh --describe --topology`` (KIP-1331, 4.4) prints the same lines in another order: nodes by name,
+global stores last, with numbers of its own making (``TopologyDescriptionFormatter``).
+
+``TopologyDescription.toString`` is made for people: names of processors are written as they are, without quotes, so
+that only what stands at the end of a line can be told from them. What it does not say: kinds, retentions, changelogs,
+whether a store is logged, and whether a global store has a processor of its own (``globalTable`` and
+``addGlobalStore`` look the same).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.numbers import MAX_I32
+from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
+from kstate_cli.regular import NotReadableError, read_given
+from kstate_cli.specification.draft import SpecDraft, StoreDraft
+
+FROM: Final = "Topology#describe"
+_MAX_BYTES: Final = 16 << 20
+
+# Each named topology begins with a header of its own.
+_HEADER: Final = re.compile(r"\s*(?:Topologies:|Topology: (?P<named>\S+?):)\s*")
+# Application logs put something before the first line; after it, names of processors may look like anything.
+_FIRST: Final = re.compile(rf"(?:.*\s)?{_HEADER.pattern}")
+_SUBTOPOLOGY: Final = re.compile(
+    r"\s*Sub-topology: (?P<id>\d{1,10})(?P<global> for global store \(will not generate tasks\))?\s*"
+)
+_SOURCE: Final = re.compile(r"\s*Source: (?P<name>.*) \(topics: (?P<topics>.*)\)\s*")
+_PROCESSOR: Final = re.compile(r"\s*Processor: (?P<name>.*) \(stores: \[(?P<stores>[^\[\]]*)\]\)\s*")
+_SINK: Final = re.compile(r"\s*Sink: (?P<name>.*) \(topic: (?P<topic>\S+)\)\s*")
+_BEFORE: Final = re.compile(r"\s*<-- (?P<names>.*?)\s*")
+_OTHER: Final = re.compile(r"\s*(?:Sink: .*|-->.*|<--.*)?")
+_TABLE: Final = "KTABLE-SOURCE-"
+_GENERATED: Final = re.compile(r"[A-Z-]+-\d{10}")
+_LIST: Final = re.compile(r"\[([^\[\]]*)\]")
+INNER: Final = ("-repartition", "-subscription-registration-topic", "-subscription-response-topic")
+"""What the names of topics end in that Streams makes between sub-topologies: the last two of foreign-key joins
+(``RepartitionTopicConfig``, ``KTableImpl.doJoinOnForeignKey``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A source, a processor or a sink of a subtopology."""
+
+    name: str
+    """As it is written: it may hold anything."""
+    topics: str | None = None
+    """What a source reads, as it is written: topics, or a pattern; None of others."""
+    stores: tuple[str, ...] = ()
+    before: str = ""
+    """The names of the nodes whose records it gets, as they are written; empty of a source."""
+    writes: str | None = None
+    """The topic of a sink, where the text names one; a repartition topic without the application's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """One part of a topology. ``number`` is what the names of its task directories begin with."""
+
+    number: int
+    stores: tuple[str, ...]
+    topics: tuple[str, ...]
+    """Source topics that are listed; repartition topics without the application's id."""
+    pattern: bool = False
+    """True when a source has a pattern instead of a list."""
+    topology: str | None = None
+    """The named topology that it is part of."""
+    is_global: bool = False
+    nodes: tuple[Node, ...] = ()
+
+    def read_directly(self, store: str) -> tuple[str, ...]:
+        """The topics of which one may serve as changelog: the records of a source come to the store as they are.
+
+        Not where the DSL has given the operator a name that is none of a table's.
+        """
+        sources = {node.name: node.topics for node in self.nodes if node.topics is not None}
+        makers = [
+            node
+            for node in self.nodes
+            if store in node.stores and (node.name.startswith(_TABLE) or not _GENERATED.fullmatch(node.name))
+        ]
+        return tuple(topic for node in makers for topic in _listed(sources.get(node.before, "")))
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyText:
+    """What the text of ``Topology#describe`` says."""
+
+    subtopologies: tuple[Subtopology, ...]
+    """Those of global stores too: they take numbers but have no tasks."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The names of all stores, in the order of the text."""
+        return tuple(dict.fromkeys(name for part in self.subtopologies for name in part.stores))
+
+    @property
+    def global_stores(self) -> dict[str, str]:
+        """Global store -> the topic that it is read from."""
+        return {part.stores[0]: part.topics[0] for part in self.subtopologies if part.is_global}
+
+    def of(self, store: str) -> Subtopology | None:
+        """Return the subtopology that has the store: the first, where several have a copy of it."""
+        return next((part for part in self.subtopologies if store in part.stores), None)
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """The stores of which several subtopologies have a copy (``patch_releases.SHARED_STORE_BUILDER``)."""
+        names = [name for part in self.subtopologies for name in part.stores]
+        return frozenset(name for name in names if names.count(name) > 1)
+
+    def origin(self, store: str) -> frozenset[Node]:
+        """The nodes that a store is made by, back to the topics that come from elsewhere; without their stores.
+
+        Two texts with the same of them mean the same store, whatever its name is. Repartition topics are followed.
+        """
+        part = self.of(store)
+        nodes = [n for p in self.subtopologies if part is not None and p.topology == part.topology for n in p.nodes]
+        named = {node.name: node for node in nodes if node.writes is None}
+        sinks: dict[str, list[Node]] = {}
+        for node in nodes:
+            if node.writes is not None:
+                sinks.setdefault(node.writes, []).append(node)
+        makers: set[Node] = set()
+        waiting = [node for node in nodes if store in node.stores]
+        while waiting:
+            node = waiting.pop()
+            if (bare := _in_order(node)) not in makers:
+                makers.add(bare)
+                waiting += [named[name] for name in (node.before, *node.before.split(", ")) if name in named]
+                waiting += [sink for topic in _listed(node.topics or "") for sink in sinks.get(topic, ())]
+        return frozenset(makers)
+
+    @property
+    def inner_topics(self) -> frozenset[str]:
+        """The topics that it writes and reads itself, repartition topics without the application's id."""
+        nodes = [node for part in self.subtopologies for node in part.nodes]
+        read = {topic for node in nodes for topic in _listed(node.topics or "")}
+        return frozenset(node.writes for node in nodes if node.writes is not None) & read
+
+    def undecorated(self, app_id: str) -> TopologyText:
+        """Return the same with topics between subtopologies as ``Topology#describe`` prints them: without the id.
+
+        ``kafka-streams-groups.sh`` prints ``app-by-key-repartition`` where the other text has ``by-key-repartition``
+        (``InternalTopologyBuilder.decorateTopic``).
+        """
+        prefix = f"{app_id}-"
+
+        def bare(topic: str) -> str:
+            return topic.removeprefix(prefix) if topic.endswith(INNER) else topic
+
+        def of_node(node: Node) -> Node:
+            topics = _listed(node.topics or "")
+            listed = f"[{', '.join(map(bare, topics))}]" if topics else node.topics
+            return replace(node, topics=listed, writes=None if node.writes is None else bare(node.writes))
+
+        parts = (
+            replace(part, topics=tuple(map(bare, part.topics)), nodes=tuple(map(of_node, part.nodes)))
+            for part in self.subtopologies
+        )
+        return TopologyText(tuple(parts))
+
+    def draft(self) -> SpecDraft:
+        """What it says about each store."""
+        shared = self.shared
+        parts = ((name, part) for name in self.stores if (part := self.of(name)) is not None)
+        return SpecDraft(None, tuple(_draft(name, part, shared=name in shared) for name, part in parts))
+
+
+def _draft(name: str, part: Subtopology, *, shared: bool) -> StoreDraft:
+    if part.is_global:
+        inferred = dict.fromkeys(("is_global", "changelog"), FROM)
+        return StoreDraft(name=name, is_global=True, changelog=part.topics[0], inferred=inferred)
+    if shared:
+        fields: tuple[str, ...] = ("topology",) if part.topology else ()
+        return StoreDraft(name=name, topology=part.topology, inferred=dict.fromkeys(fields, FROM))
+    fields = ("subtopology", "topology") if part.topology else ("subtopology",)
+    return StoreDraft(name=name, subtopology=part.number, topology=part.topology, inferred=dict.fromkeys(fields, FROM))
+
+
+def read_topology(path: Path) -> TopologyText:
+    """Reads a file with the text of ``Topology#describe``. Raises UsageError where it is not one."""
+    try:
+        data = read_given(path, _MAX_BYTES)
+    except NotReadableError as error:
+        raise UsageError(f"{path} {error.why}", hint=_HINT) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+    try:
+        return parse_topology(data.decode("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}", hint=_HINT) from None
+
+
+def _in_order(node: Node) -> Node:
+    """Return a node without its stores, with its names in one order: no two programs print them in the same."""
+    topics = _listed(node.topics or "")
+    return replace(
+        node,
+        stores=(),
+        topics=f"[{', '.join(sorted(topics))}]" if topics else node.topics,
+        before=", ".join(sorted(node.before.split(", "))),
+    )
+
+
+_HINT: Final = (
+    "write the text of System.out.println(topology.describe()) into it, of all named topologies if there are any; or "
+    "what kafka-streams-groups.sh --describe --topology of 4.4 prints, where the broker keeps it"
+)
+
+
+@dataclass(slots=True)
+class _SubtopologyDraft:
+    number: int
+    topology: str | None
+    is_global: bool
+    line: int
+    stores: dict[str, None] = field(default_factory=dict)
+    topics: dict[str, None] = field(default_factory=dict)
+    pattern: bool = False
+    nodes: list[Node] = field(default_factory=list)
+
+    def finished(self) -> Subtopology:
+        """What was read, for good."""
+        return Subtopology(
+            self.number,
+            tuple(self.stores),
+            tuple(self.topics),
+            self.pattern,
+            self.topology,
+            self.is_global,
+            tuple(self.nodes),
+        )
+
+
+def parse_topology(text: str, where: str = "the topology") -> TopologyText:
+    """Reads the text of ``Topology#describe``; ``where`` names it in errors. Raises UsageError, naming the line."""
+    parts: list[_SubtopologyDraft] = []
+    topology: str | None = None
+    started = False
+    # Not splitlines(): names of processors may hold characters that end a line for Python only.
+    for number, line in enumerate(text.split("\n"), 1):
+        header = (_HEADER if started else _FIRST).fullmatch(line)
+        if header is not None:
+            started, topology = True, header["named"]
+            if topology is not None and not legal_topic(topology):
+                raise _wrong(where, number, f"{topology[:100]!r} is no name of a topology")
+        elif started:
+            _read_line(where, number, line, topology, parts)
+    if not started:
+        raise UsageError(f"{where} has no line 'Topologies:'", hint=_HINT)
+    _check(where, parts)
+    return TopologyText(tuple(part.finished() for part in parts))
+
+
+def _read_line(where: str, number: int, line: str, topology: str | None, parts: list[_SubtopologyDraft]) -> None:
+    head = _SUBTOPOLOGY.fullmatch(line)
+    if head is not None:
+        if int(head["id"]) > MAX_I32:
+            raise _wrong(where, number, f"{head['id']} is no number of a subtopology")
+        parts.append(_SubtopologyDraft(int(head["id"]), topology, head["global"] is not None, number))
+        return
+    source, processor = _SOURCE.fullmatch(line), _PROCESSOR.fullmatch(line)
+    if source is None and processor is None:
+        if _OTHER.fullmatch(line) is None:
+            raise _wrong(where, number, f"{line[:100]!r} is not understood")
+        if parts:
+            _read_other(line, parts[-1])
+        return
+    if not parts:
+        raise _wrong(where, number, "a node before the first subtopology")
+    if source is not None:
+        _read_source(source["topics"], parts[-1])
+        parts[-1].nodes.append(Node(source["name"], source["topics"]))
+    if processor is not None:
+        stores = tuple(filter(None, processor["stores"].split(", ")))
+        for name in stores:
+            if not legal_store_name(name):
+                raise _wrong(where, number, f"{name[:100]!r} is no legal store name")
+            parts[-1].stores[name] = None
+        parts[-1].nodes.append(Node(processor["name"], None, stores))
+
+
+def _read_other(line: str, part: _SubtopologyDraft) -> None:
+    """A sink, or where the records of the last node come from."""
+    sink, before = _SINK.fullmatch(line), _BEFORE.fullmatch(line)
+    if sink is not None and legal_topic(sink["topic"]):
+        part.nodes.append(Node(sink["name"], writes=sink["topic"]))
+    elif before is not None and part.nodes and not part.nodes[-1].before and part.nodes[-1].topics is None:
+        part.nodes[-1] = replace(part.nodes[-1], before=before["names"])
+
+
+def _read_source(topics: str, part: _SubtopologyDraft) -> None:
+    if names := _listed(topics):
+        part.topics.update(dict.fromkeys(names))
+    else:
+        part.pattern = True
+
+
+def _listed(topics: str) -> list[str]:
+    """The topics of a source; none where it has a pattern."""
+    listed = _LIST.fullmatch(topics)
+    names = listed[1].split(", ") if listed else []
+    return names if all(map(legal_topic, names)) else []
+
+
+def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
+    """Refuse numbers that are given twice, global stores with several topics, and stores of two topologies.
+
+    The number of a global store may be that of a subtopology too: KIP-1331 counts global stores behind the others.
+
+    Subtopologies of one topology may each have a copy of a store: releases before KAFKA-20464 print that.
+    """
+    seen: dict[tuple[str | None, int], _SubtopologyDraft] = {}
+    owners: dict[str, _SubtopologyDraft] = {}
+    for part in parts:
+        other = part if part.is_global else seen.setdefault((part.topology, part.number), part)
+        if other is not part:
+            raise _wrong(where, part.line, f"subtopology {part.number} is already on line {other.line}")
+        if part.is_global and (len(part.stores) != 1 or len(part.topics) != 1 or part.pattern):
+            raise _wrong(where, part.line, "a global store has one store and one topic")
+        for name in part.stores:
+            owner = owners.setdefault(name, part)
+            if owner is not part and (owner.is_global or part.is_global or owner.topology != part.topology):
+                raise _wrong(where, part.line, f"store {name} is already in the subtopology on line {owner.line}")
+
+
+def _wrong(where: str, line: int, what: str) -> UsageError:
+    return UsageError(f"{where}, line {line}: {what}", hint=_HINT)

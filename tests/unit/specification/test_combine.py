@@ -1,0 +1,153 @@
+"""The file over the topology's text over the directory, and what they may not say differently."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kstate_cli.errors import Refused
+from kstate_cli.formats.keys import WindowKey
+from kstate_cli.specification.combine import resolve_spec
+from kstate_cli.specification.draft import SpecDraft
+from kstate_cli.specification.model import Spec, StoreSpec
+from kstate_cli.specification.toml_file import parse_draft
+from kstate_cli.specification.topology import TopologyText, parse_topology
+from kstate_cli.statedir.model import Application
+
+from .small import application, database, store, task
+
+STARTS = (600_000, 1_200_000)
+SEGMENTS = [database([(WindowKey(b"k", start + 500_000).to_bytes(), b"v")], start=start) for start in STARTS]
+LINES = {"app-plain-changelog-1": 3, "app-win-changelog-1": 4, "users-1": 5}
+
+
+@pytest.fixture
+def app() -> Application:
+    stores = [store("plain"), store("table", built_from="users"), store("nolog", built_from="x")]
+    stores += [store("win", *SEGMENTS, kind="window"), store("empty", kind="key-value", certain=False)]
+    lines = {**LINES, "app-empty-changelog-1": -4}
+    return application(
+        task("0_1", *stores, lines=lines),
+        task("global", store("g"), lines={"t-0": 1, "t-1": 1}),
+    )
+
+
+def toml(text: str) -> SpecDraft:
+    return parse_draft(f"format = 1\n{text}")
+
+
+ANSWERS = '[stores.empty]\nkind = "list-value"\n[stores.g]\nsource = "table"\n'
+
+
+def test_the_directory_alone(app: Application) -> None:
+    with pytest.raises(Refused) as refused:
+        resolve_spec(app, named="my.toml")
+    assert refused.value.advice == (
+        "say it in my.toml, given with --spec (first line: format = 1), each line below its table:\n"
+        '    [stores.empty] kind = "key-value"\n'
+        '    [stores.g] source = "table"'
+    )
+    spec = resolve_spec(app, only={"plain", "win"})
+    assert [s.name for s in spec.stores] == ["plain", "table", "nolog", "win"]
+
+
+def test_the_file_fills_in(app: Application) -> None:
+    spec = resolve_spec(app, toml(ANSWERS))
+    assert spec.application == "app"
+    assert spec.store("empty") == StoreSpec(
+        name="empty", kind="list-value", changelog="app-empty-changelog", subtopology=0, partitions=2
+    )
+    assert spec.store("g").source == "table" and spec.store("g").partitions == 2
+    assert "source" not in spec.store("g").inferred and "kind" in spec.store("g").inferred
+    assert spec.store("table").source_topic == "users"
+    assert not spec.store("nolog").logged
+    assert spec.store("win").retention_ms == 1_200_000
+
+
+def test_the_file_may_say_more_than_the_directory(app: Application) -> None:
+    more = '[stores.win]\nretention_ms = 1200001\n[stores.plain]\npartitions = 8\n[stores.new]\nkind = "key-value"\n'
+    spec = resolve_spec(app, toml(ANSWERS + more))
+    assert (spec.store("win").retention_ms, spec.store("win").segment_interval_ms) == (1_200_001, 600_000)
+    assert spec.store("plain").partitions == 8
+    assert spec.store("new").changelog == "app-new-changelog"
+    logged = resolve_spec(app, toml(ANSWERS + "[stores.nolog]\nlogged = true"))
+    assert logged.store("nolog").changelog == "app-nolog-changelog" and logged.store("nolog").partitions == 2
+
+
+def test_naming_the_topic_that_is_found_keeps_it_a_source_topic(app: Application) -> None:
+    spec = resolve_spec(app, toml(f'{ANSWERS}[stores.table]\nchangelog = "users"'))
+    assert spec.store("table").source_topic == "users"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('application = "other"', "is about application other, the directory is that of app"),
+        ('[stores.plain]\nkind = "versioned"', 'kind = "versioned", the directory says kind = "key-value"'),
+        ('[stores.plain]\nkind = "in-memory"', 'the directory says kind = "key-value"'),
+        ('[stores.empty]\nkind = "window"', 'kind = "window", the directory allows only'),
+        ('[stores.empty]\nkind = "in-memory"', 'kind = "in-memory", the directory allows only'),
+        ('[stores.plain]\nchangelog = "x"', 'the directory says changelog = "app-plain-changelog"'),
+        ("[stores.plain]\nlogged = false", 'logged = false, the directory says changelog = "app-plain-changelog"'),
+        ("[stores.plain]\nsubtopology = 1", "subtopology = 1, the directory says subtopology = 0"),
+        ("[stores.plain]\npartitions = 1", "partitions = 1, the directory has 2"),
+        ("[stores.plain]\nglobal = true", "says that it is global, the directory says that it is in subtopology 0"),
+        ("[stores.g]\nglobal = false", "global = false, the directory says global = true"),
+        ("[stores.g]\nsubtopology = 0", "says that it is in subtopology 0, the directory says that it is global"),
+        ("[stores.win]\nretention_ms = 2400000", "segments of 1200000 ms (retention_ms = 2400000), the directory has"),
+        ("[stores.win]\nsegment_interval_ms = 300000", "says segments of 300000 ms, the directory has"),
+    ],
+)
+def test_contradictions_are_refused_by_name(app: Application, text: str, said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        resolve_spec(app, toml(text), named="my.toml")
+    assert said in refused.value.message and "my.toml" in refused.value.message
+    assert refused.value.exit_code == 4
+
+
+def described(number: int, stores: str) -> TopologyText:
+    return parse_topology(f"Topologies:\n Sub-topology: {number}\n Processor: p (stores: [{stores}])\n")
+
+
+def test_topology_against_the_others(app: Application) -> None:
+    with pytest.raises(Refused, match="Topology#describe says subtopology = 3, the directory says subtopology = 0"):
+        resolve_spec(app, toml(ANSWERS), described(3, "plain"))
+    with pytest.raises(Refused, match=r"kstate.toml says subtopology = 2, Topology#describe says subtopology = 3"):
+        resolve_spec(None, toml("[stores.new]\nsubtopology = 2"), described(3, "new"))
+    alone = toml('application = "app"\n[stores.new]\nkind = "key-value"')
+    assert resolve_spec(None, alone, described(3, "new")).store("new").subtopology == 3
+
+
+def test_a_whole_spec_counts_for_what_it_states(app: Application) -> None:
+    spec = resolve_spec(app, toml(ANSWERS))
+    assert {s.name: s for s in resolve_spec(app, spec).stores} == {s.name: s for s in spec.stores}
+    # What was inferred gives way to what the directory says now; what is stated does not.
+    plain = spec.store("plain")
+    moved = Spec("app", tuple(replace(s, subtopology=9) if s is plain else s for s in spec.stores))
+    assert resolve_spec(app, moved).store("plain").subtopology == 0
+    stated = Spec("app", (StoreSpec(name="plain", kind="key-value", changelog="app-plain-changelog", subtopology=9),))
+    with pytest.raises(Refused):
+        resolve_spec(app, stated)
+
+
+def test_names_are_unique() -> None:
+    one = StoreSpec(name="a", kind="key-value")
+    with pytest.raises(ValueError, match="one name"):
+        Spec("app", (one, one))
+    assert resolve_spec(None).stores == ()
+
+
+UNEVEN = (
+    '[stores.one]\nkind = "key-value"\nsubtopology = 0\npartitions = 1\n'
+    '[stores.many]\nkind = "key-value"\nsubtopology = 0\npartitions = 200\n'
+)
+
+
+def test_numbers_of_partitions_within_a_subtopology() -> None:
+    """Every task has each of its stores: what a directory would contradict is refused before there is one."""
+    with pytest.raises(Refused, match="partitions = 1 of store one, and partitions = 200 of store many"):
+        resolve_spec(None, toml(f'application = "app"\n{UNEVEN}'))
+    for right in (UNEVEN.replace("200", "1"), UNEVEN.replace("subtopology = 0", "subtopology = 1", 1)):
+        assert len(resolve_spec(None, toml(f'application = "app"\n{right}')).stores) == 2
+    assert resolve_spec(None, toml(f'application = "app"\n{UNEVEN}logged = false\n'.replace("partitions = 200\n", "")))

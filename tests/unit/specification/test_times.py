@@ -1,0 +1,203 @@
+"""Segment intervals: the rules of Streams, and what starts and rows leave possible."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rocksdict import Options, Rdict
+
+from kstate_cli.formats.keys import SessionKey, VersionedKey, WindowKey
+from kstate_cli.formats.versioned import SegmentValue, Version
+from kstate_cli.specification import times
+from kstate_cli.specification.intervals import default_segment_interval, histories_of
+from kstate_cli.specification.times import Interval, segment_interval, versioned_interval
+from kstate_cli.statedir.model import Database
+
+from .small import database
+
+BASE = 1_704_067_200_000
+
+
+def window(time: int, key: bytes = b"k") -> tuple[bytes, bytes]:
+    return WindowKey(key, time).to_bytes(), b"v"
+
+
+def test_rules() -> None:
+    rule = default_segment_interval
+    assert [rule("window", ms) for ms in (1, 120_000, 120_001, 120_002, 86_400_000)] == [
+        60_000, 60_000, 60_000, 60_001, 43_200_000]  # fmt: skip
+    assert [rule("versioned", ms) for ms in (1, 60_000, 60_001, 300_000, 300_001, 3_600_000, 3_600_001)] == [
+        2_000, 20_000, 20_000, 60_000, 60_000, 300_000, 300_000]  # fmt: skip
+    assert rule("versioned", 86_400_000) == 3_600_000
+    assert rule("key-value", 1) is None and rule("grace-buffer", 1) is None
+
+
+def test_histories_are_the_rule_backwards() -> None:
+    by_interval: dict[int, list[int]] = defaultdict(list)
+    top = 400_000
+    for history in range(1, top):
+        by_interval[default_segment_interval("versioned", history) or 0].append(history)
+    for interval, histories in by_interval.items():
+        ranges = histories_of(interval)
+        assert [h for first, last in ranges for h in range(first, min(last, top - 1) + 1)] == histories
+    assert histories_of(1) == ()
+
+
+KEY_OF = {
+    "window": lambda t: WindowKey(b"k", t).to_bytes(),
+    "timestamped-window": lambda t: WindowKey(b"", t, 3).to_bytes(),
+    "session": lambda t: SessionKey(b"k", 0, t).to_bytes(),
+    "time-ordered-window": lambda t: WindowKey(b"k", t).to_time_first(),
+    "headers-time-ordered-window": lambda t: WindowKey(b"k", t).to_key_first(),
+    "time-ordered-session": lambda t: SessionKey(b"k", 0, t).to_time_first(),
+    "headers-time-ordered-session": lambda t: SessionKey(b"k", 0, t).to_key_first(),
+}
+
+
+@given(
+    st.sampled_from(sorted(KEY_OF)),
+    st.integers(60_000, 10_000_000),
+    st.dictionaries(st.integers(0, 50), st.lists(st.floats(0, 1, exclude_max=True), max_size=4), max_size=6),
+    st.integers(0, 1_000_000),
+)
+def test_the_true_interval_is_never_ruled_out(
+    kind: str, interval: int, segments: dict[int, list[float]], first: int
+) -> None:
+    databases: list[Database] = []
+    for number, places in segments.items():
+        start = (first + number) * interval
+        rows = [(KEY_OF[kind](start + int(place * interval)), b"") for place in places]
+        databases.append(database(rows, start=start))
+    found = segment_interval(kind, databases, read=False)
+    assert found.wrong is None
+    assert found.fits(interval)
+    assert found.exact in (None, interval)
+
+
+def test_exactly_one_or_several() -> None:
+    starts = (BASE, BASE + 600_000, BASE + 1_200_000)
+    early = [database([window(start + 100_000)], start=start) for start in starts]
+    found = segment_interval("window", early, read=False)
+    assert found.exact is None and found.examples == (120_000, 300_000, 600_000)
+    assert found.fits(150_000) and not found.fits(60_000) and not found.fits(400_000)
+    late = [*early, database([window(BASE + 300_000)], start=BASE)]
+    assert segment_interval("window", late, read=False).exact == 600_000
+    # 299,999 is not enough: segments of five minutes would hold it.
+    nearly = [*early, database([window(BASE + 299_999)], start=BASE)]
+    assert segment_interval("window", nearly, read=False).exact is None
+
+
+def test_a_single_segment_tells_little() -> None:
+    assert segment_interval("window", [database([window(BASE + 500_000)], start=BASE)]).exact is None
+    assert segment_interval("window", [database(start=0)]).exact is None
+    assert segment_interval("window", []).exact is None
+    assert segment_interval("window", [database([window(5)], start=0)]).fits(60_000)
+
+
+@pytest.mark.parametrize(
+    "databases",
+    [
+        [database([window(BASE - 1)], start=BASE)],
+        [database([(b"short", b"")], start=BASE)],
+        [database(start=BASE), database(start=BASE + 1)],
+        [database(start=-600_000)],
+    ],
+)
+def test_what_fits_no_interval(databases: list[Database]) -> None:
+    found = segment_interval("window", databases)
+    assert found.wrong and found.exact is None and not found.fits(600_000)
+
+
+def test_huge_starts_are_quick() -> None:
+    prime = (1 << 61) - 1
+    for start in (prime, 9_223_372_036_854_775_807 // 2 * 2):
+        found = Interval(start)
+        assert found.exact is None
+        assert len(found.examples) <= 6
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> list[Database]:
+    """Two real segments whose sampled rows are all early; one row in the middle is late."""
+    made = []
+    for start in (BASE, BASE + 600_000):
+        path = tmp_path / f"s.{start}"
+        db = Rdict(str(path), Options(raw_mode=True))
+        rows = [window(start + i, f"{i:03}".encode()) for i in range(40)]
+        rows[20] = window(start + 500_000, b"020")
+        for key, value in rows:
+            db[key] = value
+        db.close()
+        made.append(database([*rows[:4], rows[-1]], start=start, path=path))
+    return made
+
+
+def test_rows_are_read_where_the_samples_do_not_tell(segments: list[Database], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert segment_interval("window", segments, read=False).exact is None
+    assert segment_interval("window", segments).exact == 600_000
+    monkeypatch.setattr(times, "MAX_ROWS", 10)
+    bounded = segment_interval("window", segments)
+    assert bounded.exact is None and not bounded.all_rows and bounded.fits(600_000)
+
+
+@given(
+    st.integers(2_000, 100_000_000),
+    st.lists(st.integers(0, 1 << 41), min_size=1, max_size=5),
+)
+def test_versioned(interval: int, ends: list[int]) -> None:
+    rows = []
+    for end in ends:
+        value = SegmentValue(end + 1, (Version(end, b"v"),))
+        rows.append((VersionedKey((end + 1) // interval, b"k").to_bytes(), value.to_bytes()))
+    rows.append((VersionedKey(-1, b"k").to_bytes(), bytes(8) + b"latest"))
+    found = versioned_interval([database(rows)])
+    assert found.wrong is None and found.fits(interval) and found.exact in (None, interval)
+
+
+def test_versioned_corners() -> None:
+    value = SegmentValue(BASE, (Version(BASE - 1, b"v"),)).to_bytes()
+    assert versioned_interval([database([(VersionedKey(BASE // 240_000, b"k").to_bytes(), value)])]).exact == 240_000
+    assert versioned_interval([database([(VersionedKey(-1, b"k").to_bytes(), bytes(9))])]).exact is None
+    two = [(VersionedKey(BASE // n, b"k").to_bytes(), value) for n in (240_000, 300_000)]
+    assert versioned_interval([database(two)]).wrong
+    assert versioned_interval([database([(b"", b"")])]).wrong
+
+
+READ = """
+import sys
+from pathlib import Path
+from kstate_cli.specification.times import segment_interval
+from tests.unit.specification.small import database
+from tests.unit.specification.test_times import window
+paths = [Path(one) for one in sys.argv[1:]]
+made = [database([window(int(one.name) + 100_000)], start=int(one.name), path=one) for one in paths]
+found = segment_interval("window", made)
+print(found.wrong, found.unread, found.exact, found.fits(600_000), found.fits(300_000), found.fits(60_000), sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("inject", [[], ["-e", "inject=pread64:error=EIO"]], ids=["whole", "no answer"])
+def test_a_disk_that_does_not_answer_contradicts_no_interval(tmp_path: Path, inject: list[str]) -> None:
+    """Rows that cannot be read now leave more intervals possible: they say nothing against any."""
+    paths = [tmp_path / str(start) for start in (BASE, BASE + 600_000)]
+    for path in paths:
+        db = Rdict(str(path), Options(raw_mode=True))
+        db[window(int(path.name) + 100_000)[0]] = b"v"
+        db.flush()
+        db.close()
+    (sst,) = paths[0].glob("*.sst")
+    strace = ["strace", "-qq", "-o", os.devnull, "-P", str(sst), "-e", "trace=pread64", *inject]
+    done = subprocess.run(
+        [*strace, sys.executable, "-c", READ, *map(str, paths)], capture_output=True, text=True, check=True
+    )
+    wrong, unread, *known = done.stdout.splitlines()
+    assert wrong == "None"
+    assert ("Input/output error" in unread) is bool(inject)
+    assert known == ["None", "True", "True", "False"]
