@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from tests import json_lines
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "json.md"

@@ -24,9 +24,9 @@ from kstate_cli.change.journal import RunState
 from kstate_cli.change.run_states import CREATED, DAMAGED, INTERRUPTED
 from kstate_cli.check.findings import Level
 from kstate_cli.check.outcome import Outcome
-from kstate_cli.cli.commands import COMMANDS
 from kstate_cli.cli.help_panels import panel_of
 from kstate_cli.cli.metrics import METRICS
+from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import Told
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.query.result import FailureReason

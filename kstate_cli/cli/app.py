@@ -17,8 +17,8 @@ import typer
 
 from kstate_cli import deadline, host, temporary
 from kstate_cli.cli import json_lines, standard
-from kstate_cli.cli.commands import LazyGroup
 from kstate_cli.cli.ending import exit_code_of, report_deadline, tell, tell_program
+from kstate_cli.cli.registry import LazyGroup
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost, UsageError
 from kstate_cli.signals import ENDING
 from kstate_cli.texts import command

@@ -1,14 +1,6 @@
-"""Which options have an environment variable: those that say how kstate works, not what is done or that it may be.
+"""Environment variables of options, and the difference between them and the command line itself.
 
-The variable of an option is called ``KSTATE``, the words of the command, and the option's long name: ``--wait`` of
-``migrate`` is KSTATE_MIGRATE_WAIT. That is the whole rule; docs/environment.md has the table that it gives. A variable
-that looks like one, and is none, is said not to be read: nobody may believe that it is.
-
-A variable is set once, somewhere else, for all that comes after, and who types a command does not see it. It may name a
-file, a broker, a number of processes, the form of the output. It may not confirm, permit, vouch, choose what a command
-touches, or make it do something else or nothing: ``KSTATE_VERSION=1 kstate migrate …`` must migrate.
-
-``tests/unit/cli/test_environment.py`` has every option of every command on one side or the other.
+Options that say how kstate works have a variable; options that decide what it does have none.
 """
 
 from __future__ import annotations
@@ -16,6 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from typing import Any, Final
+
+import typer
+import typer.core
 
 from kstate_cli.texts import command as command_line
 from kstate_cli.texts import some
@@ -130,3 +125,19 @@ def _warn(lines: list[str]) -> None:
         for line in lines:
             # Whatever --quiet says: it may be a variable too.
             say(f"warning: {line}")
+
+
+_COMMAND_LINE: Final = "COMMANDLINE"
+"""Click's ``ParameterSource``, by its name: newer releases of typer bring a Click of their own."""
+
+
+def typed(context: typer.Context, *parameters: str) -> list[str]:
+    """Those of these parameters, as ``--option``, that the command line has."""
+    spelt = {one.name: f"--{name_of(one)}" for one in context.command.params if one.param_type_name == "option"}
+    sources = ((name, context.get_parameter_source(name)) for name in parameters)
+    return [spelt[name] for name, source in sources if source is not None and source.name == _COMMAND_LINE]
+
+
+def nothing_typed() -> typer.Context:
+    """For a command that another one calls."""
+    return typer.Context(typer.core.TyperCommand(None))

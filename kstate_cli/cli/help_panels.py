@@ -37,7 +37,7 @@ class _WithExamples:
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Writes the examples, as they can be pasted: one line each, never wrapped."""
-        from kstate_cli.cli.examples import EXAMPLES
+        from kstate_cli.cli.help_examples import EXAMPLES
 
         given = () if self.words is None else EXAMPLES.get(self.words, ())
         if given:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from kstate_cli.cli import subject
-from kstate_cli.cli.parameters import tell_processed
+from kstate_cli.cli.subject import tell_processed
 
 if TYPE_CHECKING:
     from kstate_cli.errors import Told

@@ -1,13 +1,17 @@
-"""Which application directory the command is about: for what is said after it has ended, wherever it failed."""
+"""Which application directory a command is about, and how many worker processes it uses.
+
+Errors, metrics and JSON name the directory after the command has ended, even if the command line was wrong. So Click
+passes on a parameter's value as soon as it has converted it.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from kstate_cli import carried, deadline
-from kstate_cli.cli.parameters import tell_processed
 from kstate_cli.texts import command
 
 _APP = frozenset({"app", "a"})
@@ -66,3 +70,15 @@ def _note(value: Any) -> None:
 def about(name: str, *options: str) -> str | None:
     """A command about the same directory, to be pasted; None where the command was given none."""
     return command(name, *_given, *options) if _given else None
+
+
+def tell_processed(parameter: Any, note: Callable[[Any], None]) -> None:
+    """From now on ``note`` gets each value of Click's ``parameter``, as soon as it is converted and validated."""
+    process = parameter.process_value
+
+    def told(ctx: Any, value: Any) -> Any:
+        processed = process(ctx, value)
+        note(processed)
+        return processed
+
+    parameter.process_value = told

@@ -15,7 +15,7 @@ import pytest
 from kstate_cli.check.predict import check
 from kstate_cli.check.snapshot import CheckRequest
 from kstate_cli.check.streams_log import NO_BUILDER, UNKNOWN_TOPOLOGY
-from kstate_cli.cli.topology_options import asked_topology
+from kstate_cli.cli.options.application import asked_topology
 from kstate_cli.rehome.model import WhyRefused
 from kstate_cli.releases import RELEASES
 from kstate_cli.statedir.scan import read_application

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from tests.done import Done
 from tests.golden import unpack
 

@@ -16,9 +16,9 @@ import pytest
 from rocksdict import Options, Rdict
 
 from kstate_cli.cli.app import app as commands
-from kstate_cli.cli.commands import COMMANDS
 from kstate_cli.cli.ending import exit_code_of, tell
 from kstate_cli.cli.output import error_lines
+from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import KstateError
 from tests.golden import unpack
 from tests.terminal import shown_on

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from tests.faults.small import small
 from tests.sampling import ALL
 

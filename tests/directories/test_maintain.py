@@ -25,7 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.cli.maintain_cmd import maintain
+from kstate_cli.cli.commands.maintain import maintain
 from kstate_cli.cli.metrics import METRICS
 from kstate_cli.dump_writer.plan import continued_until, not_continued
 from kstate_cli.errors import RunFailed
@@ -184,7 +184,7 @@ def test_what_is_under_way_is_said(
     host: Host, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Which step it is at, and now and then that it goes on, whatever the first dump takes; nothing with --quiet."""
-    monkeypatch.setattr("kstate_cli.cli.meter.OFTEN_SECONDS", 0.5)
+    monkeypatch.setattr("kstate_cli.cli.views.progress.OFTEN_SECONDS", 0.5)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.access import what_to_do
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from tests.golden import unpack
 
 from .support import kstate

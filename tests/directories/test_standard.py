@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from tests import json_lines
 from tests.faults.injection import available
 from tests.faults.small import small

@@ -171,7 +171,7 @@ def test_a_part_that_never_fits_its_time_is_read_in_a_bounded_number_of_calls(tm
     files = sum(1 for _ in made.path.rglob("*.parquet"))
     code = (
         "import os, signal, sys\n"
-        "from kstate_cli.cli import verify_dump_cmd\nfrom kstate_cli.dump_reader import verification\n"
+        "from kstate_cli.cli.commands import verify_dump\nfrom kstate_cli.dump_reader import verification\n"
         "verification.cores_here = lambda: 1\n"
         "verify, count = verification._verify, [0]\n"
         "def interrupted(*words):\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from tests.golden import unpack
 
 from .listings import listed

@@ -160,7 +160,7 @@ def _warm_up() -> None:
     import rocksdict  # noqa: F401
 
     import kstate_cli
-    from kstate_cli.cli.commands import COMMANDS
+    from kstate_cli.cli.registry import COMMANDS
 
     for module in pkgutil.walk_packages(kstate_cli.__path__, "kstate_cli."):
         if not module.name.endswith("__main__"):

@@ -22,8 +22,8 @@ import pytest
 import typer.main
 
 from kstate_cli.cli.app import app
-from kstate_cli.cli.options import part_of
-from kstate_cli.cli.restore_options import bytes_of
+from kstate_cli.cli.options.restore import bytes_of
+from kstate_cli.cli.options.shared import part_of
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.manifest import NAME, Manifest, Reading, parse

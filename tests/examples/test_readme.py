@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from tests.readme import GROUPS, README, ROOT, Output, blocks, commands_table, outputs, renewed, run, steady
 
 FIRST = ("bash scripts/demo.sh", "bash scripts/test.sh")

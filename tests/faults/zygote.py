@@ -25,7 +25,7 @@ import uuid
 from pathlib import Path
 from typing import Any, NoReturn
 
-_PACKAGES = ("formats", "rocks", "statedir", "change", "migrate", "cli")
+_PACKAGES = ("formats", "rocks", "statedir", "change", "migrate", "cli", "cli.commands", "cli.options", "cli.views")
 _OF_RESTORE = ("dump", "broker", "spec", "restore")
 
 

@@ -17,8 +17,8 @@ import typer.main
 
 from kstate_cli import __version__
 from kstate_cli.cli.app import app
-from kstate_cli.cli.commands import COMMANDS
 from kstate_cli.cli.help_panels import panel_of
+from kstate_cli.cli.registry import COMMANDS
 
 _AS_IT_IS: Final = "\b"
 """Begins a paragraph whose lines are not to be filled."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli import __version__
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.texts import EXAMPLES
 from tests.readme import outputs, run, steady
 

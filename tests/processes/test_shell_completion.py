@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 from kstate_cli.cli.app import app
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.cli.shell_completion import VARIABLE, answer_shell
 
 _CLI = typer.main.get_command(app)

@@ -197,8 +197,8 @@ MADE_BY = {
     "runs": "from kstate_cli.restore.staging import Staging; Staging('s3://bucket/runs').new_file('0.sst')",
     "spark": "context._Spark.start = lambda _: hold(); "
     "spark = context.spark_context(context.SparkSettings()); spark.__enter__()",
-    "demo": "ls_cmd.ls = lambda *_, **__: hold(); demo()",
-    "examples": "example_files.example_files = hold; example_files.write_examples(Path(temporary.folder()) / 'new')",
+    "demo": "ls.ls = lambda *_, **__: hold(); demo()",
+    "examples": "examples.example_files = hold; examples.write_examples(Path(temporary.folder()) / 'new')",
     "version": "version.newest_options = lambda _: hold(); version.rocksdb_version()",
     "dump": "RangesInProcesses(Pool()).run([], print, print)",
     "options": "stack = temporary.private_folder('options'); stack.__enter__()",
@@ -208,8 +208,9 @@ BEFORE = """
 import sys, time
 from pathlib import Path
 from kstate_cli import temporary
-from kstate_cli.cli import example_files, ls_cmd
-from kstate_cli.cli.demo_cmd import demo
+from kstate_cli.cli.commands import ls
+from kstate_cli.cli.commands import examples
+from kstate_cli.cli.commands.demo import demo
 from kstate_cli.spark import context
 from kstate_cli.dump_writer.engines import RangesInProcesses
 from kstate_cli.export.engines import write_parts

@@ -17,7 +17,7 @@ import typer.main
 
 import kstate_cli
 from kstate_cli.cli.app import app
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from tests import syntax
 
 ROOT = Path(kstate_cli.__file__).parent
@@ -30,54 +30,54 @@ OF_OTHERS = {"--format": "tar", "--force-reinstall": "pip", "--help": "every com
 
 CARRIED_OUT = {
     ("change/lockfile.py", "or wait for it "): "directories/test_hints.py::test_a_lock_that_was_waited_for",
-    ("cli/verify_cmd.py", "command('explain', code)"): (
+    ("cli/commands/verify.py", "command('explain', code)"): (
         "directories/test_other_folders.py::test_ssts_in_other_folders_are_unknown"
     ),
     **dict.fromkeys(
         [
             ("rows/find.py", "the stores that there are"),
-            ("cli/query_cmd.py", "command('query'"),
+            ("cli/commands/query.py", "command('query'"),
             ("diff/applications.py", "command('ls', a.path)"),
             ("wipe/planner.py", "their names"),
             ("statedir/named.py", "what there is"),
             ("change/clean.py", "they are listed by"),
             ("cli/ending.py", "'--help'"),
-            ("cli/explain_cmd.py", "command('explain')"),
-            ("cli/example_files.py", "name a new directory"),
+            ("cli/commands/explain.py", "command('explain')"),
+            ("cli/commands/examples.py", "name a new directory"),
             ("cli/app.py", "'--version', '--verbose'"),
         ],
         "directories/test_hints.py::test_a_command_that_is_printed_is_run",
     ),
     **dict.fromkeys(
         [
-            ("cli/bounds.py", "--at orders:0=1234"),
-            ("cli/query_options.py", "--key-serde names"),
-            ("cli/ls_cmd.py", "leave out one of --spec and -o json"),
-            ("cli/ls_cmd.py", "leave out one of --spec and --sort"),
-            ("cli/ls_cmd.py", "add --spec"),
-            ("cli/maintain_cmd.py", "--config FILE, or"),
-            ("cli/restore_cmd.py", "with --standby, then --follow"),
-            ("cli/restore_fleet.py", "pass both, --missing FILE"),
-            ("cli/restore_fleet.py", "--share 1/2 and"),
-            ("cli/restore_fleet.py", "--host NAME: this one"),
-            ("cli/restore_fleet.py", "--barrier PLACE"),
-            ("cli/restore_fleet.py", "leave out --barrier"),
-            ("cli/restore_fleet.py", "leave --hosts out"),
-            ("cli/restore_fleet.py", "--hosts N"),
-            ("cli/wipe_cmd.py", "say --yes too"),
+            ("cli/options/shared.py", "--at orders:0=1234"),
+            ("cli/options/query.py", "--key-serde names"),
+            ("cli/commands/ls.py", "leave out one of --spec and -o json"),
+            ("cli/commands/ls.py", "leave out one of --spec and --sort"),
+            ("cli/commands/ls.py", "add --spec"),
+            ("cli/commands/maintain.py", "--config FILE, or"),
+            ("cli/commands/restore.py", "with --standby, then --follow"),
+            ("cli/commands/restore.py", "pass both, --missing FILE"),
+            ("cli/commands/restore.py", "--share 1/2 and"),
+            ("cli/commands/restore.py", "--host NAME: this one"),
+            ("cli/commands/restore.py", "--barrier PLACE"),
+            ("cli/commands/restore.py", "leave out --barrier"),
+            ("cli/commands/restore.py", "leave --hosts out"),
+            ("cli/commands/restore.py", "--hosts N"),
+            ("cli/commands/wipe.py", "say --yes too"),
             ("wipe/planner.py", "--task, --store, --global or --all"),
             ("export/store_export.py", "leave out --value-serde"),
             ("export/out_folder.py", "name a new folder, or --overwrite"),
             ("dump_reader/open.py", "--dump-is-complete"),
             ("restore/obstacles.py", "--dump-is-committed"),
-            ("cli/facts_source.py", "leave out --dump"),
-            ("cli/spec_view.py", "leave out --from-changelog"),
+            ("cli/options/logs.py", "leave out --dump"),
+            ("cli/views/ls.py", "leave out --from-changelog"),
             ("restore/following.py", "leave out --follow"),
             ("restore/prepare.py", "give it more"),
             ("fleet/listing.py", "make one on each host"),
             ("fleet/expected.py", "--offsets and --spec name"),
-            ("cli/rehome_options.py", "--topology NEW.txt"),
-            ("cli/rehome_options.py", "--for RELEASE"),
+            ("cli/options/rehome.py", "--topology NEW.txt"),
+            ("cli/options/rehome.py", "--for RELEASE"),
             ("rehome/options.py", "--map needs no text"),
             ("specification/homes.py", "--topology, --from"),
             ("rehome/mapping.py", "--from is the text"),
@@ -95,7 +95,10 @@ CARRIED_OUT = {
     ("change/undo.py", "a copy without times"): "directories/test_edges.py::test_a_copy_without_times_can_be_undone",
     ("change/undo.py", "times_lost=True"): "directories/test_edges.py::test_a_copy_without_times_can_be_undone",
     ("query/streams.py", "--last-flush"): "directories/test_query_cmd.py::test_beside_a_running_application",
-    ("cli/query_ask.py", "--last-flush"): "directories/test_query_cmd.py::test_beside_a_running_application",
+    (
+        "cli/commands/query_answers.py",
+        "--last-flush",
+    ): "directories/test_query_cmd.py::test_beside_a_running_application",
     ("rehome/planner.py", "--wipe-unclean leaves these stores"): (
         "directories/test_rehome.py::test_what_was_not_left_clean_is_vouched_for_or_left_out"
     ),
@@ -124,11 +127,11 @@ CARRIED_OUT = {
     ("change/standby.py", "without --standby"): "directories/test_hints_followed.py::test_what_is_no_standby",
     ("change/ages.py", "command('restore'"): "directories/test_hints_followed.py::test_ages_that_cannot_be_read",
     (
-        "cli/diff_cmd.py",
+        "cli/commands/diff.py",
         "command('verify', request.a)",
     ): "directories/test_hints_followed.py::test_damage_that_diff_meets",
     (
-        "cli/dump_parts.py",
+        "cli/views/check.py",
         "command('verify-dump'",
     ): "directories/test_hints_followed.py::test_damage_that_a_dump_has_recorded",
     (
@@ -154,7 +157,7 @@ CARRIED_OUT = {
         "all but one are left over",
     ): "directories/test_hints_followed.py::test_a_store_in_several_subtopologies",
     (
-        "cli/maintain_cmd.py",
+        "cli/commands/maintain.py",
         "command(*bad.task.plain_words)",
     ): "directories/test_hints_followed.py::test_a_step_of_maintain_that_failed",
     (
@@ -166,7 +169,7 @@ CARRIED_OUT = {
         "what to do about each",
     ): "directories/test_hints_followed.py::test_a_directory_that_cannot_be_rehomed_as_it_is",
     (
-        "cli/inspect_position_cmd.py",
+        "cli/commands/inspect_position.py",
         "what the next start makes of it",
     ): "directories/test_hints_followed.py::test_a_position_that_is_not_known",
     (
@@ -205,7 +208,7 @@ CARRIED_OUT = {
         "change/location_checks.py",
         "copy instead with --copy",
     ): "directories/test_hints_about_rights.py::test_a_file_of_another_user",
-    ("cli/dump_cmd.py", "--app ID, --spec FILE"): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
+    ("cli/commands/dump.py", "--app ID, --spec FILE"): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
     (
         "broker/client.py",
         "see whether the address is right",

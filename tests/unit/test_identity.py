@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from kstate_cli.cli.store_rows import store_rows
+from kstate_cli.cli.views.stores import store_rows
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.releases import release
 from kstate_cli.restore.obstacles import warn_of_the_rest

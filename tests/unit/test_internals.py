@@ -110,7 +110,7 @@ def missing_files(text: str, where: str) -> Iterator[str]:
 def test_every_path_that_is_named_is_there() -> None:
     wrong_name = "no_page"
     assert list(
-        missing_files(f"`kstate_cli/restore/*.properties`, `cli/no_cmd.py`, `python -m tests.{wrong_name}`", "x")
+        missing_files(f"`kstate_cli/restore/*.properties`, `cli/nothing.py`, `python -m tests.{wrong_name}`", "x")
     )[2:]
     texts = ((str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in TEXTS)
     wrong = [line for where, text in texts for line in missing_files(text, where)]
@@ -182,8 +182,11 @@ def test_every_statement_has_a_proof() -> None:
 def test_the_ways_go_through_functions_that_are_there(heading: str) -> None:
     text = section(ROOT / INTERNALS / "architecture.md", f"the-way-of-{'an' if heading[0] == 'o' else 'a'}-{heading}")
     modules = set()
-    for package, module, names in re.findall(r"`([a-z_]+)\.([a-z_]+)\.([\w.]+)`", text):
-        body: ast.AST = ast.parse((ROOT / "kstate_cli" / package / f"{module}.py").read_text(encoding="utf-8"))
+    path = re.compile(r"`(cli\.commands|[a-z_]+)\.([a-z_]+)\.([\w.]+)`")
+    for package, module, names in path.findall(text):
+        body: ast.AST = ast.parse(
+            (ROOT / "kstate_cli" / package.replace(".", "/") / f"{module}.py").read_text(encoding="utf-8")
+        )
         for name in names.split("."):
             inner = [node for node in ast.iter_child_nodes(body) if getattr(node, "name", None) == name]
             assert inner, f"{package}.{module}.{names}"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.cli.bounds import bound_of
+from kstate_cli.cli.options.shared import bound_of
 from kstate_cli.formats.topic_partition import TopicPartition, offsets_text, typed_offsets
 
 ROOT = Path(__file__).parents[2]

@@ -49,15 +49,15 @@ OTHER_MEANINGS = {
     ),
     # Members of JSON documents and of files of kstate's own.
     ("change/ages.py", families.OFFSETS_CF),
-    ("cli/diff_cmd.py", families.OFFSETS_CF),
+    ("cli/commands/diff.py", families.OFFSETS_CF),
     ("specification/toml_file.py", task_id.GLOBAL),
     ("specification/completion.py", task_id.GLOBAL),
     ("specification/topology.py", task_id.GLOBAL),
     # Subcommands of query, parts of conversions, and shapes of exported records.
-    ("cli/query_cmd.py", "session"),
-    ("cli/query_cmd.py", "versioned"),
-    ("cli/query_ask.py", "session"),
-    ("cli/query_ask.py", "versioned"),
+    ("cli/commands/query.py", "session"),
+    ("cli/commands/query.py", "versioned"),
+    ("cli/commands/query_answers.py", "session"),
+    ("cli/commands/query_answers.py", "versioned"),
     # Which layout a kind that only its rows tell has: the rules of inference.
     ("formats/kind_inference.py", "list-value"),
     ("formats/kind_inference.py", "versioned"),
@@ -115,8 +115,8 @@ RELEASE_OWNERS = {
     # Since when there are kinds of stores.
     "formats/store_kinds.py",
     # What is shown, not what is done: the releases of the demonstration and of an example.
-    "cli/demo_cmd.py",
-    "cli/examples_cmd.py",
+    "cli/commands/demo.py",
+    "cli/commands/examples.py",
 }
 _A_RELEASE = re.compile(r"[3-9]\.\d{1,2}(\.\d+)?")
 

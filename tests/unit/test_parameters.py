@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import kstate_cli
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from tests import syntax
 
 ROOT = Path(kstate_cli.__file__).parent
 MOST = 6
 MORE = {
     "query/streams.py: __init__": "the library's own options, each with its name",
-    "cli/plan_view.py: show_end": "what a command says at its end",
+    "cli/views/plan.py: show_end": "what a command says at its end",
     "restore/prepare.py: _databases": "what a restoration has of one store",
 }
-COMMAND_FUNCTIONS = {f"cli/{entry.module}.py: {entry.name}" for entry in COMMANDS.values()}
+COMMAND_FUNCTIONS = {f"cli/commands/{entry.module}.py: {entry.name}" for entry in COMMANDS.values()}
 
 
 def _long() -> Iterator[str]:

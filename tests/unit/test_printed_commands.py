@@ -20,7 +20,7 @@ import typer.main
 import kstate_cli
 from kstate_cli.check.findings import CODES
 from kstate_cli.cli.app import app
-from kstate_cli.cli.commands import COMMANDS
+from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.texts import filled
 from tests import syntax
 

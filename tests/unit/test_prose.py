@@ -54,8 +54,8 @@ EXCEPTIONS = {
     "spark/context.py:_last_line": "what is printed of a Java error with a Python traceback in it",
     # How something is printed.
     "cli/output.py:error_lines": "a place that the message has named is not printed behind it again",
-    "cli/check_view.py:_show_finding": "a command, which ends its line, is printed on one of its own",
-    "cli/ls_cmd.py:_raise_what_is_wrong": "places are printed sorted, each once",
+    "cli/views/check.py:_show_finding": "a command, which ends its line, is printed on one of its own",
+    "cli/commands/ls.py:_raise_what_is_wrong": "places are printed sorted, each once",
 }
 """Where it is right, with the reason. An entry that nothing needs any more fails the test."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from kstate_cli.check.findings import CODES
 from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.cli.check_view import _COMMAND, _part_of, verdict
+from kstate_cli.cli.views.check import _COMMAND, _part_of, verdict
 from kstate_cli.texts import filled
 
 STORES = [Prediction("0_0", f"s{number}", Outcome.OPENS) for number in range(44)]

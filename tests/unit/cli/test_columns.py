@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.cli.columns import Column, Fold, fold_words, lay_out, width_of
-from kstate_cli.cli.store_words import short_kind
+from kstate_cli.cli.views.stores import short_kind
 from kstate_cli.formats.store_kinds import store_kinds
 
 NAMES = st.text("abcdefgh-状態ストア店", min_size=1, max_size=30)

@@ -9,8 +9,8 @@ import pytest
 import typer
 import typer.main
 
-from kstate_cli.cli.declared import declared
 from kstate_cli.cli.help_panels import PanelledCommand, panel_of
+from kstate_cli.cli.options.declared import declared
 from tests.command_line import commands
 
 

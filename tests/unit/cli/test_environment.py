@@ -14,8 +14,8 @@ import pytest
 import typer.main
 
 from kstate_cli.cli.app import app
-from kstate_cli.cli.empty import MAY_BE_EMPTY, shown_name
 from kstate_cli.cli.environment import FLAGS, SETTINGS, name_of, options_of, unread, variable_of
+from kstate_cli.cli.registry import MAY_BE_EMPTY, shown_name
 from kstate_cli.errors import UsageError
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"

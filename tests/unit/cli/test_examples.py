@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import kstate_cli
-from kstate_cli.cli import example_files
-from kstate_cli.cli.example_files import write_examples
+from kstate_cli.cli.commands import examples
+from kstate_cli.cli.commands.examples import write_examples
 from kstate_cli.texts import EXAMPLES
 from tests import syntax
 from tests.directories.support import kstate_here
@@ -77,7 +77,7 @@ def test_nothing_is_overwritten(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["file", "directory"])
 def test_nothing_is_overwritten_that_came_meanwhile(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
-    usual = example_files.example_files
+    usual = examples.example_files
 
     def slow() -> Any:
         yield from usual()
@@ -85,20 +85,20 @@ def test_nothing_is_overwritten_that_came_meanwhile(kind: str, tmp_path: Path, m
             out.mkdir()
         (out / "mine" if kind == "directory" else out).write_text("mine")
 
-    monkeypatch.setattr(example_files, "example_files", slow)
+    monkeypatch.setattr(examples, "example_files", slow)
     assert "is there already" in kstate_here("examples", "--out", out, status=4).err
     assert sorted(_in(tmp_path)) == (["out/mine"] if kind == "directory" else ["out"])
 
 
 def test_what_fails_midway_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = example_files.example_files
+    usual = examples.example_files
 
     def broken() -> Any:
         listed = list(usual())
         yield from listed[:5]
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(example_files, "example_files", broken)
+    monkeypatch.setattr(examples, "example_files", broken)
     with pytest.raises(OSError, match="No space"):
         write_examples(tmp_path / "out")
     assert os.listdir(tmp_path) == []

@@ -23,7 +23,7 @@ from kstate_cli.change.journal import RunState
 from kstate_cli.check import streams_log
 from kstate_cli.check.findings import CODES
 from kstate_cli.check.outcome import Outcome
-from kstate_cli.cli import explain_cmd
+from kstate_cli.cli.commands import explain
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import codes
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Told, UsageError
@@ -166,7 +166,7 @@ def test_commands_can_be_pasted(one: Explanation) -> None:
 
 
 def kstate_cli_commands() -> frozenset[str]:
-    from kstate_cli.cli.commands import COMMANDS
+    from kstate_cli.cli.registry import COMMANDS
 
     return frozenset(COMMANDS)
 
@@ -246,19 +246,19 @@ def test_what_may_be_meant() -> None:
 
 def test_a_code_that_there_is_not_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="there is no code 'sst-to-new'") as caught:
-        explain_cmd.explain("sst-to-new")
+        explain.explain("sst-to-new")
     assert caught.value.details == ("did you mean sst-too-new or too-new or sst-not-named?",)
     assert "kstate explain" in (caught.value.hint or "")
 
 
 def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain_cmd.explain("GLOBAL-status-open") == 0
+    assert explain.explain("GLOBAL-status-open") == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "finding:global-status-open (error)"
     assert [line for line in told if not line.startswith(" ")][1:] == ["rule:", "in the log of Streams:", "what to do:"]
     assert "  kstate wipe APP --global" in told
     assert "  Invalid state during store open. Expected state to be either empty or closed (from 4.3 on)" in told
-    assert explain_cmd.explain() == 0
+    assert explain.explain() == 0
     listed = capsys.readouterr().out
     assert len(listed.splitlines()) == len(ALL) + 2 * len(groups()) - 1
     for one in ALL:
@@ -267,7 +267,7 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     for code, count in ((None, len(ALL)), ("7", 1), ("does-not-open", 2)):
-        assert explain_cmd.explain(code, Format.json) == 0
+        assert explain.explain(code, Format.json) == 0
         out = capsys.readouterr().out
         json_lines.check(["explain", *([code] if code else []), "-o", "json"], 0, out)
         assert json_lines.summary(out)["explanations"] == count == len(json_lines.results(out))

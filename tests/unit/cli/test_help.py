@@ -14,12 +14,11 @@ import pytest
 import typer.main
 
 from kstate_cli.cli.app import app
-from kstate_cli.cli.bounds import bound_of
-from kstate_cli.cli.commands import COMMANDS
-from kstate_cli.cli.examples import EXAMPLES
+from kstate_cli.cli.help_examples import EXAMPLES
 from kstate_cli.cli.help_panels import DELETES
-from kstate_cli.cli.options import age
-from kstate_cli.cli.query_options import time_of
+from kstate_cli.cli.options.query import time_of
+from kstate_cli.cli.options.shared import age, bound_of
+from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.releases import release
 from kstate_cli.rows.serdes import serde_for
 from tests.command_line import commands

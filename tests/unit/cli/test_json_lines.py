@@ -19,8 +19,8 @@ from kstate_cli import errors
 from kstate_cli.change.commits_made import forget_commits, note_commit
 from kstate_cli.cli import json_lines as emitter
 from kstate_cli.cli import subject
-from kstate_cli.cli.commands import COMMANDS
 from kstate_cli.cli.ending import exit_code_of, tell_program
+from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import Interrupted, InUse, KstateError, OutputLost, Refused, RunFailed, Told, UsageError
 from kstate_cli.rocks.errors import RocksError
 from tests import json_lines, json_page, syntax
@@ -80,15 +80,15 @@ class _Stream:
 
 
 def test_nobody_else_prints_json() -> None:
-    """In the command line; query_view's are cells of CSV."""
+    """In the command line; those of views/query.py are cells of CSV."""
     users = {
-        path.name
-        for path in CLI.glob("*.py")
+        path.relative_to(CLI).as_posix()
+        for path in CLI.rglob("*.py")
         for node in syntax.nodes(path)
         if (isinstance(node, ast.Import) and "json" in {one.name for one in node.names})
         or (isinstance(node, ast.ImportFrom) and node.module == "json")
     }
-    assert users == {"json_lines.py", "query_view.py"}
+    assert users == {"json_lines.py", "views/query.py"}
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

@@ -10,11 +10,17 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.change.plan import EditDatabase, Plan, WriteFile
-from kstate_cli.cli.export_progress import ExportProgress
-from kstate_cli.cli.meter import BYTES, OFTEN_SECONDS, SELDOM_SECONDS, Meter, counted
-from kstate_cli.cli.restore_progress import RestoreProgress
-from kstate_cli.cli.run_progress import RunProgress
-from kstate_cli.cli.verify_progress import VerifyProgress
+from kstate_cli.cli.views.progress import (
+    BYTES,
+    OFTEN_SECONDS,
+    SELDOM_SECONDS,
+    ExportProgress,
+    Meter,
+    RunProgress,
+    VerifyProgress,
+    counted,
+)
+from kstate_cli.cli.views.restore import RestoreProgress
 from kstate_cli.restore.states import RestoreState
 from tests.unit.model import database
 

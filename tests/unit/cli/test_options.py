@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from kstate_cli.cli.bounds import bound_of
-from kstate_cli.cli.options import age, part_of
+from kstate_cli.cli.options.shared import age, bound_of, part_of
 from kstate_cli.errors import UsageError
 
 

@@ -9,8 +9,8 @@ import pytest
 import typer.main
 
 from kstate_cli.cli.app import app
-from kstate_cli.cli.commands import COMMANDS
 from kstate_cli.cli.ending import exit_code_of, tell
+from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import KstateError
 
 HOSTILE = "x\x1b[2J\r\nkstate: done\u2028\u202e\udcff\x07"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kstate_cli
 from kstate_cli.broker.facts import read_facts
-from kstate_cli.cli.restore_options import committed_of
+from kstate_cli.cli.options.restore import committed_of
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.manifest import parse
 from kstate_cli.errors import UsageError

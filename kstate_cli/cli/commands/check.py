@@ -1,0 +1,242 @@
+"""``kstate check``: what the next start of a release does with a directory, and why."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstate_cli.cli.environment import typed
+from kstate_cli.cli.options.application import (
+    ForJar,
+    NewKinds,
+    NewTopology,
+    OldTopology,
+    chosen_release,
+    refuse_without_topology,
+)
+from kstate_cli.cli.options.shared import (
+    App,
+    BootstrapServer,
+    DslStoreFormat,
+    Guarantee,
+    KafkaSettings,
+    LogOffsets,
+    MetricsFile,
+    Output,
+    Quiet,
+    StoreFormat,
+    TransactionalStores,
+    age,
+)
+from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import releases
+from kstate_cli.errors import EXIT_OK
+
+if TYPE_CHECKING:
+    from kstate_cli.check.predict import Report
+    from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.views.check import Start
+    from kstate_cli.statedir.model import Application
+
+_SHOWN = 5
+"""So many codes are named in one sentence."""
+
+
+def check(
+    context: typer.Context,
+    app: App,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="RELEASE",
+            help="The Kafka Streams release to be started, such as 4.3; or --for-jar.",
+            autocompletion=releases,
+        ),
+    ] = None,
+    for_jar: ForJar = None,
+    guarantee: Annotated[
+        Guarantee,
+        typer.Option("--guarantee", metavar="GUARANTEE", help="processing.guarantee; the other is at_least_once."),
+    ] = Guarantee.exactly_once,
+    dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
+    transactional_stores: TransactionalStores = False,
+    dump: Annotated[
+        str | None,
+        typer.Option("--dump", metavar="DUMP", help="Changelog dump: log starts and ends from its manifest, counts."),
+    ] = None,
+    offsets: LogOffsets = None,
+    bootstrap_server: BootstrapServer = None,
+    kafka_settings: KafkaSettings = None,
+    max_age: Annotated[
+        str | None,
+        typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, where it is set: 7d, 12h."),
+    ] = None,
+    delete_retention: Annotated[
+        str | None,
+        typer.Option(
+            "--delete-retention",
+            metavar="AGE",
+            help="delete.retention.ms of the changelogs; by default what the broker or the dump says, or 1d.",
+        ),
+    ] = None,
+    topology: NewTopology = None,
+    old: OldTopology = None,
+    spec: NewKinds = None,
+    metrics_file: MetricsFile = None,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Say what the next start of a release does to each task and store, and why. Changes nothing.
+
+    Exit 0 when all is as expected, 3 when something is found. Without --dump, --offsets or
+    --bootstrap-server nothing is said of how many records are restored, nor of offsets that the log no longer has.
+    With --topology it is the start of that topology, with the line of kstate rehome that avoids what it would cost.
+    """
+    from collections import Counter
+
+    from kstate_cli.check.predict import check as predict
+    from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.cli.ending import answered_no
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.options.application import asked_topology
+    from kstate_cli.cli.options.logs import KnownOfLogs
+    from kstate_cli.cli.views.check import damage_in, parts_of, say_parts, start_of
+    from kstate_cli.errors import ConditionNotMet
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.statedir.scan import read_application
+
+    # A kstate.toml may be named for all commands; a --spec that was typed was meant.
+    refuse_without_topology(topology, typed(context, "old", "spec"))
+    path = find_application(app)
+    lines = lines_about(path)
+    known = KnownOfLogs(offsets, bootstrap_server, kafka_settings, dump)
+    known.validate()
+    to = chosen_release("--for", release, for_jar, quiet=quiet or output is Format.json)
+    cleaned_after = None if max_age is None else age("--max-age", max_age)
+    retained = None if delete_retention is None else age("--delete-retention", delete_retention)
+    with Metrics(metrics_file, "check", path) as metrics:
+        application = read_application(path)
+        at_least_once = guarantee is Guarantee.at_least_once
+        changed = (
+            None if topology is None else asked_topology(application, topology, old, spec, at_least_once=at_least_once)
+        )
+        asked = CheckRequest(
+            to,
+            exactly_once=not at_least_once,
+            logs=known.sources(application, () if changed is None else changed.new.homes),
+            headers_format=dsl_store_format is StoreFormat.HEADERS,
+            transactional=transactional_stores,
+            max_age=cleaned_after,
+            delete_retention=retained,
+            topology=changed,
+        )
+        report = predict(application, asked)
+        start = start_of(application, report, asked, known)
+        parts = None if dump is None else parts_of(dump)
+        if output is Format.json:
+            _print_json(lines, application, asked, report, start, parts)
+        else:
+            _show(application, asked.release.version, report, start, quiet=quiet)
+            if dump is not None and parts is not None:
+                say_parts(dump, parts, quiet=quiet)
+        metrics.findings = Counter((one.code, one.level.value) for one in report.findings)
+        if dump is not None and parts is not None and report.clean and (damaged := damage_in(dump, parts)) is not None:
+            raise damaged
+        if report.clean:
+            return metrics.done(EXIT_OK)
+        return metrics.done(answered_no(ConditionNotMet(_verdict(report, asked.release.version), where=str(path))))
+
+
+def _verdict(report: Report, release: str) -> str:
+    """``the next start of 4.2 fails: 2 errors (offsets-in-column-family), 1 warning (kept-too-long)``."""
+    from kstate_cli.check.findings import Level
+    from kstate_cli.texts import some
+
+    counted = []
+    for level in (Level.ERROR, Level.WARNING):
+        codes = [one.code for one in report.findings if one.level is level]
+        if codes:
+            number = f"{len(codes)} {level.value}{'s' if len(codes) > 1 else ''}"
+            counted.append(f"{number} ({some(list(dict.fromkeys(codes)), _SHOWN)})")
+    fails = f"the next start of {release} fails" if report.fails else ""
+    return ": ".join(filter(None, (fails, ", ".join(counted)))) or "not all is as expected"
+
+
+def _print_json(
+    lines: JsonLines,
+    app: Application,
+    asked: CheckRequest,
+    report: Report,
+    start: Start,
+    parts: list[dict[str, Any]] | None,
+) -> None:
+    from kstate_cli.cli.views.stores import lag_members
+
+    for one in report.predictions:
+        lines.line(
+            "prediction",
+            {
+                "task": one.task,
+                "store": one.store,
+                "outcome": one.outcome.value,
+                "or_else": one.or_else.value if one.or_else else None,
+                "records": one.records.count if one.records else None,
+                "records_exact": one.records.exact if one.records else None,
+                "code": one.code,
+                "path": one.file,
+                "messages": list(one.messages),
+                **lag_members(start.lags.get((one.task, one.store or ""))),
+            },
+        )
+    for finding in report.findings:
+        lines.line(
+            "finding",
+            {
+                "task": finding.task,
+                "store": finding.store,
+                "code": finding.code,
+                "level": finding.level.value,
+                "message": finding.text,
+                "rule": finding.rule,
+                "hint": finding.hint,
+            },
+        )
+    for part in parts or ():
+        lines.line("dump-part", part)
+    levels = [finding.level.value for finding in report.findings]
+    lines.summary(
+        {
+            "release": asked.release.version,
+            "guarantee": (Guarantee.exactly_once if asked.exactly_once else Guarantee.at_least_once).value,
+            "start_fails": report.fails,
+            "errors": levels.count("error"),
+            "warnings": levels.count("warning"),
+            "expected": levels.count("expected"),
+            "restores": start.records.count if start.records else None,
+            "restores_exact": start.records.exact if start.records else None,
+            "seconds_to_running": start.seconds,
+            "rate": round(start.rate.per_second, 1) if start.rate else None,
+            "rate_from": start.rate.run if start.rate else None,
+            "running": app.running,
+            "as_of": app.as_of,
+        }
+    )
+
+
+def _show(app: Application, release: str, report: Report, start: Start, *, quiet: bool) -> None:
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.views.check import show_report, worst_of
+    from kstate_cli.texts import command
+
+    show_report(release, report, start)
+    sys.stdout.flush()
+    if (worst := worst_of(report.findings)) is not None:
+        say(f"what that means: {command('explain', worst.code)}", quiet=quiet)
+    if app.running is not False:
+        what = "is running" if app.running else "may be running"
+        say(f"the application {what}: as of its last flush ({app.as_of})", quiet=quiet)

@@ -1,0 +1,132 @@
+"""``kstate clean``: deletes what runs have kept for undo."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli.cli.json_lines import lines_about
+from kstate_cli.cli.options.shared import App, LockIsShared, Output, Quiet, Wait, age
+from kstate_cli.cli.output import Format, say
+from kstate_cli.texts import size_text
+
+if TYPE_CHECKING:
+    from kstate_cli.change.clean import Choice
+    from kstate_cli.change.journal import Run
+
+
+def clean(
+    app: App,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            "--older-than", metavar="AGE", help="Only runs that ended so long ago: 7d, 12h.", show_default=False
+        ),
+    ] = "0s",
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run", metavar="RUN", help="Only this run, such as 0001-migrate, whatever it keeps; repeatable."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")] = False,
+    wait: Wait = 0.0,
+    lock_is_shared: LockIsShared = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """DELETES the directories that runs have kept: afterwards those cannot be undone.
+
+    The application may be running: nothing of its directory is touched. A run that was interrupted is left to the
+    command that needs the directory next; one that has not come to its switch can be named with --run.
+    """
+    from kstate_cli.change.clean import CleanRequest, choose, clean_runs
+    from kstate_cli.change.engine import pinned_bytes
+    from kstate_cli.change.folder import read_runs, remove_empty_folders, runs_folder
+    from kstate_cli.change.location_checks import check_location
+    from kstate_cli.change.lockfile import kstate_lock
+    from kstate_cli.change.own_file import remove_drafts
+    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
+    from kstate_cli.restore.staging_area import remove_from_area
+    from kstate_cli.statedir.find import find_runs_of
+    from kstate_cli.statedir.names import LOCK
+
+    path = find_runs_of(app)
+    told = _RunLines(path, as_json=output is Format.json, quiet=quiet)
+    request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
+    # Where there is no lock nobody holds it, and it is not made for nothing.
+    nobody_holds = not os.path.lexists(path / LOCK)
+    runs = read_runs(path)
+    if dry_run or not runs or (nobody_holds and not choose(request).runs):
+        choice = choose(request, locked=nobody_holds)
+        told.choice(choice)
+        for one in choice.runs:
+            told.run(one.name, pinned_bytes(one), deleted=False)
+        if not dry_run and not runs and runs_folder(path).parent.is_dir():
+            with kstate_lock(path, wait):
+                remove_drafts(path)
+                remove_empty_folders(path)
+        told.end()
+        return EXIT_OK
+    stays: list[str] = []
+
+    def elsewhere(run: Run) -> bool:
+        try:
+            return remove_from_area(run) is not None
+        except RunFailed as error:
+            if run.name not in request.names:
+                raise
+            # Whoever names a run knows what it is about; nothing else could ever delete it.
+            stays.append(run.name)
+            say(
+                f"warning: {error.headline}: look at it and remove it yourself: "
+                f"once run {run.name} is deleted, nothing tells of it"
+            )
+            return False
+
+    check_location(path, lock_is_shared=lock_is_shared, exchanges=False)
+    with kstate_lock(path, wait):
+        # Only under the lock a run that has not ended is one that was interrupted.
+        choice = choose(request)
+        told.choice(choice)
+        for name, freed in clean_runs(request, choice, elsewhere):
+            told.run(name, freed, deleted=True)
+        remove_drafts(path)
+        remove_empty_folders(path)
+    told.end()
+    return EXIT_WARNINGS if stays else EXIT_OK
+
+
+class _RunLines:
+    """What is told of runs: as lines of JSON, and to people."""
+
+    def __init__(self, app: Path, *, as_json: bool, quiet: bool) -> None:
+        self._lines = lines_about(app)
+        self._json, self._quiet = as_json, quiet
+        self._runs = self._bytes = 0
+        self._deleted = False
+
+    def choice(self, choice: Choice) -> None:
+        """What is left, though it is old enough, and that nothing else is there."""
+        for one in choice.left:
+            say(one.text, quiet=self._quiet)
+            if self._json:
+                self._lines.line("left", {"run": one.run, "message": one.why})
+        if not choice.runs:
+            say("nothing to clean", quiet=self._quiet)
+
+    def run(self, name: str, size: int, *, deleted: bool) -> None:
+        """A run that is deleted, or would be."""
+        freed = f"deleted, {size_text(size)} freed" if deleted else f"{size_text(size)} would be freed"
+        say(f"run {name}: {freed}", quiet=self._quiet)
+        self._runs, self._bytes, self._deleted = self._runs + 1, self._bytes + size, self._deleted or deleted
+        if self._json:
+            self._lines.line("run", {"run": name, "bytes_pinned": size, "executed": deleted})
+
+    def end(self) -> None:
+        """That is all."""
+        if self._json:
+            self._lines.summary({"runs": self._runs, "bytes_pinned": self._bytes, "executed": self._deleted})

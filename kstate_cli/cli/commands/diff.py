@@ -1,0 +1,182 @@
+"""``kstate diff``: what two application directories hold differently."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstate_cli.cli.options.shared import (
+    LastFlush,
+    Output,
+    Quiet,
+    SpecFile,
+    Stores,
+    Tasks,
+    at_once,
+    workers_option,
+)
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.diff.model import Diff, StoreDiff
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Application directory.", readable=False)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The one to hold against it.", readable=False)],
+    task: Tasks = None,
+    store: Stores = None,
+    ignore_timestamps: Annotated[
+        bool, typer.Option("--ignore-timestamps", help="Rows that differ in their timestamps only are the same.")
+    ] = False,
+    ignore_headers: Annotated[
+        bool, typer.Option("--ignore-headers", help="Rows that differ in their headers only are the same.")
+    ] = False,
+    positions: Annotated[
+        bool, typer.Option("--positions", help="Other offsets or Positions are a difference too.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, metavar="N", help="Rows to show of each store; all are counted.")
+    ] = 20,
+    spec: SpecFile = None,
+    last_flush: LastFlush = False,
+    workers: Annotated[int, workers_option("Databases")] = 0,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Compare the rows of two application directories, also those of different releases; changes nothing.
+
+    Rows are compared as the newest layout has them: a row that is not migrated yet equals its migrated form. What only
+    one of two layouts has (timestamps, headers) is not compared, and named. Exit codes: 1 nothing
+    differs, but rows may be missing; 3 something differs; 6 something cannot be read, whatever else was found.
+    """
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.views.diff import DiffReport
+    from kstate_cli.diff.applications import DiffRequest, diff_applications
+    from kstate_cli.host import STORES_STAY
+    from kstate_cli.rows.errors import StoreUnreadable
+    from kstate_cli.specification.draft import SpecDraft
+    from kstate_cli.specification.toml_file import read_draft
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.texts import command
+
+    request = DiffRequest(
+        a=find_application(a),
+        b=find_application(b),
+        tasks=frozenset(task or ()),
+        stores=frozenset(store or ()),
+        spec=SpecDraft(None, ()) if spec is None else read_draft(spec),
+        spec_named=str(spec),
+        ignore_timestamps=ignore_timestamps,
+        ignore_headers=ignore_headers,
+        positions=positions,
+        last_flush=last_flush,
+        workers=at_once(workers),
+    )
+    lines = lines_about(request.a)
+    report = DiffReport(limit, lines if output is Format.json else None, quiet=quiet)
+    compared = diff_applications(request, report)
+    if output is Format.json:
+        _print_json(lines, compared, request.b)
+    else:
+        _show(compared)
+    report.remarks(compared)
+    sys.stdout.flush()
+    if compared.unread:
+        host = compared.only_the_hosts
+        raise StoreUnreadable(
+            f"{compared.unread} of what is there cannot be read: not everything was compared",
+            hint=STORES_STAY if host else "see which files are damaged:",
+            hint_details=() if host else [command("verify", request.a), command("verify", request.b)],
+        )
+    if compared.differing:
+        raise ConditionNotMet(f"{compared.differing} stores or tasks differ")
+    return EXIT_OK if compared.equal else EXIT_WARNINGS
+
+
+def _verdict(compared: Diff, one: StoreDiff) -> str:
+    from kstate_cli.diff.model import In
+
+    if one.unreadable is not None:
+        return "unreadable"
+    if one.where is not In.BOTH:
+        return f"only in {one.where.side}"
+    if not one.comparable:
+        return "other kind"
+    return "different" if compared.differs(one) else "equal"
+
+
+def _show(compared: Diff) -> None:
+    from kstate_cli.cli.columns import Column
+    from kstate_cli.cli.output import table
+    from kstate_cli.formats.store_kinds import short_name
+
+    table(
+        None,
+        ("task", "store", Column("kind", spare=1), "rows A", "rows B", "only A", "only B", "different", "verdict"),
+        [
+            (
+                one.task,
+                one.store,
+                " / ".join(map(short_name, dict.fromkeys(one.kinds))),
+                f"{one.rows_a:,}",
+                f"{one.rows_b:,}",
+                f"{one.only_a:,}",
+                f"{one.only_b:,}",
+                f"{one.different:,}",
+                _verdict(compared, one),
+            )
+            for one in compared.stores
+        ],
+        right=frozenset({"rows A", "rows B", "only A", "only B", "different"}),
+    )
+
+
+def _print_json(lines: JsonLines, compared: Diff, other: Path) -> None:
+    for name, where in compared.tasks:
+        lines.line("task", {"task": name, "only_in": where.value})
+    for one in compared.stores:
+        lines.line("store", _store(compared, one))
+    lines.summary(
+        {
+            "other": str(other),
+            "equal": compared.equal,
+            "doubts": compared.doubtful,
+            "stores": len(compared.stores),
+            "differing": compared.differing,
+            "unread": compared.unread,
+            "messages": [one.text for one in compared.unreadable],
+            "rows_a": sum(one.rows_a for one in compared.stores),
+            "rows_b": sum(one.rows_b for one in compared.stores),
+            "only_in_a": sum(one.only_a for one in compared.stores),
+            "only_in_b": sum(one.only_b for one in compared.stores),
+            "different": sum(one.different for one in compared.stores),
+            "as_of_a": compared.as_of[0],
+            "as_of_b": compared.as_of[1],
+        }
+    )
+
+
+def _store(compared: Diff, one: StoreDiff) -> dict[str, Any]:
+    from kstate_cli.diff.model import In
+
+    return {
+        "task": one.task,
+        "store": one.store,
+        "only_in": None if one.where is In.BOTH else one.where.value,
+        "kinds": list(one.kinds),
+        "verdict": _verdict(compared, one),
+        "rows_a": one.rows_a,
+        "rows_b": one.rows_b,
+        "only_in_a": one.only_a,
+        "only_in_b": one.only_b,
+        "different": one.different,
+        "not_compared": list(one.left_out),
+        "message": None if one.unreadable is None else one.unreadable.text,
+        "offsets": {name: {"a": in_a, "b": in_b} for name, (in_a, in_b) in one.offsets.items()},
+    }

@@ -1,0 +1,233 @@
+"""``kstate dump``: changelogs from a broker into a dump that grows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kstate_cli.cli.options.declared import declared
+from kstate_cli.cli.options.dump import DumpedOptions, ReadingOptions, ToldOptions
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.dump_writer.plan import PartitionPlan
+    from kstate_cli.dump_writer.rounds import DumpRequest, RoundOutcome
+
+
+@declared
+def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
+    """Write changelog topics to Parquet, for `kstate restore`. A second call adds only what is new since the first.
+
+    Nothing is written to the broker, and no group is joined. The dump is whole at every moment: a manifest comes last.
+    What cannot be continued (a gap, a topic made anew, deletes that may be forgotten) begins anew beside what is there.
+    """
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.views.progress import DumpProgress
+    from kstate_cli.dump_writer.rounds import dump_round, follow
+    from kstate_cli.dump_writer.s3_client import is_s3
+    from kstate_cli.errors import UsageError
+
+    request = _request(source, how)
+    if source.follow is not None and source.dry_run:
+        raise UsageError("--follow goes on writing, and --dry-run writes nothing", hint="leave one of them out")
+    folder = None if is_s3(request.out) else Path(request.out)
+    application = source.app or request.group or request.out.rpartition("/")[2]
+    with Metrics(told.metrics_file, "dump", folder, application=application) as metrics:
+
+        def round_done(outcome: RoundOutcome) -> None:
+            _show_round(request, outcome, told)
+            _measure(metrics, outcome)
+            metrics.round_done(_code(outcome, told))
+
+        with DumpProgress(quiet=told.quiet) as progress:
+            if source.follow is not None:
+                follow(request, progress, source.follow, round_done)
+            outcome = dump_round(request, progress)
+        _measure(metrics, outcome)
+        if told.output is Format.json:
+            _print_json(request, outcome)
+        else:
+            _show(outcome, quiet=told.quiet, dry_run=request.dry_run)
+        return metrics.done(_code(outcome, told))
+
+
+def _code(outcome: RoundOutcome, told: ToldOptions) -> int:
+    return EXIT_WARNINGS if outcome.warnings and not told.warnings_ok else EXIT_OK
+
+
+def _measure(metrics: Metrics, outcome: RoundOutcome) -> None:
+    metrics.records = outcome.records
+    metrics.warnings = len(outcome.warnings)
+    metrics.held_back = sum(plan.held_back for plan in outcome.plans)
+
+
+def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
+    """Raises UsageError."""
+    from kstate_cli.broker.settings import client_settings
+    from kstate_cli.cli.options.restore import bytes_of, pair_of, spark_unused
+    from kstate_cli.cli.options.shared import at_once
+    from kstate_cli.dump_writer.engines import CaptureEngine
+    from kstate_cli.dump_writer.rounds import DumpRequest
+    from kstate_cli.dump_writer.stores import destination
+    from kstate_cli.errors import UsageError
+    from kstate_cli.spark.context import SparkSettings
+
+    if source.app is None and not source.topic and source.spec is None:
+        raise UsageError("nothing says what is to be dumped", hint="--app ID, --spec FILE, or --topic TOPIC")
+    if source.app is not None and source.spec is not None:
+        raise UsageError("--app finds topics by their names, --spec says them", hint="leave out one of the two")
+    if how.engine not in {one.value for one in CaptureEngine}:
+        raise UsageError(f"--engine {how.engine!r} is neither spark nor local", hint="leave it out for spark")
+    if how.engine == CaptureEngine.local.value:
+        spark_unused(master=how.master, conf=how.conf)
+    rate = bytes_of(how.max_rate, "--max-rate") if how.max_rate else None
+    if rate == 0:
+        raise UsageError("--max-rate 0 would never end", hint="leave it out for as fast as it goes")
+    application, topics = _specified(source.spec)
+    return DumpRequest(
+        bootstrap=source.bootstrap_server,
+        settings=client_settings(source.kafka_settings),
+        out=destination(source.out),
+        app=source.app,
+        topics={**topics, **dict.fromkeys(source.topic or (), "--topic")},
+        engine=CaptureEngine(how.engine),
+        spark=SparkSettings(how.master, dict(pair_of(one) for one in how.conf or ())),
+        workers=at_once(how.workers),
+        bytes_per_second=rate,
+        full=source.full,
+        keep=source.keep,
+        dry_run=source.dry_run,
+        group=application,
+    )
+
+
+def _specified(file: Path | None) -> tuple[str | None, dict[str, str]]:
+    """The application that a specification is of, and its topics. Raises UsageError, Refused."""
+    from kstate_cli.dump_writer.topics import of_spec
+    from kstate_cli.errors import UsageError
+    from kstate_cli.specification.toml_file import read_spec
+    from kstate_cli.texts import quoted
+
+    if file is None:
+        return None, {}
+    spec = read_spec(file)
+    topics = of_spec(spec)
+    if not topics:
+        raise UsageError(f"{quoted(file)} names no topic", hint="add changelog = … to its stores")
+    return spec.application, dict.fromkeys(topics, f"{quoted(file)} names the topic")
+
+
+def _what(plan: PartitionPlan) -> str:
+    if plan.continues is not None:
+        return "continued"
+    return "full"
+
+
+def _print_json(request: DumpRequest, outcome: RoundOutcome) -> None:
+    from kstate_cli.cli.json_lines import JsonLines
+
+    lines = JsonLines(None)
+    written = outcome.generation is not None
+    for plan in outcome.plans:
+        records, size = outcome.by_partition.get(plan.key, (0, 0 if written else None))
+        lines.line(
+            "partition",
+            {
+                "topic": plan.key.topic,
+                "partition": plan.key.partition,
+                "dumped": _what(plan),
+                "why": plan.why,
+                "start": plan.start,
+                "end": plan.end,
+                "open_from": plan.open_from,
+                "held_back": plan.held_back,
+                "records": records if written else plan.records,
+                "bytes": size,
+            },
+        )
+    _print_texts(outcome, lines)
+    lines.summary(_members(request, outcome))
+
+
+def _print_texts(outcome: RoundOutcome, lines: JsonLines) -> None:
+    for kind, texts in (("warning", outcome.warnings), ("note", outcome.notes)):
+        for text in texts:
+            lines.line(kind, {"message": text})
+
+
+def _show_round(request: DumpRequest, outcome: RoundOutcome, told: ToldOptions) -> None:
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.output import print_line, say
+
+    if told.output is Format.json:
+        lines = JsonLines(None)
+        _print_texts(outcome, lines)
+        lines.line("round", _members(request, outcome))
+    else:
+        print_line(_said(outcome))
+        for text in outcome.notes:
+            say(text, quiet=told.quiet)
+    sys.stdout.flush()
+
+
+def _members(request: DumpRequest, outcome: RoundOutcome) -> dict[str, Any]:
+    return {
+        "out": request.out,
+        "executed": outcome.generation is not None,
+        "generation": outcome.generation,
+        "partitions": len(outcome.plans),
+        "held_back": sum(plan.held_back for plan in outcome.plans),
+        "records": outcome.records if outcome.generation is not None else sum(p.records for p in outcome.plans),
+        "bytes": outcome.size,
+        "files": outcome.files,
+        "joined": outcome.joined,
+        "dropped": outcome.dropped,
+        "removed": outcome.removed,
+        "seconds": round(outcome.seconds, 3),
+    }
+
+
+def _show(outcome: RoundOutcome, *, quiet: bool, dry_run: bool) -> None:
+    from kstate_cli.cli.output import say, table
+    from kstate_cli.texts import size_text
+
+    written = outcome.generation is not None
+    rows = []
+    for plan in outcome.plans:
+        records, size = outcome.by_partition.get(plan.key, (0, 0 if written else None))
+        shown = "not known" if size is None else size_text(size)
+        amount = (
+            (f"{records:,}", shown) if written else (f"at most {plan.records:,}", f"about {shown}" if size else shown)
+        )
+        rows.append((plan.key.topic, plan.key.partition, _what(plan), plan.start, plan.end, *amount))
+    names = ("topic", "partition", "dumped", "from", "to", "records", "size")
+    table(None, names, rows, right=frozenset({"partition", "from", "to", "records", "size"}))
+    for text in outcome.notes:
+        say(text, quiet=quiet)
+    if dry_run:
+        say(_foretold(outcome), quiet=quiet)
+        say("nothing was written: --dry-run", quiet=quiet)
+    elif written:
+        say(_said(outcome), quiet=quiet)
+
+
+def _foretold(outcome: RoundOutcome) -> str:
+    """What a call would read and write. A bucket gets a request for each file, or part of a large one."""
+    from kstate_cli.texts import size_text
+
+    most = sum(plan.records for plan in outcome.plans)
+    size = (
+        "bytes are not known before anything was dumped" if outcome.size is None else f"about {size_text(outcome.size)}"
+    )
+    return f"at most {most:,} records in about {outcome.files} new files and a manifest; {size}"
+
+
+def _said(outcome: RoundOutcome) -> str:
+    from kstate_cli.texts import size_text
+
+    amount = f"{outcome.records:,} records, {size_text(outcome.size or 0)} in {outcome.files} new files"
+    return f"generation {outcome.generation}: {amount}"

@@ -1,0 +1,125 @@
+"""``kstate examples``: write the examples that come with kstate to a new directory.
+
+They are in ``examples`` of the repository. ``kstate_cli/examples`` is a link to it there, and a directory in an
+installation, so that every kstate has the examples of its own version.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli import temporary
+from kstate_cli.cli.options.shared import Output, Quiet
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.statedir.find import looks_like_application
+from kstate_cli.statedir.names import OWN_FOLDER
+from kstate_cli.texts import EXAMPLES, command, quoted
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+
+def examples(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory to make; it must not be there yet.")],
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Write the examples to a new directory: Kubernetes, systemd, cron, Spark, serdes, and a changelog dump to restore.
+
+    README.md among them says what each is. Nothing is overwritten; DIR is there with all of them, or not at all.
+    """
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.output import say, table
+    from kstate_cli.texts import command
+
+    folder = Path(os.path.abspath(out))
+    written = write_examples(folder)
+    if output is Format.json:
+        lines = JsonLines(None)
+        for path, size in written:
+            lines.line("file", {"path": str(folder / path), "bytes": size})
+        lines.summary({"out": str(folder), "files": len(written), "bytes": sum(size for _, size in written)})
+        return 0
+    table(None, ("file", "bytes"), [(path, f"{size:,}") for path, size in written], right=frozenset({"bytes"}))
+    say(f"what each of them is: {folder / 'README.md'}", quiet=quiet)
+    restored = (out.with_name("orders"), "--from-changelog", out / "dump", "--spec", out / "dump.toml", "--for", "4.3")
+    line = command("restore", *restored, "--engine", "local")
+    say(f"to try a restoration of the dump, without Spark: {line}", quiet=quiet)
+    return 0
+
+
+_SCRIPT = b"#!"
+_LEFT_BY_PYTHON = "__pycache__"
+_SOMETHING_IS_THERE = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+"""What the renaming of a directory to a name that is taken ends with."""
+
+
+def example_files() -> Iterator[tuple[PurePosixPath, Traversable]]:
+    """Each file with its path among the examples, in the order of their names."""
+    yield from _below(files("kstate_cli").joinpath(EXAMPLES), PurePosixPath())
+
+
+def _below(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        if entry.is_file():
+            yield path / entry.name, entry
+        elif entry.name != _LEFT_BY_PYTHON:
+            yield from _below(entry, path / entry.name)
+
+
+def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
+    """Writes them to the new directory ``out``, which is there with all of them or not at all: paths and bytes.
+
+    Raises UsageError and Refused where it cannot be made there, with nothing written; OSError.
+    """
+    out = Path(os.path.realpath(out.parent)) / out.name
+    _check(out)
+    written = []
+    with temporary.private_folder("examples", out.parent) as folder:
+        new = folder / EXAMPLES
+        for path, content in example_files():
+            data = content.read_bytes()
+            target = new / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+            if data.startswith(_SCRIPT):
+                mode = target.stat().st_mode
+                target.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
+            written.append((path, len(data)))
+        try:
+            new.rename(out)
+        except OSError as error:
+            if error.errno in _SOMETHING_IS_THERE:
+                raise _taken(out) from None
+            raise
+    return written
+
+
+def _check(out: Path) -> None:
+    parent = out.parent
+    if not parent.is_dir():
+        raise UsageError(
+            f"--out {quoted(out)}: {parent} is no directory", hint="name a new directory in one that is there"
+        )
+    if os.path.lexists(out):
+        raise _taken(out)
+    if OWN_FOLDER in parent.parts or looks_like_application(parent):
+        raise UsageError(
+            f"--out {quoted(out)} is within an application directory, or what kstate keeps of one",
+            hint="name a new directory elsewhere",
+        )
+
+
+def _taken(out: Path) -> Refused:
+    return Refused(
+        f"{out} is there already, and nothing is overwritten",
+        hint=f"name a new directory: {command('examples', '--out', out.with_name(f'{out.name}-new'))}",
+    )

@@ -1,0 +1,127 @@
+"""``kstate export``: a whole store as Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kstate_cli.cli.options.shared import App, LastFlush, Output, Quiet, SpecFile, at_once, workers_option
+from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import stores
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.export.store_export import Exported
+
+_OF_THE_SUMMARY: Final = (
+    *("application", "store", "kind", "as_of", "key_serde", "value_serde", "rows", "columns", "remarks"),
+)
+"""Members of the manifest."""
+
+
+def export(
+    app: App,
+    store: Annotated[
+        str,
+        typer.Argument(metavar="STORE", help="Name of the store, in all tasks that have it.", autocompletion=stores),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder of the export, new or empty.", readable=False)
+    ],
+    key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help="How keys are read.")] = "bytes",
+    value_serde: Annotated[str, typer.Option("--value-serde", metavar="SERDE", help="How values are read.")] = "bytes",
+    topology: Annotated[
+        str | None, typer.Option("--topology", metavar="NAME", help="The named topology, where several have the store.")
+    ] = None,
+    spec: SpecFile = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine", metavar="auto|local|spark", help="auto: processes of this host, Spark from 8 GiB of SSTs on."
+        ),
+    ] = "auto",
+    workers: Annotated[int, workers_option("Parts")] = 0,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="DELETES an export that is in DIR, once the new one is there.")
+    ] = False,
+    last_flush: LastFlush = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Write all rows of a store to Parquet files, decoded; docs/export.md lists the columns.
+
+    The application directory is not changed. The export is complete when _manifest.json is there: it comes last.
+    Nothing that has expired is hidden. Exit 1 when it is written and something about the store is in doubt.
+    """
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.views.progress import ExportProgress
+    from kstate_cli.errors import UsageError
+    from kstate_cli.export.engines import ExportEngine
+    from kstate_cli.export.store_export import ExportRequest, export_store
+    from kstate_cli.specification.draft import SpecDraft
+    from kstate_cli.specification.toml_file import read_draft
+    from kstate_cli.statedir.find import find_application
+
+    if engine not in {one.value for one in ExportEngine}:
+        raise UsageError(f"--engine {engine!r} is none of auto, local, spark")
+    request = ExportRequest(
+        app=find_application(app),
+        store=store,
+        out=out,
+        topology=topology,
+        spec=SpecDraft(None, ()) if spec is None else read_draft(spec),
+        spec_named=str(spec),
+        key_serde=key_serde,
+        value_serde=value_serde,
+        engine=ExportEngine(engine),
+        workers=at_once(workers),
+        overwrite=overwrite,
+        last_flush=last_flush,
+    )
+    lines = lines_about(request.app)
+    with ExportProgress(quiet=quiet) as progress:
+        exported = export_store(request, progress)
+    for remark in exported.remarks:
+        say(remark, quiet=quiet)
+    if output is Format.json:
+        _print_json(lines, exported)
+    else:
+        _show(exported)
+    return EXIT_WARNINGS if exported.remarks and exported.warned else EXIT_OK
+
+
+def _print_json(lines: JsonLines, exported: Exported) -> None:
+    """What the manifest says, the tasks and files of it as lines."""
+    tasks, known = exported.manifest["tasks"], {*_OF_THE_SUMMARY}
+    for one in tasks:
+        lines.line("task", {**{name: one[name] for name in one if name != "files"}, "files": len(one["files"])})
+        for file in one["files"]:
+            path = str(exported.out / file["name"])
+            lines.line("file", {"task": one["task"], "partition": one["partition"], "path": path, "rows": file["rows"]})
+    lines.summary(
+        {
+            **{name: value for name, value in exported.manifest.items() if name in known},
+            "out": str(exported.out),
+            "engine": exported.engine,
+            "files": sum(len(one["files"]) for one in tasks),
+            "bytes": exported.size,
+        }
+    )
+
+
+def _show(exported: Exported) -> None:
+    from kstate_cli.cli.output import table
+
+    table(
+        None,
+        ("task", "store", "kind", "rows", "files"),
+        [
+            (one["task"], exported.manifest["store"], one["kind"], f"{one['rows']:,}", len(one["files"]))
+            for one in exported.manifest["tasks"]
+        ],
+        right=frozenset({"rows", "files"}),
+    )

@@ -1,0 +1,184 @@
+"""``kstate fleet``: which host has which task, from what ``kstate ls -o json`` said on each of them."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kstate_cli.cli.help_panels import one_of
+from kstate_cli.cli.options.shared import BootstrapServer, KafkaSettings, LogOffsets, MetricsFile, Output, Quiet
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstate_cli.broker.facts import Facts
+    from kstate_cli.broker.groups import StreamsGroup
+    from kstate_cli.fleet.findings import FleetFinding
+    from kstate_cli.fleet.model import HostReport
+    from kstate_cli.fleet.overview import Fleet
+    from kstate_cli.specification.draft import SpecDraft
+
+_SHOWN: Final = 5
+_COUNTED: Final = {"error": "s", "warning": "s", "unknown": ""}
+
+
+class FleetRows(str, Enum):
+    """What a row of the table is."""
+
+    host = "host"
+    task = "task"
+    store = "store"
+    """A store of a task on a host."""
+
+
+def fleet(
+    listing: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="HOST=FILE",
+            help="What ls -o json said on each host: web-1.json, web-1=FILE, or - for a stream. Repeatable.",
+        ),
+    ],
+    by: Annotated[
+        FleetRows, typer.Option("--by", metavar=one_of(FleetRows), help="What a row of the table is.")
+    ] = FleetRows.host,
+    standby_replicas: Annotated[
+        int, typer.Option("--standby-replicas", metavar="N", min=0, help="num.standby.replicas of the application.")
+    ] = 0,
+    spec: Annotated[
+        Path | None,
+        typer.Option(
+            "--spec",
+            metavar="FILE",
+            help="kstate.toml that says how many partitions each sub-topology has.",
+            readable=False,
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write a page for the ticket: one file, no network.", readable=False
+        ),
+    ] = None,
+    offsets: LogOffsets = None,
+    bootstrap_server: BootstrapServer = None,
+    kafka_settings: KafkaSettings = None,
+    metrics_file: MetricsFile = None,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Put together what kstate ls -o json said on each host: which has which task, how far, what nobody has.
+
+    Reads files and, with --bootstrap-server, logs and the members of the group; joins nothing, and changes nothing.
+    Exit 3 when something is missing, doubled or not known. Without --bootstrap-server, --offsets or --spec the tasks
+    above the highest that is seen are not known.
+    """
+    from collections import Counter
+
+    from kstate_cli.cli.ending import answered_no
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.errors import ConditionNotMet, UsageError
+    from kstate_cli.fleet.judge import judge
+    from kstate_cli.fleet.listing import STREAM, read_listings
+    from kstate_cli.fleet.overview import Fleet
+
+    if listing.count(STREAM) > 1:
+        raise UsageError("- stands twice: standard input is read once", hint="give it once")
+    reports = read_listings(listing)
+    names = list(dict.fromkeys(one.app_id for one in reports if one.app_id is not None))
+    application = names[0] if len(names) == 1 else ""
+    with Metrics(metrics_file, "fleet", None, application=application) as metrics:
+        draft = _spec(spec)
+        facts, group = _asked(reports, application, offsets, bootstrap_server, kafka_settings)
+        all_of_it = Fleet(reports, facts, group, draft, standby_replicas)
+        findings = judge(all_of_it)
+        if html is not None:
+            from kstate_cli.cli.views.fleet_page import write_page
+
+            write_page(html, all_of_it, findings)
+        if output is Format.json:
+            from kstate_cli.cli.views.fleet import print_fleet
+
+            print_fleet(JsonLines(None), all_of_it, findings)
+        else:
+            _show(all_of_it, findings, by, quiet=quiet)
+        metrics.findings = Counter((one.code, one.level.value) for one in findings)
+        if not findings:
+            return metrics.done(EXIT_OK)
+        return metrics.done(answered_no(ConditionNotMet(_verdict(findings))))
+
+
+def _spec(spec: Path | None) -> SpecDraft | None:
+    from kstate_cli.specification.toml_file import read_draft
+
+    return None if spec is None else read_draft(spec)
+
+
+def _asked(
+    reports: Sequence[HostReport], application: str, offsets: Path | None, bootstrap: str | None, settings: Path | None
+) -> tuple[Facts | None, StreamsGroup | None]:
+    """The logs, and the group where there is a broker to ask and one application to ask of."""
+    from kstate_cli.cli.options.logs import facts_source
+
+    ask = facts_source(offsets, bootstrap, settings, group=application or None)
+    if ask is None:
+        return None, None
+    copies = [copy for one in reports for copy in one.copies]
+    facts = ask({key.topic for copy in copies for key in copy.offsets or ()})
+    if bootstrap is None or not application:
+        return facts, None
+    from kstate_cli.broker.groups import ask_group
+    from kstate_cli.broker.settings import client_settings
+
+    return facts, ask_group(bootstrap, client_settings(settings), application)
+
+
+def _verdict(findings: Sequence[FleetFinding]) -> str:
+    levels = [one.level.value for one in findings]
+    counted = [f"{levels.count(name)} {name}{end}" for name, end in _COUNTED.items() if name in levels]
+    return f"not all is as it should be: {', '.join(counted)}"
+
+
+def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quiet: bool) -> None:
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.views.fleet import show_findings, show_hosts, show_stores, show_tasks, show_totals
+    from kstate_cli.texts import command
+
+    {FleetRows.host: show_hosts, FleetRows.task: show_tasks, FleetRows.store: show_stores}[by](fleet, findings)
+    show_totals(fleet)
+    show_findings(findings)
+    sys.stdout.flush()
+    for note in _notes(fleet):
+        say(note, quiet=quiet)
+    if findings:
+        say(f"what that means: {command('explain', f'fleet:{findings[0].code}')}", quiet=quiet)
+
+
+def _notes(fleet: Fleet) -> list[str]:
+    """What was not looked at, and why."""
+    from kstate_cli.texts import some
+
+    notes = []
+    silent = [one.name for one in fleet.reports if not one.tells_process_id and one.whole]
+    if silent:
+        notes.append(f"process ids are not known, so clones are not seen, of {some(silent, _SHOWN)}: an older kstate")
+    if fleet.group is not None and fleet.group.why is not None:
+        notes.append(f"the members of the group are not known: {fleet.group.why}")
+    if fleet.facts is not None:
+        topics = {key for one in fleet.reports for copy in one.copies for key in copy.offsets or ()}
+        silent = sorted({key.topic for key in topics if key not in fleet.facts})
+        if silent:
+            notes.append(f"nobody says where these logs end, or whether they are there: {some(silent, _SHOWN)}")
+    if len({one.app_id for one in fleet.reports} - {None}) > 1:
+        notes.append("the group was not looked at: there are directories of several applications")
+    running = [one.name for one in fleet.reports if one.running is not False and one.whole]
+    if running:
+        notes.append(f"{some(running, _SHOWN)}: running, or nobody can tell: as of the last flush")
+    return notes

@@ -1,0 +1,221 @@
+"""``kstate inspect-position``: changelog offsets and Positions, and whether a bound is reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstate_cli.cli.options.shared import (
+    App,
+    At,
+    BootstrapServer,
+    Dump,
+    KafkaSettings,
+    LogOffsets,
+    Output,
+    Stores,
+    Tasks,
+    bound_of,
+)
+from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.options.logs import KnownOfLogs
+    from kstate_cli.formats.position import PositionBound
+    from kstate_cli.statedir.model import Application
+    from kstate_cli.statedir.problems import Problem
+
+_SHOWN = 5
+
+
+def inspect_position(
+    app: App,
+    task: Tasks = None,
+    store: Stores = None,
+    merge: Annotated[bool, typer.Option("--merge", help="Also the Positions of all stores shown, merged.")] = False,
+    at: At = None,
+    offsets: LogOffsets = None,
+    bootstrap_server: BootstrapServer = None,
+    kafka_settings: KafkaSettings = None,
+    from_changelog: Dump = None,
+    output: Output = Format.table,
+) -> int:
+    """Show the changelog offset and the IQv2 Position of each store, and how far it is behind its log.
+
+    The lag, where a broker, a file or a dump tells the log: so many records the store has not seen, and how old the
+    first of them is where a broker lets it be read. Exit 3 when a store, or a file that tells them, cannot be read, and
+    with --at when a store is not up to it; 1 when rows may be missing.
+    """
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.options.logs import KnownOfLogs
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.views.stores import say_rows_lacking
+    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.statedir.scan import read_application
+
+    bound = bound_of(at or ())
+    logs = KnownOfLogs(offsets, bootstrap_server, kafka_settings, from_changelog)
+    logs.validate()
+    path = find_application(app)
+    lines = lines_about(path)
+    application = read_application(path)
+    shown = _shown_stores(application, logs, task or (), store or ())
+    behind = _behind(shown.rows, bound)
+    doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
+    problems = [*shown.wrong, *doubts]
+    if output is Format.json:
+        _print_lines(lines, application, shown, problems, merge=merge)
+    else:
+        _show(shown, merge=merge)
+    for problem in problems:
+        say(problem.reasoned)
+    lacking = say_rows_lacking(application, {(row["task"], row["store"]) for row in shown.rows}, quiet=False)
+    _raise_unmet(application, shown.wrong, behind)
+    return EXIT_WARNINGS if doubts or lacking else EXIT_OK
+
+
+@dataclass(frozen=True)
+class _ShownStores:
+    """The stores that are shown, and what is wrong with them."""
+
+    rows: list[dict[str, Any]]
+    """As JSON has them, with their lag."""
+    lag_texts: list[str]
+    """The lag of each row for people; empty if nobody tells the logs."""
+    wrong: list[Problem]
+
+    @property
+    def merged(self) -> dict[str, dict[int, int]] | None:
+        """The Positions of all rows, merged; None if one of them cannot be read."""
+        from kstate_cli.formats.position import Position
+
+        if any(row["position"] is None for row in self.rows):
+            return None
+        merged = Position.empty()
+        for row in self.rows:
+            merged = merged.merge(Position.from_map(row["position"]))
+        return merged.as_map()
+
+
+def _shown_stores(
+    application: Application, logs: KnownOfLogs, tasks: Collection[str], stores: Collection[str]
+) -> _ShownStores:
+    """Return the rows of the stores that are asked for. Raises UsageError if there is none of these names."""
+    from kstate_cli.check.lag import lags
+    from kstate_cli.cli.views.stores import lag_members, lag_text, store_rows
+    from kstate_cli.statedir.named import no_such
+
+    rows = [
+        row
+        for row in store_rows(application)
+        if (not tasks or row["task"] in tasks) and (not stores or row["store"] in stores)
+    ]
+    wrong = _wrong(application, rows, everything=not tasks and not stores)
+    if not rows and not wrong:
+        raise no_such(application, tasks, stores)
+    sources = logs.sources(application)
+    lag = lags(application, sources, places={(row["task"], row["store"]) for row in rows}) if sources else {}
+    of_rows = [lag.get((row["task"], row["store"])) for row in rows]
+    for row, behind in zip(rows, of_rows, strict=True):
+        row |= lag_members(behind)
+    return _ShownStores(rows, [lag_text(behind) for behind in of_rows] if sources else [], wrong)
+
+
+def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
+    """Return the stores that are not up to a bound; each row gets the member ``up_to_bound``."""
+    from kstate_cli.formats.position import Position, is_permitted
+    from kstate_cli.formats.task_id import TaskId
+
+    behind = []
+    for row in rows:
+        partition = TaskId.parse(row["task"]).partition
+        if bound.is_unbounded or partition is None:
+            continue
+        position = None if row["position"] is None else Position.from_map(row["position"])
+        row["up_to_bound"] = position is not None and is_permitted(position, bound, partition)
+        if not row["up_to_bound"]:
+            behind.append(f"{row['task']}/{row['store']}")
+    return behind
+
+
+def _print_lines(
+    lines: JsonLines, application: Application, shown: _ShownStores, problems: list[Problem], *, merge: bool
+) -> None:
+    from kstate_cli.cli.views.stores import print_problems
+
+    for row in shown.rows:
+        lines.line("store", row)
+    if merge:
+        lines.line("merged", {"position": shown.merged})
+    print_problems(lines, problems)
+    lines.summary(
+        {
+            "stores": len(shown.rows),
+            "behind": sum(not row.get("up_to_bound", True) for row in shown.rows),
+            "running": application.running,
+            "as_of": application.as_of,
+        }
+    )
+
+
+def _raise_unmet(application: Application, wrong: list[Problem], behind: list[str]) -> None:
+    """Raise ConditionNotMet if something cannot be read, or a store is not up to the bound."""
+    from kstate_cli.errors import ConditionNotMet
+    from kstate_cli.texts import command
+
+    if wrong:
+        raise ConditionNotMet(
+            f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in wrong[:_SHOWN]))}",
+            hint=f"what the next start makes of it: {command('check', application.path, '--for', 'RELEASE')}",
+        )
+    if behind:
+        raise ConditionNotMet(
+            f"not up to the bound: {', '.join(behind)}",
+            hint="let the application run on, or restore it from a newer dump, then ask again",
+        )
+
+
+def _show(shown: _ShownStores, *, merge: bool) -> None:
+    """Print the table; the lag is a last column if the logs are known, the merged Position a last row."""
+    from kstate_cli.cli.output import table
+    from kstate_cli.cli.views.stores import short_place
+
+    cells: list[tuple[Any, ...]] = [
+        (row["task"], row["store"], short_place(row["offsets_in"]), _text(row["changelog"]), _text(row["position"]))
+        for row in shown.rows
+    ]
+    more: tuple[str, ...] = ()
+    if shown.lag_texts:
+        more = ("lag",)
+        cells = [(*row, lag) for row, lag in zip(cells, shown.lag_texts, strict=True)]
+    if merge:
+        cells.append(("", "(merged)", "", "", _text(shown.merged), *("" for _ in more)))
+    table(None, ("task", "store", "offset in", "changelog offset", "position", *more), cells)
+
+
+def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) -> list[Problem]:
+    """What is wrong with what is shown: with the stores, with files of their tasks, with what may be out of sight."""
+    from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
+    from kstate_cli.statedir.places import both_places, task_place
+
+    fatal = [problem for problem in app.all_problems() if problem.fatal]
+    if everything:
+        return fatal
+    own = [task_place(row["task"]) / name(row["store"]) for row in rows for name in (position_file, store_checkpoint)]
+    own += [task_place(row["task"]) / CHECKPOINT for row in rows]
+    folders = [folder for row in rows for folder in both_places(row["task"], row["store"])]
+    return [one for one in fatal if one.place in own or any(map(one.place.within, folders))]
+
+
+def _text(offsets: dict[str, dict[int, int]] | None) -> list[str]:
+    from kstate_cli.formats.topic_partition import typed_offsets
+
+    if offsets is None:
+        return ["unreadable"]
+    return typed_offsets(offsets) or ["-"]

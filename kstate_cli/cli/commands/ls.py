@@ -1,0 +1,303 @@
+"""``kstate ls``: tasks and stores of an application directory."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstate_cli.cli.environment import typed
+from kstate_cli.cli.help_panels import one_of
+from kstate_cli.cli.options.application import OldTopology, refuse_without_topology
+from kstate_cli.cli.options.shared import App, BootstrapServer, Dump, KafkaSettings, Output, Quiet, TransactionalStores
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from kstate_cli.statedir.model import Application
+
+_SHOWN = 5
+
+
+class Order(str, Enum):
+    """What the stores are put in order by."""
+
+    task = "task"
+    """Task, then store."""
+    size = "size"
+    """Bytes: the largest last, where a terminal shows it."""
+
+
+Spec = Annotated[
+    bool,
+    typer.Option("--spec", help="Print a kstate.toml instead: what the directory tells, and the lines to fill in."),
+]
+
+
+Sort = Annotated[
+    Order, typer.Option("--sort", metavar=one_of(Order), help="What they are in order of; size: the largest last.")
+]
+
+
+Topology = Annotated[
+    Path | None,
+    typer.Option(
+        "--topology",
+        metavar="FILE",
+        help="Text of Topology#describe: where it has each store; with --spec for stores in memory.",
+        readable=False,
+    ),
+]
+
+
+def ls(
+    context: typer.Context,
+    app: App,
+    spec: Spec = False,
+    topology: Topology = None,
+    old: OldTopology = None,
+    from_changelog: Dump = None,
+    bootstrap_server: BootstrapServer = None,
+    kafka_settings: KafkaSettings = None,
+    sort: Sort = Order.task,
+    transactional_stores: TransactionalStores = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Show tasks and stores: kind, size, keys, where the offset is, status, SST format, and which releases open it.
+
+    Changes nothing, and may run beside the application. Keys are rows as kstate query shows them; ~ marks an estimate,
+    ? a store that cannot be read. Exit 3 when something here is not as Streams leaves it, 1 when rows may be missing,
+    or when only a run of kstate keeps what was here. A directory that this user may not list ends it after all others.
+    With --spec a broker or a dump tells partitions, and with the rows here retentions; what contradicts is asked.
+    With --spec the exit code is 1 when something in the printed kstate.toml must be filled in, or looked at.
+    With --topology, and without --spec, the task that the topology has a store in stands beside the one that has it.
+    """
+    from socket import gethostname
+
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.views.ls import SpecSources, print_spec, say_lacked, tell_homes
+    from kstate_cli.cli.views.stores import (
+        as_problem,
+        only_kept,
+        print_problems,
+        say_only_kept,
+        say_rows_lacking,
+        store_rows,
+    )
+    from kstate_cli.rows.count import MOST_BYTES
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.statedir.process_id import read_process_id
+    from kstate_cli.statedir.scan import not_all_of_it, read_application
+
+    sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
+    refuse_without_topology(topology, typed(context, "old"))
+    told = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
+    _refuse_together(told, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
+    path = find_application(app)
+    lines = lines_about(path)
+    unlisted: list[OSError] = []
+    # A specification says what there is, and a topology what is lacking: with a part out of sight both would be wrong.
+    partly = None if spec or topology else unlisted
+    application = read_application(path, count_bytes=0 if spec else MOST_BYTES, unlisted=partly)
+    emptied = only_kept(path)
+    problems = application.all_problems()
+    rows, unread = (
+        ([], frozenset()) if spec else _told(application, store_rows(application, transactional=transactional_stores))
+    )
+    lacked, doubt = ([], None) if spec or topology is None else tell_homes(application, rows, topology, old)
+    if sort is Order.size:
+        rows = sorted(rows, key=lambda row: row["bytes"])
+    to_do = 0
+    if spec:
+        to_do = print_spec(application, sources, quiet=quiet)
+    elif output is Format.json:
+        for row in rows:
+            lines.line("store", row)
+        for one in lacked:
+            lines.line("lacked", one)
+        print_problems(lines, (*problems, *map(as_problem, emptied)))
+        # Without one nobody takes this for a listing that is whole: what a task out of sight has is not missing.
+        if not unlisted:
+            lines.summary(
+                {
+                    "stores": len(rows),
+                    "bytes": sum(row["bytes"] for row in rows),
+                    "running": application.running,
+                    "as_of": application.as_of,
+                    "host": gethostname(),
+                    "process_id": read_process_id(path),
+                }
+            )
+    else:
+        _show(application, rows, quiet=quiet)
+        say_lacked(lacked, quiet=quiet)
+    if application.running:
+        asked = "; it flushes all when it is closed, and then less is asked" if to_do else ""
+        flushed = f"this is the state of its last flush{asked}"
+        say(f"the application is running (pid {application.pid}): {flushed}", quiet=quiet)
+    for problem in problems:
+        say(problem.reasoned, quiet=quiet)
+    say_only_kept(emptied, quiet=quiet)
+    if doubt is not None:
+        say(doubt, quiet=quiet)
+    for task in application.tasks:
+        for name in task.leftovers:
+            say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
+    lacking = not spec and say_rows_lacking(application, quiet=quiet)
+    if unlisted:
+        raise not_all_of_it(unlisted)
+    _raise_what_is_wrong(application, _uncounted(rows), unread)
+    return EXIT_WARNINGS if to_do or application.doubtful or emptied or doubt or lacking else EXIT_OK
+
+
+def _refuse_together(told: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool) -> None:
+    """Raises UsageError for options that do not go together."""
+    if spec and json:
+        raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
+    if spec and sort is not Order.task:
+        raise UsageError("--spec prints its stores by name", hint="leave out one of --spec and --sort")
+    if spec and transactional:
+        raise UsageError(
+            "--spec says what stores are, --transactional-stores how they were left", hint="leave out one of them"
+        )
+    if spec and "--from" in told:
+        raise UsageError("--from says what was, --spec writes down what is", hint="leave out one of them")
+    without_spec = [] if spec else [one for one in told if one not in ("--topology", "--from")]
+    if without_spec:
+        raise UsageError(f"{without_spec[0]} goes with --spec", hint="add --spec; how far stores are behind says check")
+
+
+def _raise_what_is_wrong(application: Application, uncounted: AbstractSet[str], unread: AbstractSet[str]) -> None:
+    """Raises ConditionNotMet where something is not as Streams leaves it, or cannot be read."""
+    from kstate_cli.host import STORES_STAY
+    from kstate_cli.statedir.problems import ProblemCode
+    from kstate_cli.texts import command
+
+    fatal = [one for one in application.all_problems() if one.fatal]
+    wrong = sorted({one.place.text for one in fatal} | uncounted)
+    if not wrong:
+        return
+    only_unread = all(one.code is ProblemCode.UNREADABLE for one in fatal) and (bool(fatal) or uncounted == unread)
+    what = "not all of it can be read" if only_unread else "not as Kafka Streams leaves it"
+    foretold = f"what the next start does says: {command('check', application.path, '--for', 'RELEASE')}"
+    raise ConditionNotMet(
+        f"{what}: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
+        hint=STORES_STAY if only_unread else foretold,
+    )
+
+
+def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
+    """The stores, what the signs mean, and how much it is altogether."""
+    import sys
+
+    from kstate_cli.cli.columns import Column
+    from kstate_cli.cli.output import print_line, say, table
+    from kstate_cli.cli.views.ls import home_text
+    from kstate_cli.cli.views.stores import legend, short_kind, short_offsets, short_place, span
+    from kstate_cli.texts import size_text
+
+    if rows:
+        everything = not sys.stdout.isatty()
+        # Where it is the same for all, the last line has it too.
+        homes = [Column("new task")] if "home" in rows[0] else []
+        alike = len({tuple(row["opens_in"]) for row in rows if row["kind"] != "no-directory"}) <= 1
+        left_out = table(
+            None,
+            (
+                Column("task"),
+                *homes,
+                Column("store"),
+                Column("kind", spare=3),
+                Column("size", right=True),
+                Column("keys", right=True),
+                Column("offset", right=True, spare=2),
+                Column("offset in", spare=6),
+                Column("status", spare=5),
+                Column("SST", spare=7),
+                Column("opens in", spare=4 if alike else 1),
+            ),
+            [
+                (
+                    row["task"],
+                    *([home_text(row)] if homes else []),
+                    row["store"],
+                    short_kind(row["kind"], certain=row["kind_certain"]),
+                    size_text(row["bytes"]),
+                    _keys(row),
+                    short_offsets(row["changelog"], all_of_them=everything),
+                    short_place(row["offsets_in"]),
+                    row["status"] or "-",
+                    ",".join(map(str, row["sst_formats"])) or "-",
+                    span(row["opens_in"]),
+                )
+                for row in rows
+            ],
+        )
+        sys.stdout.flush()
+        signs = legend(rows)
+        if signs:
+            say(f"signs: {'; '.join(signs)}", quiet=quiet)
+        if left_out:
+            say(f"no room for: {', '.join(left_out)} (a wider terminal, a pipe and -o json have them)", quiet=quiet)
+    print_line(_altogether(app, rows))
+
+
+def _altogether(app: Application, rows: list[dict[str, Any]]) -> str:
+    """How much it is, which releases open all of it, and whether it runs."""
+    from kstate_cli.cli.views.stores import span
+    from kstate_cli.texts import size_text
+
+    running = {True: f"running (pid {app.pid})", False: "not running", None: "running or not: nobody can tell"}
+    there = [row for row in rows if row["kind"] != "no-directory"]
+    common = [name for name in (there[0]["opens_in"] if there else ()) if all(name in row["opens_in"] for row in there)]
+    opens = f"opens in {span(common)}" if common else "no release opens all of it" if there else ""
+    stores = f"{len(rows)} {'store' if len(rows) == 1 else 'stores'}" if rows else "no stores"
+    size = size_text(sum(row["bytes"] for row in rows))
+    return "; ".join(filter(None, (f"{stores}, {size}", opens, running[app.running])))
+
+
+def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], frozenset[str]]:
+    """The rows with what takes a look at more than one store: how many keys, and which releases start with it.
+
+    And the stores of which a disk that does not answer, or rights, keep everybody from knowing how many keys.
+    """
+    from kstate_cli.check.outcome import Outcome
+    from kstate_cli.check.predict import check
+    from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.releases import release
+    from kstate_cli.rows.count import count_rows
+
+    counted = count_rows(app)
+    fails: set[tuple[str, str, str]] = set()
+    for name in sorted({name for row in rows for name in row["opens_in"]}):
+        try:
+            predictions = check(app, CheckRequest(release(name))).predictions
+        except Refused:
+            # What nobody can foretell is not claimed.
+            fails |= {(row["task"], row["store"], name) for row in rows}
+            continue
+        fails |= {(one.task, one.store, name) for one in predictions if one.outcome is Outcome.FAILS}
+    for row in rows:
+        task, store = row["task"], row["store"]
+        row["opens_in"] = [name for name in row["opens_in"] if (task, store, name) not in fails]
+        if (task, store) in counted:
+            row["rows"], row["rows_exact"] = counted[task, store].number, counted[task, store].exact
+    return rows, frozenset(f"{task}/{store}" for (task, store), one in counted.items() if one.unread)
+
+
+def _uncounted(rows: list[dict[str, Any]]) -> set[str]:
+    """Stores whose rows cannot be read."""
+    return {f"{row['task']}/{row['store']}" for row in rows if row["rows"] is None and row["bytes"]}
+
+
+def _keys(row: dict[str, Any]) -> str:
+    if row["rows"] is None:
+        return "?" if row["bytes"] else "-"
+    return f"{'' if row['rows_exact'] else '~'}{row['rows']}"

@@ -1,0 +1,210 @@
+"""``kstate migrate``: what the target cannot read is refused or rewritten, and offsets go to where it keeps them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli.cli.help_panels import one_of
+from kstate_cli.cli.options.application import chosen_release, one_is_given
+from kstate_cli.cli.options.shared import (
+    KILLED,
+    App,
+    CopySsts,
+    DryRun,
+    DslStoreFormat,
+    Guarantee,
+    LeftGuarantee,
+    LockIsShared,
+    MetricsFile,
+    OnUnclean,
+    Output,
+    Quiet,
+    Reason,
+    StoreFormat,
+    TransactionalStores,
+    Unproven,
+    Verify,
+    Wait,
+    WarningsOk,
+    at_once,
+    workers_option,
+)
+from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import releases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kstate_cli.change.ages import Age
+    from kstate_cli.change.command import ChangeOutcome
+    from kstate_cli.change.engine import RunResult
+    from kstate_cli.change.plan import Plan
+    from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.statedir.model import Application
+
+
+def migrate(
+    app: App,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="RELEASE",
+            help="The Kafka Streams release to migrate to, such as 4.2 or cp-8.2; or --to-jar.",
+            autocompletion=releases,
+        ),
+    ] = None,
+    to_jar: Annotated[
+        Path | None,
+        typer.Option(
+            "--to-jar",
+            metavar="PATH",
+            help="To the one in the application's jar, or folder of jars.",
+            readable=False,
+            callback=one_is_given,
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    guarantee: LeftGuarantee = Guarantee.exactly_once,
+    wipe_unclean: Annotated[
+        bool,
+        typer.Option(
+            "--wipe-unclean",
+            help="Leave out tasks that were not left clean, or have a database half made: Streams restores them.",
+            rich_help_panel=KILLED,
+        ),
+    ] = False,
+    unclean: Annotated[
+        OnUnclean | None,
+        typer.Option(
+            "--unclean",
+            metavar=one_of(OnUnclean),
+            help="The same, said either way for unattended use: refuse is the default.",
+            rich_help_panel=KILLED,
+        ),
+    ] = None,
+    drop_headers: Annotated[
+        bool,
+        typer.Option("--drop-headers", help="Convert headers stores to the older layout; record headers are lost."),
+    ] = False,
+    dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
+    transactional_stores: TransactionalStores = False,
+    unproven: Unproven = False,
+    verify: Annotated[
+        Verify,
+        typer.Option(
+            "--verify", metavar=one_of(Verify), help="full: compare every row of rewritten stores before the switch."
+        ),
+    ] = Verify.quick,
+    copy: CopySsts = False,
+    workers: Annotated[int, workers_option("Stores")] = 0,
+    reason: Reason = None,
+    metrics_file: MetricsFile = None,
+    wait: Wait = 0.0,
+    lock_is_shared: LockIsShared = False,
+    warnings_ok: WarningsOk = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Upgrade or downgrade an application directory in place, undoable, without restoring anything.
+
+    The application must be stopped. The old directory is kept until `kstate clean`.
+    """
+    from kstate_cli.change.ages import add_ages
+    from kstate_cli.change.command import ChangeRequest, change
+    from kstate_cli.change.course import Terms
+    from kstate_cli.change.engine import RunOptions
+    from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.subject import found_app
+    from kstate_cli.cli.views.plan import PlanShown, show_plan
+    from kstate_cli.cli.views.progress import RunProgress
+    from kstate_cli.errors import UsageError
+    from kstate_cli.migrate.ages import ages_of_converted
+    from kstate_cli.migrate.options import MigrateOptions
+    from kstate_cli.migrate.planner import plan_migration
+    from kstate_cli.statedir.find import find_application
+
+    target = chosen_release("--to", to, to_jar, quiet=quiet or output is Format.json)
+    if wipe_unclean and unclean is OnUnclean.refuse:
+        raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="leave one of them out")
+    options = MigrateOptions(
+        at_least_once=guarantee is Guarantee.at_least_once,
+        wipe_unclean=wipe_unclean or unclean is OnUnclean.wipe,
+        drop_headers=drop_headers,
+        headers_format=dsl_store_format is StoreFormat.HEADERS,
+        transactional=transactional_stores,
+        unproven=unproven,
+    )
+    path = find_application(app)
+    found_app(path)
+    ages: list[Age] = []
+
+    def planner(application: Application) -> Plan:
+        plan = plan_migration(application, target, options)
+        ages[:] = ages_of_converted(application, plan)
+        return plan
+
+    stores_at_once = at_once(workers)
+    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    request = ChangeRequest(
+        Terms(
+            path,
+            RunOptions(workers=stores_at_once, verify_full=verify is Verify.full, copy_ssts=copy, reason=reason),
+            wait=wait,
+            lock_is_shared=lock_is_shared,
+            dry_run=dry_run,
+        ),
+        planner=planner,
+        last_word=lambda: add_ages(path, ages) if ages else None,
+    )
+    with Metrics(metrics_file, "migrate", path) as metrics:
+        with RunProgress(quiet=quiet) as progress:
+
+            def on_plan(plan: Plan) -> None:
+                progress.expect(plan)
+                metrics.warnings = len(plan.warnings)
+                show_plan(plan, shown)
+
+            outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
+        asked = CheckRequest(
+            target,
+            exactly_once=not options.at_least_once,
+            headers_format=options.headers_format,
+            transactional=options.transactional,
+        )
+        return metrics.done(_finish(outcome, asked, output, quiet=quiet, warnings_ok=warnings_ok))
+
+
+def _finish(outcome: ChangeOutcome, asked: CheckRequest, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.views.check import warning_of_next_start
+    from kstate_cli.cli.views.plan import exit_code, show_end
+    from kstate_cli.texts import command
+
+    plan, result = outcome.plan, outcome.result
+
+    def done(result: RunResult) -> Iterator[str]:
+        yield f"migrated to {plan.target} (run {result.run})"
+        if result.rows_converted:
+            yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"
+        yield f"next: start the application with {plan.target}; back: {command('undo', plan.app)}"
+
+    members = {
+        "release": plan.target,
+        "headers_dropped": result.headers_dropped if result else 0,
+        "rows_converted": result.rows_converted if result else 0,
+    }
+    warning = None if result is None else warning_of_next_start(plan.app, asked)
+    if warning is not None and output is Format.json:
+        JsonLines(plan.app).line("warning", {"message": warning})
+    elif warning is not None:
+        say(f"warning: {warning}")
+    nothing = f"{plan.app} is where {plan.target} wants it"
+    show_end(plan, result, output, members=members, nothing=nothing, done=done, quiet=quiet)
+    return exit_code(plan, warnings_ok=warnings_ok, warned=warning is not None)

@@ -1,0 +1,295 @@
+"""``kstate query``: interactive queries (KIP-796, 805, 806, 960, 968, 992) on a directory at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
+from kstate_cli.cli.options.declared import declared
+from kstate_cli.cli.options.query import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, time_of
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.numbers import MAX_I64
+from kstate_cli.texts import command
+
+
+class _Group(HelpfulGroup):
+    """The subcommand comes first. The order of before, ``APP STORE key …``, is refused, and told as it is now."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        app, *rest = args
+        if app not in self.commands and not ctx.resilient_parsing:
+            self._refuse_other_order(app, rest)
+        return super().resolve_command(ctx, args)
+
+    def _refuse_other_order(self, app: str, rest: list[str]) -> None:
+        first = "the subcommand comes first, then APP and STORE"
+        if rest[1:2] and rest[1] in self.commands:
+            store, subcommand, *more = rest
+            # A path that begins with a dash was behind "--", which the parser has taken away.
+            given = Path(app) if app.startswith("-") else app
+            raise UsageError(first, hint=f"write it so: {command('query', subcommand, given, store, *more)}")
+        for word in rest:
+            if word in self.commands:
+                raise UsageError(first, hint=f"see {command('query', word, '--help')}")
+
+
+query_app = typer.Typer(cls=_Group, rich_markup_mode=None, add_completion=False)
+
+
+@query_app.callback()
+def query() -> None:
+    """Ask a store what it holds, while the application is stopped: by key, by range, by time, row by row.
+
+    Changes nothing and takes no lock. A subcommand has its own help: kstate query key --help.
+
+    \b
+    kind of store (kstate ls)         subcommands
+    key-value, list-value             key, range
+    timestamped-/headers-key-value    key, range; both with --timestamps
+    window, time-ordered-window, …    window-key, window-range
+    session, time-ordered-session, …  session
+    versioned                         versioned, multi-versioned
+    any                               raw-key, raw-scan: as it lies in RocksDB
+
+    \b
+    --key-serde and --value-serde say what bytes mean; nothing is guessed.
+    bytes (the default)  printable ASCII as it is, \\xNN for other bytes,
+                         \\\\ for \\; in JSON {"base64": "..."}
+    string, json, uuid   text in UTF-8
+    long, int, short     signed integers of 8, 4, 2 bytes, as Kafka has them
+    double, float        8, 4 bytes; boolean: 1 byte
+    hex, base64          any bytes, written so
+    time-windowed:SERDE[:SIZE_MS], session-windowed:SERDE
+                         windowed keys in a key-value store: KEY@START,
+                         KEY@START/END
+    MODULE:NAME          your own (examples/serdes): Python code that is run
+                         as you; PYTHONPATH says where it is found
+
+    Exit codes: 0 answered, also with no row; 1 answered, but rows may be missing (an SST that no MANIFEST names) or a
+    Position is not known; 2 usage, unknown store; 3 a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE,
+    NOT_PRESENT, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE); 4 a stored key or value is not what its serde reads (its bytes are
+    shown, and all other rows), or it is not certain which tasks have the store; 5 the application is running (see
+    --last-flush); 6 a store cannot be read (STORE_EXCEPTION), also in the middle of the rows: what was printed until
+    then is right, and not all.
+    """
+
+
+def _subcommand(name: str, summary: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """A subcommand, and what the list of them says of it."""
+
+    def added(function: Callable[..., int]) -> Callable[..., int]:
+        return query_app.command(name, short_help=summary, cls=PanelledCommand)(declared(function))
+
+    return added
+
+
+@_subcommand("key", "The value of a key.")
+def key(asked: Asked, key: Key, timestamps: Timestamps = False) -> int:
+    """Print the value of a key of a key-value store (KeyQuery, TimestampedKeyQuery)."""
+    from kstate_cli.cli.commands.query_answers import answer
+    from kstate_cli.query import KeyQuery, TimestampedKeyQuery
+
+    known = asked.key(key)
+    if timestamps:
+        return answer(
+            asked, TimestampedKeyQuery(known), _STAMPED, lambda answered: {"key": known, **_stamped(answered)}
+        )
+    return answer(asked, KeyQuery(known), _PLAIN, lambda answered: {"key": known, "value": answered})
+
+
+@_subcommand("range", "Rows of a range of keys, or all.")
+def range_(
+    asked: Asked,
+    lower: Annotated[
+        str | None, typer.Option("--from", metavar="KEY", help="The first key, inclusive. Keys are compared as bytes.")
+    ] = None,
+    upper: Annotated[str | None, typer.Option("--to", metavar="KEY", help="The last key, inclusive.")] = None,
+    descending: Annotated[bool, typer.Option("--desc", help="From the greatest key to the least.")] = False,
+    timestamps: Timestamps = False,
+    collate: Collate = False,
+) -> int:
+    """Print the rows of a range of keys of a key-value store, or all of them (RangeQuery, TimestampedRangeQuery).
+
+    Partition by partition, in the order of the keys' bytes: negative numbers come after positive ones.
+    """
+    from kstate_cli.cli.commands.query_answers import answer
+    from kstate_cli.query import RangeQuery, ResultOrder, TimestampedRangeQuery
+
+    ends = (
+        None if lower is None else asked.key(lower, "--from"),
+        None if upper is None else asked.key(upper, "--to"),
+        ResultOrder.DESCENDING if descending else ResultOrder.ASCENDING,
+    )
+    if timestamps:
+        stamped: TimestampedRangeQuery[Any, Any] = TimestampedRangeQuery(*ends)
+        return answer(asked, stamped, _STAMPED, lambda row: {"key": row[0], **_stamped(row[1])}, collated=collate)
+    return answer(asked, RangeQuery(*ends), _PLAIN, lambda row: {"key": row[0], "value": row[1]}, collated=collate)
+
+
+@_subcommand("raw-key", "A row by the key that it has in RocksDB.")
+def raw_key(asked: Asked, key: Key) -> int:
+    """Print the value of a row by the key that it has in RocksDB, of any kind of store.
+
+    The key is the whole row key, with window, session or segment; the value the whole row, with timestamp and headers.
+    The serdes are of these bytes: bytes, hex and base64 always fit.
+    """
+    from kstate_cli.cli.commands.query_answers import answer
+    from kstate_cli.query import RawKeyQuery
+
+    known = asked.key(key)
+    raw = asked.serdes.key.serialize(known)
+    return answer(asked, RawKeyQuery(raw), _PLAIN, lambda answered: {"key": known, "value": asked.value(answered, raw)})
+
+
+@_subcommand("raw-scan", "All rows as they lie in RocksDB.")
+def raw_scan(asked: Asked, collate: Collate = False) -> int:
+    """Print all rows as they lie in RocksDB, of any kind of store, also those that have expired.
+
+    Segment by segment, in the order of their keys. The serdes are of whole keys and values, as for raw-key.
+    """
+    from kstate_cli.cli.commands.query_answers import answer
+    from kstate_cli.query import RawScanQuery
+
+    return answer(
+        asked,
+        RawScanQuery(),
+        _PLAIN,
+        lambda row: {"key": asked.raw_key(row[0]), "value": asked.value(row[1], row[0])},
+        collated=collate,
+    )
+
+
+@_subcommand("window-key", "Windows of a key.")
+def window_key(
+    asked: Asked, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
+) -> int:
+    """Print the windows of a key that start in a time, of a window store (WindowKeyQuery)."""
+    from kstate_cli.cli.commands.query_answers import answer
+    from kstate_cli.query import WindowKeyQuery
+
+    known = asked.key(key)
+    first, last = _times(time_from, time_to)
+    return answer(
+        asked,
+        WindowKeyQuery(known, first, last),
+        _WINDOW,
+        lambda row: {"key": known, "window_start": row[0], **_stamped(row[1])},
+        collated=collate,
+    )
+
+
+@_subcommand("window-range", "Windows of all keys.")
+def window_range(asked: Asked, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False) -> int:
+    """Print the windows of all keys that start in a time, of a window store (WindowRangeQuery)."""
+    from kstate_cli.cli.commands.query_answers import answer
+    from kstate_cli.query import WindowRangeQuery
+
+    return answer(
+        asked,
+        WindowRangeQuery.with_window_start_range(*_times(time_from, time_to)),
+        _WINDOW,
+        lambda row: {"key": row[0].key, "window_start": row[0].start, **_stamped(row[1])},
+        collated=collate,
+    )
+
+
+@_subcommand("session", "Sessions of a key.")
+def session(asked: Asked, key: Key, collate: Collate = False) -> int:
+    """Print the sessions of a key, of a session store (WindowRangeQuery with a key). Their ends are inclusive."""
+    from kstate_cli.cli.commands.query_answers import answer
+    from kstate_cli.query import WindowRangeQuery
+
+    return answer(
+        asked,
+        WindowRangeQuery.with_key(asked.key(key)),
+        _SESSION,
+        lambda row: {
+            "key": row[0].key,
+            "window_start": row[0].start,
+            "window_end": row[0].end,
+            **{name: part for name, part in _stamped(row[1]).items() if name != "timestamp"},
+        },
+        collated=collate,
+    )
+
+
+@_subcommand("versioned", "The version of a key that is valid, or was.")
+def versioned(
+    asked: Asked,
+    key: Key,
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="TIME", help="The version valid then: milliseconds, or ISO 8601."),
+    ] = None,
+) -> int:
+    """Print the latest version of a key of a versioned store, or the one valid at a time (VersionedKeyQuery).
+
+    Without --spec history does not expire: the retention of a versioned store is nowhere in its bytes.
+    """
+    from kstate_cli.cli.commands.query_answers import answer
+    from kstate_cli.query import VersionedKeyQuery
+
+    known = asked.key(key)
+    question: VersionedKeyQuery[Any, Any] = VersionedKeyQuery(known, time_of("--as-of", as_of))
+    return answer(asked, question, _VERSION, lambda record: {"key": known, **_version(record)})
+
+
+@_subcommand("multi-versioned", "Versions of a key.")
+def multi_versioned(
+    asked: Asked,
+    key: Key,
+    time_from: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Versions valid then or later; ms or ISO 8601.")
+    ] = None,
+    time_to: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Versions valid then or earlier; ms or ISO 8601.")
+    ] = None,
+    ascending: Annotated[
+        bool, typer.Option("--asc/--desc", help="The oldest version first, or the newest (the default).")
+    ] = False,
+    collate: Collate = False,
+) -> int:
+    """Print the versions of a key of a versioned store that were valid in a time (MultiVersionedKeyQuery).
+
+    Deletions have no version. Without --spec history does not expire.
+    """
+    from kstate_cli.cli.commands.query_answers import answer
+    from kstate_cli.query import MultiVersionedKeyQuery, ResultOrder
+
+    known = asked.key(key)
+    order = ResultOrder.ASCENDING if ascending else ResultOrder.DESCENDING
+    question: MultiVersionedKeyQuery[Any, Any] = MultiVersionedKeyQuery(
+        known, time_of("--from", time_from), time_of("--to", time_to), order
+    )
+    return answer(asked, question, _VERSION, lambda record: {"key": known, **_version(record)}, collated=collate)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+_PLAIN = ("key", "value")
+_STAMPED = ("key", "value", "timestamp", "headers")
+_WINDOW = ("key", "window_start", "value", "timestamp", "headers")
+_SESSION = ("key", "window_start", "window_end", "value", "headers")
+_VERSION = ("key", "value", "valid_from", "valid_to")
+
+
+def _times(time_from: str | None, time_to: str | None) -> tuple[int, int]:
+    first, last = time_of("--from", time_from), time_of("--to", time_to)
+    return 0 if first is None else first, MAX_I64 if last is None else last
+
+
+def _stamped(value: Any) -> dict[str, Any]:
+    """The value of a store with timestamps, or of one without."""
+    from kstate_cli.query import ValueAndTimestamp
+
+    if not isinstance(value, ValueAndTimestamp):
+        return {"value": value}
+    return {"value": value.value, "timestamp": value.timestamp, "headers": value.headers}
+
+
+def _version(record: Any) -> dict[str, Any]:
+    return {"value": record.value, "valid_from": record.timestamp, "valid_to": record.valid_to}

@@ -1,0 +1,281 @@
+"""Asking a store, and telling the answers of its partitions: rows, failures, and whether that is all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from kstate_cli.cli.options.query import Asked, RowFormat
+from kstate_cli.cli.options.shared import bound_of
+from kstate_cli.cli.output import say
+from kstate_cli.cli.subject import found_app
+from kstate_cli.cli.views.query import Row, View
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, InUse
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import has_key
+from kstate_cli.formats.topic_partition import typed_offsets
+from kstate_cli.offsets.segments import reader_remarks
+from kstate_cli.query import (
+    FailureReason,
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    OfflineStreams,
+    Query,
+    QueryFailedError,
+    QueryResult,
+    RangeQuery,
+    RowIterator,
+    SerdeError,
+    StateQueryResult,
+    StoreUnreadable,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+    collate,
+    in_store,
+)
+from kstate_cli.query.handlers import Handlers
+from kstate_cli.query.hints import hints
+from kstate_cli.rows.errors import look_closer
+from kstate_cli.specification.model import Spec
+
+_ROWS_OF_A_TABLE = 1000
+
+
+def answer(
+    asked: Asked, query: Query[Any], columns: Sequence[str], row: Callable[[Any], Row], *, collated: bool = False
+) -> int:
+    """Asks, and prints; ``row`` makes of a result, or of each of its rows, what is shown in ``columns``.
+
+    Raises QueryFailedError where a partition did not answer, StoreUnreadable where one could not be read, SerdeError
+    where a stored key or value is not what its serde takes; all that could be answered is printed before, rows with
+    such a key or value too.
+    """
+    options = asked.options
+    bound = bound_of(options.at or ())
+    request = in_store(asked.store).with_query(query).with_position_bound(bound)
+    if options.partition:
+        request = request.with_partitions(options.partition)
+    if options.require_active:
+        request = request.require_active()
+    if options.explain:
+        request = request.enable_execution_info()
+    with OfflineStreams(
+        asked.app,
+        serdes={asked.store: asked.serdes},
+        spec=_spec(asked),
+        topology=options.topology,
+        assume_active=options.assume_active,
+        include_expired=options.include_expired,
+        last_flush=options.last_flush,
+    ) as streams:
+        found_app(streams.path)
+        answers = streams.query(request)
+        running = streams.application(asked.store).running
+        if running is None or (running and options.last_flush):
+            what = "is" if running else "may be"
+            say(f"the application {what} running: this is the state of its last flush", quiet=options.quiet)
+        doubts = False
+        for task, store in streams.stores(asked.store):
+            if not options.partition or task.partition in (None, *options.partition):
+                for remark in reader_remarks(store, running=bool(running)):
+                    say(remark, quiet=options.quiet)
+                    doubts = not running
+        view = View(asked, columns, streams.path)
+        return _Telling(asked, view, row, streams).tell(answers, collated=collated) or (
+            EXIT_WARNINGS if doubts else EXIT_OK
+        )
+
+
+class _Telling:
+    def __init__(self, asked: Asked, view: View, row: Callable[[Any], Row], streams: OfflineStreams) -> None:
+        self._asked = asked
+        self._view = view
+        self._row = row
+        self._streams = streams
+        limit = asked.options.limit
+        capped = limit is None and asked.options.output is RowFormat.table
+        self._limit = _ROWS_OF_A_TABLE if capped else limit
+        self._more = False
+        self._failed: dict[int | None, FailureReason] = {}
+        self._by_host = False
+        self._nobody = "global store"
+
+    def tell(self, answers: StateQueryResult[Any], *, collated: bool) -> int:
+        """Prints all answers. Returns 0, or raises what the worst of the failures is."""
+        # The message of a failure in the middle of rows that are merged names the store.
+        self._nobody = "merged rows" if collated and answers.global_result is None else "global store"
+        told: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
+        if answers.global_result is not None:
+            told[None] = answers.global_result
+        if self._asked.options.explain:
+            self._explain(told)
+        try:
+            answered = {partition: one.result for partition, one in told.items() if one.is_success}
+            for partition, rows in self._collated(answered) if collated else answered.items():
+                self._print(partition, rows)
+        except SerdeError:
+            self._view.end()
+            if self._view.count:
+                say(f"the answer is not complete: it ends after {self._view.count} rows")
+            raise
+        self._view.end()
+        for partition, one in told.items():
+            if one.is_failure:
+                self._fail(partition, one.failure_reason, self._told(one), by_host=one.failed_by_host)
+        self._view.object(
+            "summary",
+            {
+                "store": self._asked.store,
+                "rows": self._view.count,
+                "more": self._more,
+                "unread": self._view.unreadable,
+                "failures": len(self._failed),
+            },
+        )
+        self._view.end()
+        if self._failed:
+            raise self._verdict()
+        if self._view.unreadable:
+            count = self._view.unreadable
+            raise SerdeError(
+                f"{count:,} {'key or value is' if count == 1 else 'keys or values are'} not what the serde reads: "
+                "the bytes are shown instead",
+                hint="name the serde that the application uses; bytes, hex and base64 always fit",
+            )
+        if not self._view.count:
+            say(f"none: {self._asked.store} has no such row", quiet=self._asked.options.quiet)
+        elif self._more:
+            cut = f"the first {self._view.count:,} rows are shown, there are more rows"
+            # Nobody asked for fewer: then it is no message that --quiet takes away.
+            quiet = self._asked.options.quiet and self._asked.options.limit is not None
+            say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=quiet)
+        return 0
+
+    def _collated(self, answered: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
+        """One iterator over all partitions; its rows carry their partition."""
+        parts = [_tagged(partition, rows) for partition, rows in answered.items()]
+        yield None, collate(parts)
+
+    def _print(self, partition: int | None, result: Any) -> None:
+        if self._more or result is None:
+            return
+        single = not isinstance(result, RowIterator)
+        rows = iter((result,)) if single else iter(result)
+        left = None if self._limit is None else self._limit - self._view.count
+        try:
+            for one in islice(rows, left):
+                at, row = (one.partition, one.row) if isinstance(one, _Tagged) else (partition, one)
+                self._view.row(at, self._row(row))
+            self._more = left is not None and _one_more(rows)
+        except StoreUnreadable as error:
+            self._view.end()
+            self._fail(partition, FailureReason.STORE_EXCEPTION, str(error), by_host=error.by_host)
+
+    def _told(self, one: QueryResult[Any]) -> str:
+        """Programs are told what Streams says, people what it means."""
+        return one.failure_message if self._asked.options.output is RowFormat.json else one.failure_in_words
+
+    def _fail(self, partition: int | None, reason: FailureReason, message: str, *, by_host: bool) -> None:
+        self._failed[partition] = reason
+        self._by_host |= by_host
+        more = self._kinds() if reason is FailureReason.UNKNOWN_QUERY_TYPE else ""
+        self._view.object("failure", {"partition": partition, "code": reason.value, "message": message})
+        self._view.end()
+        say(f"{self._name(partition)}: {reason.value}: {message}{more}")
+
+    def _name(self, partition: int | None) -> str:
+        return self._nobody if partition is None else f"partition {partition}"
+
+    def _kinds(self) -> str:
+        """What the store does answer."""
+        kinds = {store.kind.name for _, store in self._streams.stores(self._asked.store)}
+        return f" A {', '.join(sorted(kinds))} store answers: {', '.join(_subcommands(kinds, self._streams.handlers))}."
+
+    def _explain(self, told: dict[int | None, QueryResult[Any]]) -> None:
+        for partition, one in told.items():
+            position = one.position.as_map() if one.position is not None else None
+            if self._asked.options.output is RowFormat.json:
+                info = {"position": position, "execution_info": list(one.execution_info)}
+                self._view.object("partition", {"partition": partition, **info})
+                continue
+            known = "unknown" if position is None else " ".join(typed_offsets(position)) or "empty"
+            say(f"{self._name(partition)}: position {known}")
+            for line in one.execution_info:
+                say(f"{self._name(partition)}: {line}")
+
+    def _verdict(self) -> InUse | StoreUnreadable | QueryFailedError:
+        counted = Counter(reason.value for reason in self._failed.values())
+        names = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
+        count = self._view.count
+        rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
+        message = f"{rows}: {names}"
+        if FailureReason.STORE_EXCEPTION in self._failed.values():
+            if self._streams.application(self._asked.store).running and not self._asked.options.last_flush:
+                # As every command that is in the application's way.
+                return InUse(
+                    message, hint="ask the application, stop it, or ask for what was flushed last: --last-flush"
+                )
+            return StoreUnreadable(message, hint=look_closer(self._streams.path, by_host=self._by_host))
+        known = hints(self._streams.path)
+        first, *more = dict.fromkeys(known[failure] for failure in self._failed.values())
+        return QueryFailedError(message, hint=first, hint_details=more)
+
+
+def _one_more(rows: Iterator[Any]) -> bool:
+    try:
+        return next(rows, None) is not None
+    except SerdeError:
+        return True
+
+
+class _Tagged:
+    __slots__ = ("partition", "row")
+
+    def __init__(self, partition: int | None, row: Any) -> None:
+        self.partition = partition
+        self.row = row
+
+
+def _tagged(partition: int | None, rows: RowIterator[Any]) -> RowIterator[_Tagged]:
+    return RowIterator(
+        rows.ordered(),
+        order=lambda pair: pair[0],
+        decode=lambda pair: _Tagged(partition, pair[1]),
+        close=rows.close,
+        reverse=rows.reverse,
+    )
+
+
+def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
+    queries: list[tuple[str, Query[Any]]] = [
+        ("key", KeyQuery(b"")),
+        ("range", RangeQuery()),
+        ("window-key", WindowKeyQuery(b"", 0, 0)),
+        ("window-range", WindowRangeQuery()),
+        ("versioned", VersionedKeyQuery(b"")),
+        ("multi-versioned", MultiVersionedKeyQuery(b"")),
+    ]
+    names = [name for name, query in queries if any(handlers.find(query, kind) for kind in kinds)]
+    if any(has_key(kind, KeySchema.SESSION, KeySchema.TIME_ORDERED_SESSION) for kind in kinds):
+        names = ["session" if name == "window-range" else name for name in names]
+    return [*names, "raw-key", "raw-scan"]
+
+
+def _spec(asked: Asked) -> Spec | None:
+    """What --spec says of the store, together with the directory. Raises UsageError and Refused."""
+    if asked.options.spec is None:
+        return None
+    from kstate_cli.rows.find import stores_of
+    from kstate_cli.specification.combine import resolve_spec
+    from kstate_cli.specification.toml_file import read_draft
+
+    draft = read_draft(asked.options.spec)
+    with OfflineStreams(asked.app) as streams:
+        directory = streams.application(asked.store)
+    stated = draft.store(asked.store)
+    subtopology = stated.subtopology if stated else None
+    stores_of(directory, asked.store, topology=asked.options.topology, subtopology=subtopology)
+    return resolve_spec(directory, draft, named=str(asked.options.spec), only={asked.store})

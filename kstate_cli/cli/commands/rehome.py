@@ -1,0 +1,333 @@
+"""``kstate rehome``: move every store to the task that has it in a changed topology.
+
+Where a task lacks stores after the move, ``restore`` plans them into the same change.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli.cli.help_panels import HOW
+from kstate_cli.cli.options.declared import declared
+from kstate_cli.cli.options.rehome import BrokerOptions, CompletionOptions
+from kstate_cli.cli.options.shared import (
+    KILLED,
+    AfterError,
+    App,
+    CopySsts,
+    DryRun,
+    Guarantee,
+    LeftGuarantee,
+    LockIsShared,
+    MetricsFile,
+    Output,
+    Quiet,
+    Reason,
+    SpecFile,
+    WarningsOk,
+    at_once,
+    workers_option,
+)
+from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kstate_cli.change.ages import Age
+    from kstate_cli.change.engine import RunResult
+    from kstate_cli.change.plan import Plan
+    from kstate_cli.cli.views.plan import PlanShown
+    from kstate_cli.dump_reader.model import Dump
+    from kstate_cli.rehome.halves import Completion, Wanted
+    from kstate_cli.rehome.options import RehomeOptions
+    from kstate_cli.releases import Release
+    from kstate_cli.restore.plan import RestorePlan, StoreWork
+    from kstate_cli.restore.restoration import RestoreOutcome, RestoreRequest
+    from kstate_cli.specification.draft import SpecDraft
+    from kstate_cli.statedir.model import Application
+
+
+@declared
+def rehome(
+    app: App,
+    source: BrokerOptions,
+    completion: CompletionOptions,
+    topology: Annotated[
+        Path | None,
+        typer.Option(
+            "--topology",
+            metavar="FILE",
+            help="Text of Topology#describe of the new topology, of build(props).",
+            readable=False,
+        ),
+    ] = None,
+    old: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="The same text of the topology that ran here last.",
+            readable=False,
+        ),
+    ] = None,
+    numbers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="OLD=NEW",
+            help="Without texts: sub-topology OLD is NEW now, or gone; repeatable.",
+        ),
+    ] = None,
+    spec: SpecFile = None,
+    guarantee: LeftGuarantee = Guarantee.exactly_once,
+    wipe_unclean: Annotated[
+        bool,
+        typer.Option(
+            "--wipe-unclean",
+            help="Leave out stores that were not left clean: Streams restores them alone.",
+            rich_help_panel=KILLED,
+        ),
+    ] = False,
+    workers: Annotated[int, workers_option("Stores")] = 0,
+    copy: CopySsts = False,
+    dry_run: DryRun = False,
+    after_error: AfterError = False,
+    reason: Reason = None,
+    metrics_file: MetricsFile = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            help="Wait so long for the application's lock, and for the end of its group's members.",
+            min=0,
+            rich_help_panel=HOW,
+        ),
+    ] = 0.0,
+    lock_is_shared: LockIsShared = False,
+    warnings_ok: WarningsOk = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Move every store to the task of the sub-topology that has it now, without restoring anything.
+
+    For an application whose sub-topologies were renumbered, split or merged. It must be stopped, all of its instances.
+    Undoable with `kstate undo` until `kstate clean`. Half a task is refused, or completed from a dump.
+    """
+    from dataclasses import replace
+
+    from kstate_cli.change.ages import add_ages
+    from kstate_cli.change.attempts import refuse_after_error
+    from kstate_cli.change.command import ChangeRequest, change
+    from kstate_cli.change.course import Terms
+    from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.subject import found_app
+    from kstate_cli.cli.views.plan import PlanShown, show_plan
+    from kstate_cli.cli.views.progress import RunProgress
+    from kstate_cli.rehome.live import await_end
+    from kstate_cli.rehome.options import options_of
+    from kstate_cli.rehome.planner import ages_of_moved, plan_rehome
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.texts import quoted
+
+    completion.refuse_without_dump()
+    options = options_of(
+        topology,
+        old,
+        numbers or (),
+        spec,
+        at_least_once=guarantee is Guarantee.at_least_once,
+        wipe_unclean=wipe_unclean,
+    )
+    options = replace(options, cluster=source.cluster(dry_run=dry_run), complete=frozenset(completion.complete or ()))
+    path = find_application(app)
+    found_app(path)
+    ages: list[Age] = []
+
+    def planned(application: Application, plan: Plan) -> None:
+        ages[:] = ages_of_moved(application, plan)
+
+    def planner(application: Application) -> Plan:
+        plan = plan_rehome(application, options)
+        planned(application, plan)
+        return plan
+
+    def last_word() -> None:
+        refuse_after_error(path, after_error=after_error)
+        if ages:
+            add_ages(path, ages)
+
+    stores_at_once = at_once(workers)
+    terms = Terms(
+        path,
+        RunOptions(workers=stores_at_once, copy_ssts=copy, reason=reason),
+        wait=wait,
+        lock_is_shared=lock_is_shared,
+        dry_run=dry_run,
+    )
+    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    larger, asked = None, None
+    if completion.from_changelog is not None:
+        asked = completion.request(options, terms, source, after_error=after_error)
+        options = replace(options, command=f"{options.command} --from-changelog {quoted(asked.dump)}")
+        larger = CompletedRehoming(options, planned, last_word)
+    if options.cluster is not None and wait and not dry_run:
+        await_end(options.cluster, path.name, wait, lambda line: say(f"kstate: {line}", quiet=quiet))
+    with Metrics(metrics_file, "rehome", path) as metrics:
+        if asked is not None and larger is not None:
+            outcome = _complete(asked, larger, shown)
+            metrics.records, metrics.warnings = (
+                sum(r.records for r in outcome.reports),
+                len(outcome.plan.change.warnings),
+            )
+            plan, result = outcome.plan.change, outcome.result
+            return metrics.done(_finish(plan, result, output, quiet=quiet, warnings_ok=warnings_ok, outcome=outcome))
+        request = ChangeRequest(terms, planner=planner, last_word=last_word)
+        with RunProgress(quiet=quiet) as progress:
+
+            def on_plan(plan: Plan) -> None:
+                progress.expect(plan)
+                metrics.warnings = len(plan.warnings)
+                show_plan(plan, shown)
+
+            done = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
+        return metrics.done(_finish(done.plan, done.result, output, quiet=quiet, warnings_ok=warnings_ok))
+
+
+def _complete(request: RestoreRequest, larger: CompletedRehoming, shown: PlanShown) -> RestoreOutcome:
+    """The change with what a dump has for half tasks: one run, as ``restore`` carries it out."""
+    from dataclasses import replace
+
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.views.plan import show_plan
+    from kstate_cli.cli.views.restore import RestoreProgress
+    from kstate_cli.restore.engines import RestoreEngine
+    from kstate_cli.restore.pipeline import restore
+
+    lines = JsonLines(request.terms.app, sys.stderr) if shown.output is Format.json else None
+    with RestoreProgress(lines, quiet=shown.quiet) as progress:
+
+        def on_plan(plan: RestorePlan) -> None:
+            progress.expect(plan)
+            spark = bool(plan.work) and request.engine is RestoreEngine.spark
+            show_plan(plan.change, replace(shown, spark=spark))
+
+        return restore(request, on_plan=on_plan, watcher=progress, larger=larger)
+
+
+def _finish(
+    plan: Plan,
+    result: RunResult | None,
+    output: Format,
+    *,
+    quiet: bool,
+    warnings_ok: bool,
+    outcome: RestoreOutcome | None = None,
+) -> int:
+    from kstate_cli.change.plan import MoveStore
+    from kstate_cli.cli.views.plan import exit_code, show_end
+    from kstate_cli.cli.views.restore import show_restored
+    from kstate_cli.texts import command, plural
+
+    reports = outcome.reports if outcome is not None else []
+    if outcome is not None:
+        show_restored(outcome, output, quiet=quiet)
+    moved = sum(1 for step in plan.steps if isinstance(step, MoveStore))
+
+    def done(result: RunResult) -> Iterator[str]:
+        restored = f", restored {plural(len(reports), 'store')} from the dump" if reports else ""
+        yield f"rehomed {plural(moved, 'store')}{restored} (run {result.run})"
+        yield f"next: start the application with the new topology; back: {command('undo', plan.app)}"
+
+    members = {
+        "moved": moved,
+        "stores": len(outcome.plan.work) if outcome is not None else 0,
+        "records": sum(report.records for report in reports),
+    }
+    nothing = f"every store of {plan.app} is at home"
+    show_end(plan, result, output, members=members, nothing=nothing, done=done, quiet=quiet)
+    return exit_code(plan, warnings_ok=warnings_ok, warned=any(report.null_keys for report in reports))
+
+
+@dataclass(slots=True)
+class FromDump:
+    """Plans what half tasks lack; ``work`` is what is to be done for it."""
+
+    request: RestoreRequest
+    dump: Dump
+    work: tuple[StoreWork, ...] = field(default=(), init=False)
+
+    @property
+    def release(self) -> Release:
+        """The release that the stores are made for."""
+        return self.request.options.release
+
+    def complete(self, app: Application, wanted: Wanted) -> Completion:
+        """Nothing is here of these stores: each is built from the earliest offset. Raises Refused."""
+        from kstate_cli.formats.task_id import TaskId
+        from kstate_cli.rehome.halves import Completion
+        from kstate_cli.restore.planner import plan_restore
+        from kstate_cli.specification.combine import resolve_spec
+        from kstate_cli.specification.model import Spec
+        from kstate_cli.statedir.names import CHECKPOINT
+
+        topologies = {store: TaskId.parse(task).topology for task, stores in wanted.items() for store in stores}
+        stated = _without_places(self.request.spec, app.app_id, topologies)
+        spec = resolve_spec(app, stated, only=topologies.keys(), named=self.request.spec_name)
+        only = Spec(spec.application, tuple(one for one in spec.stores if one.name in topologies))
+        options = replace(self.request.options, stores=frozenset(topologies))
+        plan = plan_restore(app.path, None, only, self.dump, options, wanted=wanted)
+        self.work = plan.work
+        files = {f"{task}/{CHECKPOINT}" for task in wanted}
+        return Completion(
+            {(one.task, one.spec.name): one.offsets for one in plan.work},
+            tuple(step for step in plan.change.steps if step.path not in files),
+            plan.change.task_times,
+            plan.change.warnings,
+            plan.change.notes,
+        )
+
+
+def _without_places(said: SpecDraft | None, app_id: str, topologies: dict[str, str | None]) -> SpecDraft:
+    """What the file says of these stores, but for where they are: that the two texts say."""
+    from kstate_cli.specification.draft import SpecDraft, StoreDraft
+
+    stores = []
+    for name, topology in topologies.items():
+        stated = said.store(name) if said is not None else None
+        draft = stated if stated is not None else StoreDraft(name=name)
+        stores.append(replace(draft, subtopology=None, partitions=None, topology=topology))
+    return SpecDraft(said.application if said is not None and said.application else app_id, tuple(stores))
+
+
+@dataclass(slots=True)
+class CompletedRehoming:
+    """The whole change, as ``restore`` carries it out."""
+
+    options: RehomeOptions
+    planned: Callable[[Application, Plan], None]
+    """Hears each plan."""
+    before: Callable[[], None]
+    """The last word before anything is staged."""
+
+    def plan(self, request: RestoreRequest, dump: Dump, application: Application) -> RestorePlan:
+        """Where every store goes, and what comes from the dump. Raises Refused and UsageError."""
+        from kstate_cli.rehome.planner import plan_rehome
+        from kstate_cli.restore.plan import RestorePlan
+
+        completer = FromDump(request, dump)
+        plan = plan_rehome(application, replace(self.options, completer=completer))
+        self.planned(application, plan)
+        return RestorePlan(plan, completer.work, ())
+
+    def last_word(self) -> None:
+        """Whoever starts the change has it."""
+        self.before()

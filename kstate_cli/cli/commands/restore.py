@@ -1,0 +1,340 @@
+"""``kstate restore``: build stores from a changelog dump, on Spark or in local processes.
+
+On one of several hosts, ``--hosts`` and ``--missing`` select this host's tasks, and ``--barrier`` makes it wait for the
+others. ``--on-state-change`` runs a command at every change of state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli.cli.options.application import chosen_release
+from kstate_cli.cli.options.declared import declared
+from kstate_cli.cli.options.restore import (
+    CaseOptions,
+    LogOptions,
+    OnInvalid,
+    ReportOptions,
+    RestoredOptions,
+    WorkOptions,
+    bytes_of,
+    committed_of,
+    engine_of,
+    pair_of,
+)
+from kstate_cli.cli.options.shared import Guarantee, Verify, at_once
+from kstate_cli.cli.output import Format, say
+from kstate_cli.errors import KstateError, UsageError
+from kstate_cli.texts import command, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kstate_cli.barrier.wait import Waiting
+    from kstate_cli.cli.options.restore import FleetOptions
+    from kstate_cli.cli.views.barrier import BarrierView
+    from kstate_cli.cli.views.plan import PlanShown
+    from kstate_cli.cli.views.restore import RestoreProgress
+    from kstate_cli.restore.plan import RestorePlan
+    from kstate_cli.restore.restoration import RestoreOutcome
+
+
+@declared
+def restore(
+    app: Annotated[
+        Path,
+        typer.Argument(metavar="APP", help="state.dir/application.id; one that is lost is made anew.", readable=False),
+    ],
+    wanted: RestoredOptions,
+    known: LogOptions,
+    cases: CaseOptions,
+    work: WorkOptions,
+    told: ReportOptions,
+) -> int:
+    """Restore stores in bulk from a changelog dump. Undoable with `kstate undo`.
+
+    The application must be stopped. Stores with a valid offset are caught up, others are rebuilt; healthy ones past the
+    dump, or not named, stay.
+    """
+    from kstate_cli.change.course import Terms
+    from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.options.logs import facts_source
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.subject import found_app
+    from kstate_cli.cli.views.plan import PlanShown
+    from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, tell_round
+    from kstate_cli.restore.engines import RestoreEngine
+    from kstate_cli.restore.following import follow_dump
+    from kstate_cli.restore.judge import Allowed
+    from kstate_cli.restore.pipeline import application_path
+    from kstate_cli.restore.pipeline import restore as run_restore
+    from kstate_cli.restore.plan import RestoreOptions
+    from kstate_cli.restore.restoration import RestoreRequest
+    from kstate_cli.spark.context import SparkSettings
+    from kstate_cli.specification.toml_file import read_draft
+    from kstate_cli.specification.topology import read_topology
+
+    if cases.follow is not None:
+        _refuse_beside_follow(wanted, cases)
+    path = application_path(app)
+    found_app(path)
+    elsewhere, only = tasks_of(wanted.fleet, path.name)
+    barrier = barrier_of(wanted.fleet, is_started=not cases.standby and cases.follow is None)
+    options = RestoreOptions(
+        release=chosen_release(
+            "--for", wanted.release_name, wanted.for_jar, quiet=told.quiet or told.output is Format.json
+        ),
+        tasks=frozenset(wanted.task or ()),
+        stores=frozenset(wanted.store or ()),
+        share=share_of(wanted.fleet),
+        elsewhere=elsewhere,
+        only=only,
+        at_least_once=known.guarantee is Guarantee.at_least_once,
+        transactional=cases.transactional_stores,
+        unproven=cases.unproven,
+        wipe_unclean=cases.wipe_unclean,
+        committed=committed_of(known.committed_offsets),
+        ignored=tuple(wanted.ignore or ()),
+        broker_asked=known.bootstrap_server is not None,
+        allowed=Allowed(
+            "asked for" if cases.rebuild else None,
+            cases.allow_empty,
+            known.dump_is_complete,
+            wipe_invalid=cases.on_invalid_offset is OnInvalid.rebuild,
+            asked=cases.rebuild,
+            resurrected=cases.accept_resurrected,
+        ),
+    )
+    request = RestoreRequest(
+        Terms(
+            path,
+            RunOptions(
+                workers=at_once(work.workers),
+                verify_full=work.verify is Verify.full,
+                copy_ssts=work.copy,
+                reason=told.reason,
+                standby=cases.standby or cases.follow is not None,
+            ),
+            wait=work.wait,
+            lock_is_shared=work.lock_is_shared,
+            dry_run=wanted.dry_run,
+            may_be_lost=True,
+        ),
+        dump=wanted.from_changelog,
+        options=options,
+        engine=engine_of(work.engine, master=work.master, conf=work.conf),
+        spark=SparkSettings(work.master, dict(pair_of(one) for one in work.conf or ())),
+        spec=read_draft(wanted.spec) if wanted.spec else None,
+        spec_name=str(wanted.spec) if wanted.spec else "kstate.toml",
+        topology=read_topology(wanted.topology) if wanted.topology else None,
+        memory=bytes_of(work.memory) if work.memory else None,
+        staging=work.staging,
+        complete=known.dump_is_complete,
+        committed_only=known.dump_is_committed,
+        ask=facts_source(known.offsets, known.bootstrap_server, known.kafka_settings, group=path.name),
+        digests=not known.skip_digests,
+        verify_dump=known.verify_dump,
+        after_error=cases.after_error,
+        full_dump=known.full_dump,
+    )
+    heard = StateCommand(told.on_state_change, path) if told.on_state_change is not None else None
+    output, quiet = told.output, told.quiet
+    shown = PlanShown(
+        output,
+        quiet=quiet,
+        dry_run=wanted.dry_run,
+        workers=request.terms.run.workers,
+        copied=work.copy,
+        spark=request.engine is RestoreEngine.spark,
+    )
+    with Metrics(told.metrics_file, "restore", path) as metrics:
+        lines = JsonLines(path, sys.stderr) if output is Format.json else None
+        with RestoreProgress(lines, quiet=quiet, on_state=heard) as progress:
+
+            def plan_shown(plan: RestorePlan) -> None:
+                _show_plan(plan, shown, progress)
+
+            def round_done(outcome: RestoreOutcome) -> None:
+                tell_round(outcome, output, quiet=quiet)
+                metrics.records = sum(report.records for report in outcome.reports)
+                metrics.warnings = len(outcome.plan.change.warnings)
+                metrics.round_done(code_of(outcome, warnings_ok=told.warnings_ok))
+
+            if cases.follow is not None:
+                follow_dump(request, cases.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)
+            outcome = run_restore(request, on_plan=plan_shown, watcher=progress)
+        metrics.records = sum(report.records for report in outcome.reports)
+        metrics.warnings = len(outcome.plan.change.warnings)
+
+        def ended(waiting: Waiting | None) -> int:
+            return finish(
+                outcome, output, quiet=quiet, warnings_ok=told.warnings_ok, waiting=waiting, standby=cases.standby
+            )
+
+        if barrier is None or wanted.dry_run:
+            return metrics.done(ended(None))
+        if output is Format.table:
+            say(f"{path} is ready", quiet=quiet)
+        wait = partial(barrier.wait, JsonLines(path) if output is Format.json else None, quiet=quiet)
+        return metrics.done(waited(wait, ended, warnings_ok=told.warnings_ok))
+
+
+def _refuse_beside_follow(wanted: RestoredOptions, cases: CaseOptions) -> None:
+    """Raises UsageError for what is asked for once, and would be done in each round."""
+    from kstate_cli.errors import UsageError
+
+    once = (("--dry-run", wanted.dry_run), ("--rebuild", cases.rebuild), ("--after-error", cases.after_error))
+    given = next((name for name, is_given in once if is_given), None)
+    if given is not None:
+        raise UsageError(
+            f"{given} is asked for once, and --follow goes on", hint=f"{given} with --standby, then --follow"
+        )
+
+
+def _show_plan(plan: RestorePlan, how: PlanShown, progress: RestoreProgress) -> None:
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.views.plan import show_plan
+
+    progress.expect(plan)
+    show_plan(plan.change, how)
+    lines = JsonLines(plan.change.app)
+    for one in plan.left:
+        if how.output is Format.json:
+            lines.line("left", {"task": one.task, "store": one.store, "message": one.why})
+        else:
+            say(f"{one.shown}: left as it is: {one.why}", quiet=how.quiet)
+
+
+_MAKE = command("fleet", "HOST.json", "-o", "json")
+_PART_HINT = "the second of three hosts: --share 2/3"
+
+
+def share_of(fleet: FleetOptions) -> tuple[int, int] | None:
+    """``--share``. Raises UsageError."""
+    from kstate_cli.cli.options.shared import part_of
+
+    return None if fleet.share is None else part_of("--share", fleet.share, _PART_HINT)
+
+
+def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], frozenset[str] | None]:
+    """The tasks that other hosts have, and those that this host had, where that is told. Raises UsageError, Refused."""
+    from kstate_cli.fleet.missing import had_before, held_elsewhere, read_fleet
+
+    if fleet.missing is None:
+        if fleet.before is not None:
+            raise UsageError(
+                "--before says what this host had, and --missing what nobody has",
+                hint="pass both, --missing FILE of now and --before FILE of before the loss, and --host NAME; "
+                f"each file is made by {_MAKE}",
+            )
+        return frozenset(), None
+    if (fleet.before is None) == (fleet.share is None):
+        raise UsageError(
+            "--missing tells which tasks nobody has, and not which of them are this host's",
+            hint="--share 1/2 and --share 2/2 on two empty hosts, --share 1/1 where this is the only one; or --before "
+            f"FILE --host NAME, with what was said before the loss by {_MAKE}",
+        )
+    if fleet.before is not None and fleet.host is None:
+        raise UsageError("--before tells of hosts by their names", hint="--host NAME: this one's, as the file has it")
+    elsewhere = held_elsewhere(read_fleet(fleet.missing), application, fleet.host)
+    if fleet.before is None or fleet.host is None:
+        return elsewhere, None
+    return elsewhere, had_before(read_fleet(fleet.before), application, fleet.host)
+
+
+def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
+    """Where to wait for the others. Raises UsageError and Refused."""
+    from kstate_cli.cli.views.barrier import BarrierView
+
+    if fleet.barrier is None:
+        if fleet.hosts is not None:
+            raise UsageError("--hosts is for --barrier", hint="--barrier PLACE: a folder or URI that all hosts reach")
+        return None
+    if not is_started:
+        raise UsageError("a standby is not started, and waits for nobody", hint="leave out --barrier")
+    share = share_of(fleet)
+    if share is not None and fleet.hosts not in (None, share[1]):
+        raise UsageError("--share and --hosts differ in the number of hosts", hint="leave --hosts out")
+    hosts = fleet.hosts if share is None else share[1]
+    if hosts is None:
+        raise UsageError("how many hosts are to come to the barrier?", hint="--hosts N, this one among them")
+    names: tuple[str, ...] = ()
+    host = fleet.host
+    if share is not None and host is None and fleet.missing is None:
+        names = tuple(f"{one}-of-{hosts}" for one in range(1, hosts + 1))
+        host = names[share[0] - 1]
+    return BarrierView(fleet.barrier, host=host, hosts=hosts, timeout=fleet.barrier_timeout, names=names)
+
+
+def waited(wait: Callable[[], Waiting], finish: Callable[[Waiting | None], int], *, warnings_ok: bool) -> int:
+    """Waits, and then says what was restored: that is said too where the waiting fails."""
+    try:
+        waiting = wait()
+    except KstateError:
+        finish(None)
+        raise
+    code = finish(waiting)
+    return code if waiting.all_here or warnings_ok else max(code, 1)
+
+
+_SECONDS = 60
+_SECONDS_AT_THE_END = 3
+"""A run that is being ended must not outlive the patience of who ends it."""
+_ENDING = ("PENDING_SHUTDOWN", "NOT_RUNNING", "PENDING_ERROR", "ERROR")
+
+
+class StateCommand:
+    """Runs ``CMD BEFORE AFTER``, with KSTATE_APP in its environment. What becomes of it changes nothing of the run."""
+
+    def __init__(self, text: str, app: Path) -> None:
+        try:
+            self._command = shlex.split(text)
+        except ValueError as error:
+            raise UsageError(f"--on-state-change {text!r} cannot be read: {error}") from None
+        if not self._command:
+            raise UsageError("--on-state-change is empty")
+        self._app = app
+        self._hangs = False
+
+    def __call__(self, before: str, after: str) -> None:
+        """Runs it and waits for it. Its output goes to standard error: standard output is for results."""
+        try:
+            process = subprocess.Popen(
+                [*self._command, before, after],
+                env={**os.environ, "KSTATE_APP": str(self._app)},
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._warn(before, after, str(error))
+            return
+        try:
+            status = process.wait(_SECONDS_AT_THE_END if after in _ENDING or self._hangs else _SECONDS)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            self._hangs = True
+            self._warn(before, after, f"not ended after {error.timeout:g} s: killed")
+            return
+        if status:
+            self._warn(before, after, f"exit status {status}")
+
+    def _warn(self, before: str, after: str, wrong: str) -> None:
+        say(f"warning: --on-state-change {quoted(self._command[0])} ({before} -> {after}): {wrong}")

@@ -1,0 +1,50 @@
+"""``kstate start-barrier``: hosts wait for each other, so that their applications start together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kstate_cli.cli.options.shared import Output, Quiet, WarningsOk
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+
+
+def start_barrier(
+    place: Annotated[
+        str,
+        typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PREFIX, that all hosts reach."),
+    ],
+    hosts: Annotated[int, typer.Option("--hosts", metavar="N", min=1, help="How many hosts, this one among them.")],
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="NAME", help="What this host is called; by default its name.")
+    ] = None,
+    timeout: Annotated[
+        int,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0,
+            help="Wait so long for the others, then end with 1.",
+            show_default="3600",
+        ),
+    ] = 3600,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+    warnings_ok: WarningsOk = False,
+) -> int:
+    """Wait until all hosts have come here, so that their applications start together.
+
+    An instance of Kafka Streams that starts alone is given every task, and restores from the broker what lies ready on
+    the hosts that start later. Each host leaves one small file in PLACE, which the next round writes over.
+    """
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.views.barrier import BarrierView, came_of
+
+    view = BarrierView(place, host=host, hosts=hosts, timeout=timeout)
+    lines = JsonLines(None) if output is Format.json else None
+    waiting = view.wait(lines, quiet=quiet)
+    if lines is not None:
+        lines.summary({"barrier": came_of(waiting), **view.members(waiting)})
+    return EXIT_OK if waiting.all_here or warnings_ok else EXIT_WARNINGS

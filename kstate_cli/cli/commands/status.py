@@ -1,0 +1,88 @@
+"""``kstate status``: the runs of an application and what they keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kstate_cli.cli.options.shared import App, Output
+from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from kstate_cli.change.journal import Run
+    from kstate_cli.restore.staging_area import Leftover
+
+
+def status(app: App, output: Output = Format.table) -> int:
+    """Show what kstate did to an application and how it ended, what is kept and how large, and what to do next."""
+    from kstate_cli.change.folder import read_runs
+    from kstate_cli.change.lost import lost_copies, only_copy
+    from kstate_cli.change.standby import standby_use
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.views.status import Copies, say_standby, show_runs
+    from kstate_cli.statedir.find import find_runs_of
+    from kstate_cli.statedir.locks import read_lock_table
+    from kstate_cli.statedir.names import LOCK
+
+    path = find_runs_of(app)
+    lines = lines_about(path)
+    table = read_lock_table()
+    held, pid = table.held(path / LOCK), table.holder(path / LOCK)
+    runs = read_runs(path)
+    rows = [_row(run, held=held) for run in runs]
+    standby = standby_use(path)
+    if output is Format.json:
+        for row in rows:
+            lines.line("run", row)
+        pinned = sum(row["bytes_pinned"] for row in rows)
+        lines.summary({"runs": len(rows), "bytes_pinned": pinned, "standby": standby and standby.value})
+    elif rows:
+        seconds = {run.name: run.seconds for run in runs}
+        copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs))
+        show_runs(path, rows, seconds, copies, lock=(held, pid), standby=standby)
+    else:
+        say_standby(standby)
+        say("no runs")
+    return 0
+
+
+def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
+    from kstate_cli.change import run_states
+    from kstate_cli.change.attempts import INTERRUPTED, state_of
+    from kstate_cli.change.engine import pinned_bytes
+    from kstate_cli.restore.overview import store_progress
+    from kstate_cli.restore.resume import RESUMES_EVENT
+    from kstate_cli.restore.staging_area import left_in_area
+    from kstate_cli.restore.stopwatch import SPENT_EVENT
+
+    state = run_states.state_shown(run, held=held)
+    is_over = run.state not in run_states.UNFINISHED or state == run_states.INTERRUPTED
+    restoration = INTERRUPTED if state == run_states.INTERRUPTED and state_of(run) else state_of(run)
+    first = run.events[0] if run.events else {}
+    left = left_in_area(run) if is_over else None
+    stores = store_progress(run) if restoration == "RESTORING" else []
+    return {
+        "run": run.name,
+        "path": str(run.path),
+        "command": first.get("command"),
+        "state": state,
+        "cut_short": run_states.was_cut_short(run),
+        "signal": run_states.signal_of(run),
+        "restoration": restoration,
+        "predecessor": run.last(RESUMES_EVENT).get("predecessor"),
+        "started": first.get("at"),
+        "changed": run.events[-1]["at"] if run.events else None,
+        "message": run.damage or run.last("failed").get("why"),
+        "by": {name: first.get(name) for name in ("argv", "user", "host", "version", "reason")},
+        "bytes_pinned": pinned_bytes(run),
+        "spent": run.last(SPENT_EVENT).get("seconds"),
+        "staging": None if left is None else _staging(left),
+        "progress": [
+            {"task": one.task, "store": one.store, "slices": one.done, "of": one.total, "records": one.records}
+            for one in stores
+        ],
+    }
+
+
+def _staging(left: Leftover) -> dict[str, Any]:
+    return {"path": left.place, "files": left.files, "bytes": left.size, "message": left.why}

@@ -1,0 +1,62 @@
+"""``kstate undo``: takes the newest run back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kstate_cli.cli.options.shared import App, LockIsShared, Output, Quiet, Reason, Wait
+from kstate_cli.cli.output import Format
+
+
+def undo(
+    app: App,
+    discard_newer: Annotated[
+        bool, typer.Option("--discard-newer", help="Also when the application has run since: what it did is put aside.")
+    ] = False,
+    times_lost: Annotated[
+        bool,
+        typer.Option(
+            "--times-lost",
+            help="After a copy that has not kept the times of files: read what is kept whole, set its times, go on.",
+        ),
+    ] = False,
+    reason: Reason = None,
+    wait: Wait = 0.0,
+    lock_is_shared: LockIsShared = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Put the directory back that the newest run found. Nothing to undo is fine: exit 0."""
+    from kstate_cli.change.folder import read_runs
+    from kstate_cli.change.location_checks import check_location
+    from kstate_cli.change.lockfile import application_lock
+    from kstate_cli.change.recover import RecoveryOutcome, recover
+    from kstate_cli.change.undo import UndoOptions
+    from kstate_cli.change.undo import undo as undo_run
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.output import say
+    from kstate_cli.statedir.find import find_runs_of
+
+    path = find_runs_of(app)
+    lines = lines_about(path)
+
+    def end(run: str | None, message: str) -> int:
+        if output is Format.json:
+            lines.summary({"run": run, "executed": run is not None, "message": message})
+        return 0
+
+    if not read_runs(path):
+        say("nothing to undo", quiet=quiet)
+        return end(None, "nothing to undo")
+    check_location(path, lock_is_shared=lock_is_shared)
+    with application_lock(path, wait):
+        recovered = recover(path, lambda line: say(line, quiet=quiet))
+        back = [one for one in recovered if one.outcome in (RecoveryOutcome.SWEPT, RecoveryOutcome.UNDO_FINISHED)]
+        if back:
+            # What was to be taken back never switched, or is back already: an earlier run is not what was meant.
+            return end(back[-1].run, back[-1].text)
+        run, message = undo_run(path, UndoOptions(discard_newer, times_lost, lock_is_shared), reason=reason)
+    say(message, quiet=quiet)
+    return end(None if run is None else run.name, message)

@@ -1,0 +1,274 @@
+"""``kstate verify``: reads everything, and names what is damaged."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kstate_cli.cli.options.shared import (
+    App,
+    MetricsFile,
+    Output,
+    Quiet,
+    Stores,
+    Tasks,
+    at_once,
+    part_of,
+    workers_option,
+)
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, InUse, Refused
+from kstate_cli.texts import command, first_lines
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.verify.report import AppReport, StoreReport
+
+
+def verify(
+    app: App,
+    task: Tasks = None,
+    store: Stores = None,
+    subset: Annotated[
+        str,
+        typer.Option("--subset", metavar="I/N", help="Part I of N of the stores: 1/7 on Monday, 2/7 on Tuesday, …"),
+    ] = "1/1",
+    each_sst: Annotated[
+        bool,
+        typer.Option("--each-sst", help="Read each SST by itself too, and hold its entries against its properties."),
+    ] = False,
+    workers: Annotated[int, workers_option("Databases")] = 0,
+    metrics_file: MetricsFile = None,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Read every data block with its checksum, check order, counts and encoding of rows, and print content digests.
+
+    Changes nothing. Beside a running application it reads what was flushed last. A digest is the same on every host,
+    and before and after a migration that keeps the rows. Exit codes: 3 something is damaged, 4 something cannot be
+    judged (too new, unreadable, not understood), 5 it changed too fast to be read.
+    """
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.views.progress import VerifyProgress
+    from kstate_cli.cli.views.stores import only_kept, say_only_kept
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.verify.application import VerifyRequest, verify_application
+
+    request = VerifyRequest(
+        app=find_application(app),
+        tasks=frozenset(task or ()),
+        stores=frozenset(store or ()),
+        subset=part_of("--subset", subset, "for example 1/7"),
+        workers=at_once(workers),
+        each_sst=each_sst,
+    )
+    lines = lines_about(request.app)
+    began = time.monotonic()
+    with Metrics(metrics_file, "verify", request.app) as metrics:
+        with VerifyProgress(quiet=quiet) as progress:
+            report = verify_application(request, progress)
+        codes = Counter(finding.code for finding in report.findings)
+        metrics.records = sum(one.rows for one in report.stores)
+        metrics.findings = {(code, _level(code)): codes[code] for code in codes}
+        if output is Format.json:
+            _print_json(lines, report)
+            lines.summary(_summary(report, subset, time.monotonic() - began))
+        else:
+            _show(report)
+            _sum_up(report)
+        sys.stdout.flush()
+        _remarks(report, subset, quiet=quiet)
+        emptied = only_kept(request.app)
+        say_only_kept(emptied, quiet=quiet)
+        return metrics.done(_verdict(codes, report) or (EXIT_WARNINGS if report.doubtful or emptied else EXIT_OK))
+
+
+def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
+    from kstate_cli.cli.output import say
+    from kstate_cli.verify.application import NOT_COVERED
+
+    for one in report.stores:
+        for remark in one.remarks:
+            say(remark, quiet=quiet)
+    if report.running:
+        say(f"locked: the application is running (pid {report.pid}); this is the state of its last flush", quiet=quiet)
+    if report.left_out:
+        say(f"subset {subset}: {report.left_out} stores are in other parts", quiet=quiet)
+    say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
+
+
+_UNJUDGED: Final = {
+    "unreadable": "run the command as the application's user",
+    "too-new": "a newer kstate may read what is too new for this one",
+    "in-use": "run the command again, or stop the application first",
+    "not-understood": "leave stores unchanged that are not understood",
+    "no-ssts": "if the application sets no db_paths or cf_paths, restore the stores that lost their SSTs",
+}
+"""What to do about each code of stores that could not be judged."""
+
+
+def _verdict(codes: Counter[str], report: AppReport) -> int:
+    """0, or the error that tells the worst of what was found."""
+    from kstate_cli.verify.findings import DAMAGE, IN_USE
+
+    if not codes:
+        return EXIT_OK
+    counted = ", ".join(f"{count} {code}" for code, count in sorted(codes.items()))
+    if codes.keys() & DAMAGE:
+        raise ConditionNotMet(
+            f"damaged: {counted}",
+            hint="take out what is damaged; the application restores it at its next start from its changelog, if it "
+            "has one:",
+            hint_details=first_lines(_ways_out(report)),
+        )
+    if codes.keys() == {IN_USE}:
+        raise InUse(
+            "some stores change faster than they can be read",
+            hint="run the command again, or stop the application first",
+        )
+    raise Refused(
+        f"not everything can be judged: {counted}",
+        hint="; ".join(text for code, text in _UNJUDGED.items() if code in codes) + ":",
+        hint_details=[command("explain", code) for code in _UNJUDGED if code in codes],
+    )
+
+
+def _ways_out(report: AppReport) -> list[str]:
+    """The commands that take out what is damaged; where a file of a task is, the whole task."""
+    from kstate_cli.verify.findings import DAMAGE
+
+    damaged = [
+        one for one in (*report.tasks, *report.stores) if any(finding.code in DAMAGE for finding in one.findings)
+    ]
+    whole = {one.task for one in damaged if one.store is None}
+    parts = dict.fromkeys((one.task, None if one.task in whole else one.store) for one in damaged)
+    return [
+        command("wipe", report.app, "--task", task)
+        if store is None
+        else command("wipe", report.app, "--task", task, "--store", store)
+        for task, store in parts
+    ]
+
+
+def _show(report: AppReport) -> None:
+    from kstate_cli.cli.columns import Column
+    from kstate_cli.cli.output import safe, table
+    from kstate_cli.cli.views.stores import short_kind
+    from kstate_cli.texts import size_text
+
+    table(
+        None,
+        (
+            "task",
+            "store",
+            Column("kind", spare=1),
+            Column("rows", right=True),
+            Column("bytes", right=True, spare=2),
+            Column("digest", spare=3),
+            "verdict",
+        ),
+        [
+            (
+                one.task,
+                one.store,
+                short_kind(one.kind or "-", certain=one.kind_certain),
+                f"{one.rows:,}",
+                size_text(one.content_bytes),
+                one.digest or "-",
+                ", ".join(sorted({finding.code for finding in one.findings})) or ("doubtful" if one.doubt else "ok"),
+            )
+            for one in report.stores
+        ],
+    )
+    for finding in report.findings:
+        # Lines, not a table: a path that is folded cannot be searched for.
+        sys.stdout.write(safe(f"{finding.code}: {finding.file}: {finding.what}") + "\n")
+
+
+def _sum_up(report: AppReport) -> None:
+    """One line: how much was read, and whether it is whole."""
+    from kstate_cli.cli.output import print_line
+    from kstate_cli.texts import size_text
+
+    stores, rows = len(report.stores), sum(one.rows for one in report.stores)
+    size = size_text(sum(one.content_bytes for one in report.stores))
+    read = f"{stores} {'store' if stores == 1 else 'stores'}, {rows:,} rows, {size}"
+    if report.findings:
+        count = len(report.findings)
+        print_line(f"{read}: {count} {'finding' if count == 1 else 'findings'}", "bold red")
+    elif report.doubtful:
+        print_line(f"{read}: nothing is damaged, but rows may be missing", "bold yellow")
+    else:
+        print_line(f"{read}: nothing is damaged", "bold green")
+
+
+def _level(code: str) -> str:
+    from kstate_cli.verify.findings import DAMAGE
+
+    return "damage" if code in DAMAGE else "unknown"
+
+
+def _print_json(lines: JsonLines, report: AppReport) -> None:
+    """A line for each store, and task of which there is something to say, each followed by what was found in it."""
+    from kstate_cli.verify.report import OUTSIDE_TASKS
+
+    for one in (*report.stores, *report.tasks):
+        task = None if one.task == OUTSIDE_TASKS else one.task
+        lines.line("task" if one.store is None else "store", {"task": task, **_members(one, report)})
+        for finding in one.findings:
+            lines.line(
+                "finding",
+                {
+                    "task": task,
+                    "store": one.store,
+                    "code": finding.code,
+                    "level": _level(finding.code),
+                    "path": finding.file,
+                    "message": finding.what,
+                },
+            )
+
+
+def _members(one: StoreReport, report: AppReport) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    if one.store is not None:
+        members |= {
+            "store": one.store,
+            "kind": one.kind,
+            "kind_certain": one.kind_certain,
+            "databases": one.databases,
+            "rows": one.rows,
+            "content_bytes": one.content_bytes,
+            "digest": one.digest,
+            "running": report.running,
+            "as_of": report.as_of,
+            "remarks": list(one.remarks),
+            "seconds": one.seconds,
+        }
+    return {**members, "ok": not one.findings and not one.doubt}
+
+
+def _summary(report: AppReport, subset: str, seconds: float) -> dict[str, Any]:
+    from kstate_cli.verify.application import NOT_COVERED
+
+    codes = Counter(finding.code for finding in report.findings)
+    return {
+        "ok": not codes and not report.doubtful,
+        "doubtful": list(report.doubtful),
+        "stores": len(report.stores),
+        "databases": sum(one.databases for one in report.stores),
+        "rows": sum(one.rows for one in report.stores),
+        "content_bytes": sum(one.content_bytes for one in report.stores),
+        "findings": dict(sorted(codes.items())),
+        "subset": subset,
+        "left_out": report.left_out,
+        "running": report.running,
+        "as_of": report.as_of,
+        "not_covered": list(NOT_COVERED),
+        "seconds": round(seconds, 3),
+    }

@@ -1,0 +1,241 @@
+"""``kstate verify-dump``: reads the files of a dump in full, and names those that are damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli.cli.options.shared import Output, Quiet, part_of
+from kstate_cli.cli.output import Format
+from kstate_cli.cli.views.progress import BYTES, Meter
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, note
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstate_cli.dump_reader.verification import DumpFile, FileFinding
+    from kstate_cli.dump_writer.verified import VerifiedPart
+
+
+_RECORD_SECONDS = 10
+"""So often it is recorded which files were read."""
+
+
+def verify_dump(
+    dump: Annotated[str, typer.Argument(metavar="DUMP", help="Changelog dump: path or URI.", show_default=False)],
+    subset: Annotated[
+        str,
+        typer.Option("--subset", metavar="I/N", help="Part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"),
+    ] = "1/1",
+    no_record: Annotated[
+        bool, typer.Option("--no-record", help="Leave no note in the dump of what was read, and when.")
+    ] = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Read files of a dump in full: compare each with the SHA-256 of the manifest, or decode every page of it.
+
+    Files of older full dumps are read as well. A file stays in its part while the dump grows. _verified.json in the
+    dump records when each part was read; kstate check --dump shows it. A call that was interrupted is continued. Exit
+    codes: 3 a file is damaged or missing, 4 a file cannot be read.
+    """
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.output import say
+    from kstate_cli.clock import utc_text
+    from kstate_cli.dump_reader.location import absolute, shown
+    from kstate_cli.dump_reader.verification import files_of_dump, verify_files
+    from kstate_cli.dump_writer.verified import VerifiedPart
+    from kstate_cli.texts import plural, size_text
+
+    number, parts = part_of("--subset", subset, "for example 1/7")
+    began = time.monotonic()
+    known = files_of_dump(dump)
+    chosen = [file for file in known.files if file.part(parts) == number]
+    reading = _PartReading(dump, (number, parts), chosen, recorded=not no_record)
+    if reading.earlier:
+        say(
+            f"continued: {reading.earlier} of {len(chosen)} files were read since {utc_text(reading.began_ms)} "
+            "by a call that was interrupted",
+            quiet=quiet,
+        )
+
+    def read(file: DumpFile, finding: FileFinding | None) -> None:
+        progress.read(file)
+        reading.read(file, finding)
+
+    with _ReadBytes(reading.files, quiet=quiet) as progress, reading:
+        findings = verify_files(dump, reading.files, read)
+    size = sum(file.size or 0 for file in chosen)
+    part = VerifiedPart(reading.began_ms, known.generation, len(chosen), len(findings))
+    warning = None if no_record else _recorded(dump, (number, parts), part, findings)
+    if output is Format.json:
+        lines = JsonLines(None)
+        for finding in findings:
+            lines.line(
+                "finding",
+                {
+                    "code": finding.code,
+                    "level": "unknown" if finding.code == _unreadable() else "damage",
+                    "path": finding.file.path,
+                    "message": finding.message,
+                },
+            )
+        if warning:
+            lines.line("warning", {"message": warning})
+        lines.summary(
+            {
+                "path": shown(absolute(dump)),
+                "ok": not findings,
+                "files": len(chosen),
+                "bytes": size,
+                "findings": dict(Counter(finding.code for finding in findings)),
+                "subset": subset,
+                "read_before": reading.earlier,
+                "left_out": len(known.files) - len(chosen),
+                "seconds": round(time.monotonic() - began, 3),
+            }
+        )
+    else:
+        _show(findings)
+        verdict = "nothing is damaged" if not findings else f"{plural(len(findings), 'file')} not as written"
+        others = "" if parts == 1 else f" of part {subset}"
+        sys.stdout.write(f"{plural(len(chosen), 'file')}{others}, {size_text(size)}: {verdict}\n")
+    sys.stdout.flush()
+    if warning and output is not Format.json:
+        say(f"warning: {warning}")
+    if findings:
+        raise _verdict(findings, None if known.generation is None else dump)
+    return EXIT_WARNINGS if warning else EXIT_OK
+
+
+def _unreadable() -> str:
+    from kstate_cli.dump_reader.verification import UNREADABLE
+
+    return UNREADABLE
+
+
+def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: Sequence[FileFinding]) -> str | None:
+    """Record that the part was read; return a warning where that fails. What could not be read was not verified."""
+    from kstate_cli.dump_writer.verified import record
+
+    if any(finding.code == _unreadable() for finding in findings):
+        return None
+    try:
+        record(dump, *number, part)
+    except OSError as error:
+        return f"cannot record in the dump that the part was read: {error.strerror or error}"
+    return None
+
+
+def _show(findings: Sequence[FileFinding]) -> None:
+    from kstate_cli.cli.columns import Column, Fold
+    from kstate_cli.cli.output import table
+
+    if findings:
+        rows = [(finding.file.relative, finding.code, finding.message) for finding in findings]
+        table(None, ("file", "code", Column("message", fold=Fold.WORDS)), rows)
+
+
+def _verdict(findings: Sequence[FileFinding], growing: str | None) -> Exception:
+    from kstate_cli.dump_reader.errors import NOT_REACHED, WHOLE_COPY, rot
+    from kstate_cli.dump_reader.verification import ROT
+    from kstate_cli.errors import ConditionNotMet, Refused
+    from kstate_cli.texts import plural, some
+
+    named = some([finding.file.relative for finding in findings], 5)
+    damaged = [finding for finding in findings if finding.code != _unreadable()]
+    if not damaged:
+        return Refused(f"{plural(len(findings), 'file')} cannot be read: {named}", hint=NOT_REACHED)
+    advice = rot("", "", growing=growing)
+    rotten = any(finding.code == ROT for finding in damaged)
+    return ConditionNotMet(
+        f"{plural(len(damaged), 'file')} damaged or missing: {named}",
+        hint=advice.hint if rotten else WHOLE_COPY,
+        hint_details=advice.hint_details if rotten else (),
+        code=ROT if rotten else None,
+    )
+
+
+class _PartReading:
+    """The reading of one part, and which of its files an interrupted call has read. A context manager.
+
+    The files that were read whole are recorded in the dump now and then, and when an error or a signal ends the
+    reading. Only a file whose SHA-256 the manifest states can be recognized by the next call.
+    """
+
+    def __init__(self, dump: str, part: tuple[int, int], files: Sequence[DumpFile], *, recorded: bool) -> None:
+        from kstate_cli import clock
+        from kstate_cli.dump_writer.verified import read_verified
+
+        self._dump, self._part, self._recorded = dump, part, recorded
+        self._lock = threading.Lock()
+        self._written_at = time.monotonic()
+        before = None
+        with contextlib.suppress(OSError):
+            record = read_verified(dump) if recorded else None
+            before = record.unfinished.get(part[0]) if record is not None and record.parts == part[1] else None
+        whole = {} if before is None else before.files
+        self._whole = {
+            file.relative: file.sha256
+            for file in files
+            if file.sha256 is not None and whole.get(file.relative) == file.sha256
+        }
+        self.earlier = len(self._whole)
+        self.files = [file for file in files if file.relative not in self._whole]
+        self.began_ms = before.began_ms if before is not None and self._whole else clock.now_ms()
+
+    def __enter__(self) -> _PartReading:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is not None and self._write():
+            note(error, f"{len(self._whole)} files of the part were read by then: the next call continues")
+
+    def read(self, file: DumpFile, finding: FileFinding | None) -> None:
+        """Note a file that was read; a damaged one is read again by every call."""
+        with self._lock:
+            if finding is None and file.sha256 is not None:
+                self._whole[file.relative] = file.sha256
+            if time.monotonic() - self._written_at >= _RECORD_SECONDS:
+                self._write()
+                self._written_at = time.monotonic()
+
+    def _write(self) -> bool:
+        """Record the files that were read; return whether there were any and that worked."""
+        from kstate_cli.dump_writer.verified import Unfinished, record_unfinished
+
+        if not self._recorded or not self._whole:
+            return False
+        try:
+            record_unfinished(self._dump, *self._part, Unfinished(self.began_ms, dict(self._whole)))
+        except OSError:
+            return False  # the whole part is reported as not recorded in the end
+        return True
+
+
+class _ReadBytes:
+    """Shows how much of the part was read."""
+
+    def __init__(self, files: Sequence[DumpFile], *, quiet: bool) -> None:
+        self._total, self._read = sum(file.size or 0 for file in files), 0
+        self._meter = Meter("verifying", quiet=quiet)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> _ReadBytes:
+        self._meter.begin(self._total, BYTES)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._meter.stop()
+
+    def read(self, file: DumpFile) -> None:
+        """Count a file that was read."""
+        with self._lock:
+            self._read += file.size or 0
+            self._meter.at(self._read)

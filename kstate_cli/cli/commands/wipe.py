@@ -1,0 +1,148 @@
+"""``kstate wipe``: moves stores out, so that they are rebuilt from the earliest offset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli.cli.options.shared import (
+    AfterError,
+    App,
+    DryRun,
+    LockIsShared,
+    MetricsFile,
+    Output,
+    Quiet,
+    Reason,
+    Stores,
+    Tasks,
+    Wait,
+    WarningsOk,
+    at_once,
+    workers_option,
+)
+from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kstate_cli.change.command import ChangeOutcome
+    from kstate_cli.change.engine import RunResult
+    from kstate_cli.change.plan import Plan
+
+
+def wipe(
+    app: App,
+    task: Tasks = None,
+    store: Stores = None,
+    global_stores: Annotated[bool, typer.Option("--global", help="The global stores.")] = False,
+    every_task: Annotated[bool, typer.Option("--all", help="All tasks and the global stores.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="With --all: kafka-streams-process-metadata too; only .lock stays.")
+    ] = False,
+    for_reset: Annotated[
+        bool,
+        typer.Option(
+            "--for-reset", help="With --all --everything: name the command that resets the application as a whole."
+        ),
+    ] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="DELETES the stores at once: nothing can be undone.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --purge: yes, without a way back.")] = False,
+    workers: Annotated[int, workers_option("Stores")] = 0,
+    dry_run: DryRun = False,
+    after_error: AfterError = False,
+    reason: Reason = None,
+    metrics_file: MetricsFile = None,
+    wait: Wait = 0.0,
+    lock_is_shared: LockIsShared = False,
+    warnings_ok: WarningsOk = False,
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Move stores out, with their offsets and Positions, so that they are rebuilt from the earliest offset.
+
+    The application must be stopped. Nothing else of a task is touched, and under exactly-once nothing else of it is
+    restored. Undoable with `kstate undo` until `kstate clean`.
+    """
+    from kstate_cli.change.attempts import refuse_after_error
+    from kstate_cli.change.command import ChangeRequest, change
+    from kstate_cli.change.course import Terms
+    from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.subject import found_app
+    from kstate_cli.cli.views.plan import PlanShown, show_plan
+    from kstate_cli.cli.views.progress import RunProgress
+    from kstate_cli.errors import UsageError
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.wipe.planner import WipeOptions, plan_wipe
+
+    if for_reset and not (every_task and everything):
+        raise UsageError("--for-reset goes with --all --everything")
+    if purge and not (yes or dry_run):
+        raise UsageError("--purge deletes the stores: nothing can be undone", hint="if that is wanted, say --yes too")
+    options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
+    path = find_application(app)
+    found_app(path)
+    stores_at_once = at_once(workers)
+    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, kept=not purge)
+    request = ChangeRequest(
+        Terms(
+            path,
+            RunOptions(workers=stores_at_once, reason=reason),
+            wait=wait,
+            lock_is_shared=lock_is_shared,
+            dry_run=dry_run,
+        ),
+        planner=lambda application: plan_wipe(application, options),
+        purge=purge,
+        last_word=lambda: refuse_after_error(path, after_error=after_error),
+    )
+    with Metrics(metrics_file, "wipe", path) as metrics:
+        with RunProgress(quiet=quiet) as progress:
+
+            def on_plan(plan: Plan) -> None:
+                progress.expect(plan)
+                metrics.warnings = len(plan.warnings)
+                show_plan(plan, shown)
+
+            outcome = change(
+                request,
+                on_plan=on_plan,
+                progress=progress,
+                tell=lambda line: say(line, quiet=quiet),
+            )
+        code = _finish(outcome, output, purge=purge, for_reset=for_reset, quiet=quiet, warnings_ok=warnings_ok)
+        return metrics.done(code)
+
+
+def _finish(
+    outcome: ChangeOutcome, output: Format, *, purge: bool, for_reset: bool, quiet: bool, warnings_ok: bool
+) -> int:
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.views.plan import exit_code, show_end
+    from kstate_cli.texts import command, quoted
+
+    plan, result = outcome.plan, outcome.result
+
+    def done(result: RunResult) -> Iterator[str]:
+        way_back = "nothing is kept" if purge else f"what left is kept: {command('undo', plan.app)}"
+        yield f"wiped (run {result.run}); {way_back}"
+        restore = command("restore", plan.app, "--from-changelog", "DUMP", "--for", "RELEASE")
+        yield f"next: start the application, which restores from the brokers, or: {restore}"
+        if for_reset:
+            yield (
+                f"or, to begin anew: kafka-streams-application-reset --application-id {quoted(plan.app.name)} "
+                "--bootstrap-server HOST:PORT --input-topics TOPICS"
+            )
+
+    members = {"undoable": result is not None and not purge}
+    show_end(plan, result, output, members=members, nothing=f"{plan.app} holds nothing of that", done=done, quiet=quiet)
+    if for_reset and result is not None and output is not Format.json:
+        # Whatever --quiet says: nobody may overlook it.
+        say(
+            "note: that deletes the changelog topics, the only source that a store can be rebuilt from; "
+            "input topics are read again from their beginning, as far as they still have it"
+        )
+    return exit_code(plan, warnings_ok=warnings_ok)

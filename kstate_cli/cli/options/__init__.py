@@ -1,0 +1,1 @@
+"""Arguments and options: how they are declared, parsed and checked."""

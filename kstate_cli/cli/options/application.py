@@ -1,0 +1,139 @@
+"""The release to start, named or read from the application's jar, and the texts of its topologies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kstate_cli.errors import Refused, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstate_cli.check.topology import AskedTopology
+    from kstate_cli.releases import Release
+    from kstate_cli.statedir.model import Application
+
+
+_JAR: Final = "-jar"
+
+
+def one_is_given(ctx: Any, option: Any, value: Any) -> Any:
+    """The callback of ``--to-jar`` and its like: what is missing is missed where the command line is read.
+
+    Click comes to it behind the option that names the release, unless it was given itself.
+    """
+    named = option.opts[0].removesuffix(_JAR)
+    name = next(one.name for one in ctx.command.params if named in one.opts)
+    if value is None and ctx.params.get(name) is None and not ctx.resilient_parsing:
+        raise typer.BadParameter(f"Missing option: {named} RELEASE, or {option.opts[0]} PATH")
+    return value
+
+
+ForJar = Annotated[
+    Path | None,
+    typer.Option(
+        "--for-jar",
+        metavar="PATH",
+        help="The one in the application's jar, or folder of jars.",
+        readable=False,
+        callback=one_is_given,
+    ),
+]
+
+
+def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bool) -> Release:
+    """Return the release that ``option`` (``--to``, ``--for``) names, or the one in the jar behind its ``-jar``.
+
+    Print the version in a jar, and a note about the build of a vendor. Raise UsageError unless one of the two is
+    given, and what reading them raises.
+    """
+    from kstate_cli.cli.output import say
+    from kstate_cli.errors import UsageError
+    from kstate_cli.releases import build_note, release
+
+    if jar is None:
+        version, chosen = str(name), release(str(name), option)
+    elif name is not None:
+        raise UsageError(f"{option} and {option}{_JAR} are two answers to one question", hint="leave one of them out")
+    else:
+        from kstate_cli.jars import release_in
+
+        brought = release_in(jar, option)
+        version, chosen = brought.version, brought.release
+        say(f"{brought.where}: Kafka Streams {version}, release {chosen.version}", quiet=quiet)
+    if (note := build_note(version)) is not None:
+        say(f"note: {note}", quiet=quiet)
+    return chosen
+
+
+PANEL: Final = "Where the topology has changed"
+NewTopology = Annotated[
+    Path | None,
+    typer.Option(
+        "--topology",
+        metavar="FILE",
+        help="Text of Topology#describe of the topology that is to be started.",
+        rich_help_panel=PANEL,
+        readable=False,
+    ),
+]
+OldTopology = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="The same text of the topology that ran here last.",
+        rich_help_panel=PANEL,
+        readable=False,
+    ),
+]
+NewKinds = Annotated[
+    Path | None,
+    typer.Option(
+        "--spec",
+        metavar="FILE",
+        help="kstate.toml that says the kinds of new stores.",
+        rich_help_panel=PANEL,
+        readable=False,
+    ),
+]
+
+
+def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
+    """Raises UsageError for options that say something of a new topology, of which there is none."""
+    if others and new is None:
+        raise UsageError(f"{others[0]} goes with --topology", hint="name the text of the new topology too")
+
+
+def asked_topology(
+    application: Application, new: Path, old: Path | None, spec: Path | None, *, at_least_once: bool
+) -> AskedTopology:
+    """What is asked about, and what ``kstate rehome`` would do about it.
+
+    Raises UsageError for files that cannot be read, Refused for texts that are not those of this application: rehome's
+    words for it. What else rehome refuses is a part of the answer.
+    """
+    from kstate_cli.check.topology import AskedTopology, Mending
+    from kstate_cli.rehome.model import WhyRefused
+    from kstate_cli.rehome.options import options_of
+    from kstate_cli.rehome.planner import plan_rehome
+
+    words: list[str | Path] = [new]
+    words += ["--from", old] if old is not None else []
+    words += ["--spec", spec] if spec is not None else []
+    words += ["--guarantee", "at_least_once"] if at_least_once else []
+    options = options_of(new, old, (), spec, at_least_once=at_least_once, wipe_unclean=False)
+    options = options.of_application(application.app_id)
+    try:
+        plan = plan_rehome(application, options)
+        mending = Mending(tuple(words), warnings=plan.warnings if plan.steps else ())
+    except Refused as error:
+        if error.code in (WhyRefused.OTHER_APPLICATION, WhyRefused.OLD_DOES_NOT_FIT):
+            raise
+        why = ": ".join(filter(None, (error.headline, ", ".join(error.details))))
+        mending = Mending(tuple(words), why, " ".join(filter(None, (error.hint, *error.hint_details))))
+    assert options.new is not None
+    return AskedTopology(options.new, options.old, options.spec, mending)

@@ -1,0 +1,84 @@
+"""The options of ``kstate dump``, and what their texts mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import typer
+
+from kstate_cli.cli.help_panels import HOW, TOLD
+from kstate_cli.cli.options.shared import MetricsFile, Output, Quiet, WarningsOk, workers_option
+from kstate_cli.cli.output import Format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpedOptions:
+    """What is dumped, from where and to where."""
+
+    bootstrap_server: Annotated[
+        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="The broker to read from.")
+    ]
+    out: Annotated[
+        str,
+        typer.Option("--out", metavar="DUMP", help="Folder, or s3://BUCKET/PREFIX (experimental); a dump there grows."),
+    ]
+    app: Annotated[str | None, typer.Option("--app", metavar="ID", help="Every changelog of this application.id.")] = (
+        None
+    )
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="This topic (too); repeatable.")
+    ] = None
+    spec: Annotated[
+        Path | None,
+        typer.Option("--spec", metavar="FILE", help="What the stores of this kstate.toml need.", readable=False),
+    ] = None
+    follow: Annotated[
+        float | None,
+        typer.Option("--follow", metavar="SECONDS", help="Go on, a round every SECONDS, until a signal.", min=0.1),
+    ] = None
+    full: Annotated[bool, typer.Option("--full", help="Read all of it anew, beside what is there.")] = False
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", help="DELETES all but N fulls of each partition.", min=1)
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and write nothing.")] = False
+    kafka_settings: Annotated[
+        Path | None,
+        typer.Option(
+            "--kafka-settings", metavar="FILE", help="Client properties: security.protocol, …", readable=False
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingOptions:
+    """With what, and how much at once."""
+
+    HELP_PANEL: ClassVar = HOW
+
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="spark|local", help="local: processes of this host, no Java.")
+    ] = "spark"
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="By default spark-submit's, or local[*,4].")
+    ] = None
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")
+    ] = None
+    workers: Annotated[int, workers_option("Ranges, with --engine local,")] = 0
+    max_rate: Annotated[
+        str | None, typer.Option("--max-rate", metavar="BYTES", help="Read at most so much a second: 50M.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldOptions:
+    """Who hears what of it."""
+
+    HELP_PANEL: ClassVar = TOLD
+
+    output: Output = Format.table
+    quiet: Quiet = False
+    warnings_ok: WarningsOk = False
+    metrics_file: MetricsFile = None

@@ -1,0 +1,206 @@
+"""What all subcommands of ``kstate query`` take, and what their texts mean."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from kstate_cli.cli.help_panels import TOLD, one_of
+from kstate_cli.cli.options.shared import App, Quiet
+from kstate_cli.cli.shell_completion import stores
+from kstate_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from kstate_cli.query import Serde, StoreSerdes
+    from kstate_cli.rows.values import Unreadable
+
+
+class RowFormat(str, Enum):
+    """How rows are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+_SERDE = "bytes, string, json, long, int, double, uuid, hex, time-windowed:SERDE, MODULE:NAME, … (kstate query --help)."
+
+Store = Annotated[
+    str,
+    typer.Argument(metavar="STORE", help="Name of the store; kstate ls APP shows them.", autocompletion=stores),
+]
+Key = Annotated[
+    str, typer.Argument(metavar="KEY", help="The key, as its serde reads it; after -- if it begins with a dash.")
+]
+Timestamps = Annotated[
+    bool, typer.Option("--timestamps", help="With timestamps, and headers where the store has them.")
+]
+TimeFrom = Annotated[
+    str | None, typer.Option("--from", metavar="TIME", help="From then on: milliseconds, or 2024-05-01T12:00:00Z.")
+]
+TimeTo = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="Up to then, inclusive: milliseconds, or ISO 8601.")
+]
+Collate = Annotated[
+    bool, typer.Option("--collate", help="Rows of all partitions in one order, instead of partition by partition.")
+]
+
+
+@dataclass(frozen=True)
+class SerdeOptions:
+    """What the bytes of keys and values mean."""
+
+    HELP_PANEL: ClassVar = "What bytes mean"
+
+    key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help=f"What keys are: {_SERDE}")] = "bytes"
+    value_serde: Annotated[
+        str, typer.Option("--value-serde", metavar="SERDE", help="What values are; as --key-serde.")
+    ] = "bytes"
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Which partitions are asked, and in which condition."""
+
+    HELP_PANEL: ClassVar = "Which partitions answer"
+
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", metavar="N", min=0, help="Only this partition; repeatable. By default all here."),
+    ] = None
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at",
+            metavar="TOPIC:PARTITION=OFFSET",
+            help="Only from stores that have come so far (PositionBound); repeatable. Exit 3 where one has not.",
+        ),
+    ] = None
+    require_active: Annotated[
+        bool, typer.Option("--require-active", help="Only from an active task. Offline none is: NOT_ACTIVE, exit 3.")
+    ] = False
+    assume_active: Annotated[
+        bool, typer.Option("--assume-active", help="Take the tasks of this directory for active ones.")
+    ] = False
+    spec: Annotated[
+        Path | None,
+        typer.Option(
+            "--spec",
+            metavar="FILE",
+            help="kstate.toml: kind, retention and partitions (kstate ls APP --spec).",
+            readable=False,
+        ),
+    ] = None
+    include_expired: Annotated[
+        bool, typer.Option("--include-expired", help="With --spec: also rows that are past their retention.")
+    ] = False
+    topology: Annotated[
+        str | None, typer.Option("--topology", metavar="NAME", help="The named topology, where several have the store.")
+    ] = None
+    last_flush: Annotated[
+        bool, typer.Option("--last-flush", help="Beside a running application: read what was flushed last.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """How an answer is printed."""
+
+    HELP_PANEL: ClassVar = TOLD
+
+    output: Annotated[
+        RowFormat, typer.Option("-o", "--output", metavar=one_of(RowFormat), help="json: one JSON object per line.")
+    ] = RowFormat.table
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", min=1, help="At most N rows in all; by default 1000 in a table."),
+    ] = None
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Tell of each partition up to which offset of its input it is (its Position), and how it answered.",
+        ),
+    ] = False
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class QueryOptions(RowOptions, SourceOptions, SerdeOptions):
+    """The options of every subcommand; the help has them in the order of the classes from the right."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What every subcommand is told: whom it asks, its options, and what its texts mean."""
+
+    app: App
+    store: Store
+    options: QueryOptions = field(default_factory=QueryOptions)
+
+    @functools.cached_property
+    def serdes(self) -> StoreSerdes:
+        """The serdes that were named. Raises UsageError."""
+        from kstate_cli.query import StoreSerdes
+        from kstate_cli.rows.serdes import serde_for
+
+        return StoreSerdes(
+            serde_for("--key-serde", self.options.key_serde),
+            serde_for("--value-serde", self.options.value_serde),
+            tolerant=True,
+        )
+
+    def key(self, text: str, what: str = "KEY") -> Any:
+        """A key from its text. Raises UsageError."""
+        serde = self.serdes.key
+        try:
+            key = serde.parse(text)
+            serde.serialize(key)
+        except ValueError as error:
+            raise UsageError(
+                f"{what} {text!r} is not a key of serde {serde.name}: {error}",
+                hint="--key-serde names the serde that the application writes keys with",
+            ) from None
+        return key
+
+    def raw_key(self, data: bytes) -> Any:
+        """The bytes of a row's key as the serde reads them, or what says that it does not."""
+        from kstate_cli.rows.serde_type import NOT_TAKEN
+
+        try:
+            return self.serdes.key.deserialize(data)
+        except NOT_TAKEN as error:
+            return self._unreadable(data, f"key {data!r}", self.serdes.key, error)
+
+    def value(self, data: bytes, key: bytes) -> Any:
+        """The bytes of a row's value as the serde reads them, or what says that it does not."""
+        from kstate_cli.rows.serde_type import NOT_TAKEN
+
+        try:
+            return self.serdes.value.deserialize(data)
+        except NOT_TAKEN as error:
+            return self._unreadable(data, f"the value of key {key!r}", self.serdes.value, error)
+
+    def _unreadable(self, data: bytes, what: str, serde: Serde, error: BaseException) -> Unreadable:
+        from kstate_cli.rows.values import Unreadable
+
+        return Unreadable(data, f"{self.store}: {what} cannot be read as {serde.name}: {error}")
+
+
+def time_of(option: str, text: str | None) -> int | None:
+    """Milliseconds of a time. Raises UsageError."""
+    from kstate_cli.rows.times import parse_time
+
+    if text is None:
+        return None
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{option} {text!r} is not a time: {error}", hint="milliseconds since 1970, or 2024-05-01T12:00:00Z"
+        ) from None

@@ -1,0 +1,161 @@
+"""Options of ``kstate rehome`` beside the topology: what the broker is asked, what half a task is completed with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+import typer
+
+from kstate_cli.cli.help_panels import LOGS
+from kstate_cli.cli.options.restore import (
+    AcceptResurrected,
+    CommittedOffsets,
+    DumpIsCommitted,
+    DumpIsComplete,
+    Engine,
+    Memory,
+    SkipDigests,
+    bytes_of,
+    committed_of,
+    engine_of,
+)
+from kstate_cli.cli.options.shared import KafkaSettings
+from kstate_cli.cli.shell_completion import releases
+
+if TYPE_CHECKING:
+    from kstate_cli.change.course import Terms
+    from kstate_cli.rehome.live import Cluster
+    from kstate_cli.rehome.options import RehomeOptions
+    from kstate_cli.restore.restoration import RestoreRequest
+
+_SPARK: Final = "spark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """Who is asked what only the broker knows."""
+
+    HELP_PANEL: ClassVar = LOGS
+
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            metavar="HOST:PORT",
+            help="Ask this broker: does an instance run, is anything unread, do partitions fit.",
+        ),
+    ] = None
+    kafka_settings: KafkaSettings = None
+
+    def cluster(self, *, dry_run: bool) -> Cluster | None:
+        """None where no broker is named. Raises UsageError."""
+        from kstate_cli.broker.settings import client_settings
+        from kstate_cli.cli.options.logs import refuse_settings_alone
+        from kstate_cli.rehome.live import Cluster
+
+        refuse_settings_alone(self.bootstrap_server, self.kafka_settings)
+        if self.bootstrap_server is None:
+            return None
+        return Cluster(self.bootstrap_server, client_settings(self.kafka_settings), only_looks=dry_run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionOptions:
+    """What half a task is completed with."""
+
+    HELP_PANEL: ClassVar = "Half a task: merged sub-topologies lie on different hosts"
+
+    from_changelog: Annotated[
+        str | None,
+        typer.Option("--from-changelog", metavar="DUMP", help="Complete it from this changelog dump, in the same run."),
+    ] = None
+    release_name: Annotated[
+        str | None,
+        typer.Option("--for", metavar="RELEASE", help="The release that runs here.", autocompletion=releases),
+    ] = None
+    complete: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--complete",
+            metavar="TASK",
+            help="Complete this new task here, no others (none: all leave); else the host with the lowest old number.",
+        ),
+    ] = None
+    committed_offsets: CommittedOffsets = None
+    dump_is_complete: DumpIsComplete = False
+    dump_is_committed: DumpIsCommitted = False
+    skip_digests: SkipDigests = False
+    accept_resurrected: AcceptResurrected = False
+    engine: Engine = _SPARK
+    memory: Memory = None
+
+    def refuse_without_dump(self) -> None:
+        """Raises UsageError where something is said of a dump, and none is named."""
+        from kstate_cli.errors import UsageError
+        from kstate_cli.releases import release
+
+        said = {
+            "--complete": self.complete,
+            "--committed-offsets": self.committed_offsets,
+            "--dump-is-complete": self.dump_is_complete,
+            "--dump-is-committed": self.dump_is_committed,
+            "--skip-digests": self.skip_digests,
+            "--accept-resurrected": self.accept_resurrected,
+        }
+        if self.release_name is not None:
+            release(self.release_name)  # kstate.toml may name it for all commands; a wrong one is said all the same
+        given = next((name for name, value in said.items() if value), None)
+        if given is not None and self.from_changelog is None:
+            raise UsageError(
+                f"{given} goes with --from-changelog", hint="name the dump that half a task is completed from"
+            )
+
+    def request(
+        self, options: RehomeOptions, terms: Terms, source: BrokerOptions, *, after_error: bool
+    ) -> RestoreRequest:
+        """What ``restore`` is asked for. Raises UsageError for what does not go together."""
+        from kstate_cli.cli.options.logs import facts_source
+        from kstate_cli.errors import UsageError
+        from kstate_cli.releases import release
+        from kstate_cli.restore.judge import Allowed
+        from kstate_cli.restore.plan import RestoreOptions
+        from kstate_cli.restore.restoration import RestoreRequest
+        from kstate_cli.spark.context import SparkSettings
+
+        assert self.from_changelog is not None
+        if options.old is None:
+            raise UsageError(
+                "--from-changelog needs both texts: without the old one a store of another host looks like a new one",
+                hint="--topology NEW.txt --from OLD.txt" + (" --for RELEASE" if self.release_name is None else ""),
+            )
+        if self.release_name is None:
+            raise UsageError(
+                "--from-changelog needs the release that runs here", hint="--for RELEASE, such as --for 4.3"
+            )
+        target = release(self.release_name)
+        if target.unproven:
+            raise UsageError(
+                f"nobody has run {target}: no task is completed for it", hint="name the release that runs here"
+            )
+        return RestoreRequest(
+            terms,
+            dump=self.from_changelog,
+            options=RestoreOptions(
+                release=target,
+                at_least_once=options.at_least_once,
+                committed=committed_of(self.committed_offsets),
+                broker_asked=source.bootstrap_server is not None,
+                allowed=Allowed(complete=self.dump_is_complete, resurrected=self.accept_resurrected),
+            ),
+            engine=engine_of(self.engine, master=None, conf=None),
+            spark=SparkSettings(None, {}),
+            spec=options.spec,
+            spec_name=options.spec_named or "kstate.toml",
+            memory=bytes_of(self.memory) if self.memory else None,
+            complete=self.dump_is_complete,
+            committed_only=self.dump_is_committed,
+            ask=facts_source(None, source.bootstrap_server, source.kafka_settings, group=terms.app.name),
+            digests=not self.skip_digests,
+            after_error=after_error,
+        )

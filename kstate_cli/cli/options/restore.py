@@ -1,0 +1,328 @@
+"""The options of ``kstate restore``, and what their texts mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, one_of
+from kstate_cli.cli.options.application import ForJar
+from kstate_cli.cli.options.shared import (
+    AfterError,
+    BootstrapServer,
+    DryRun,
+    Guarantee,
+    KafkaSettings,
+    LockIsShared,
+    LogOffsets,
+    MetricsFile,
+    Output,
+    Quiet,
+    Reason,
+    Stores,
+    Tasks,
+    TransactionalStores,
+    Unproven,
+    Verify,
+    Wait,
+    WarningsOk,
+    workers_option,
+)
+from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import releases
+from kstate_cli.formats.numbers import MAX_I64
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstate_cli.formats.topic_partition import TopicPartition
+    from kstate_cli.restore.engines import RestoreEngine
+
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+CommittedOffsets = Annotated[
+    Path | None,
+    typer.Option(
+        "--committed-offsets", metavar="FILE", help='The group\'s: JSON {"TOPIC": {"0": 42}}.', readable=False
+    ),
+]
+DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="No manifest: you vouch that it is whole.")]
+DumpIsCommitted = Annotated[
+    bool, typer.Option("--dump-is-committed", help="No manifest: you vouch for read_committed.")
+]
+SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
+AcceptResurrected = Annotated[
+    bool, typer.Option("--accept-resurrected", help="Rows may stay whose deletes were forgotten.")
+]
+Engine = Annotated[
+    str,
+    typer.Option("--engine", metavar="spark|local", help="local: on this host, without Java."),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", metavar="BYTES", help="4G; by default 1.7G a core, at most half the host's."),
+]
+"""Options that other commands have too where they restore something."""
+
+
+class OnInvalid(str, Enum):
+    """What becomes of a store whose offset lies outside its changelog."""
+
+    rebuild = "rebuild"
+    fail = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOptions:
+    """Which tasks are this host's, and whom it waits for."""
+
+    HELP_PANEL: ClassVar = "On one of several hosts"
+
+    share: Annotated[
+        str | None, typer.Option("--share", metavar="I/N", help="Only this share of the tasks: 1/3, 2/3, 3/3.")
+    ] = None
+    missing: Annotated[
+        Path | None,
+        typer.Option(
+            "--missing", metavar="FILE", help="Only tasks that no host has, by fleet -o json.", readable=False
+        ),
+    ] = None
+    before: Annotated[
+        Path | None,
+        typer.Option("--before", metavar="FILE", help="And that this host had, by an earlier one.", readable=False),
+    ] = None
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="NAME", help="This host in those files, and at the barrier.")
+    ] = None
+    barrier: Annotated[
+        str | None, typer.Option("--barrier", metavar="PLACE", help="Then wait there for all hosts: folder or URI.")
+    ] = None
+    hosts: Annotated[int | None, typer.Option("--hosts", metavar="N", min=1, help="How many; with --share its N.")] = (
+        None
+    )
+    barrier_timeout: Annotated[
+        int,
+        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Wait no longer, and end with 1."),
+    ] = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredOptions:
+    """What is restored, and for whom."""
+
+    HELP_PANEL: ClassVar = "What is restored"
+
+    from_changelog: Annotated[
+        str,
+        typer.Option(
+            "--from-changelog",
+            metavar="DUMP",
+            help="Changelog dump (Parquet): path or URI.",
+        ),
+    ]
+    release_name: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="RELEASE",
+            help="The release that is to be started; or --for-jar.",
+            autocompletion=releases,
+        ),
+    ] = None
+    for_jar: ForJar = None
+    spec: Annotated[
+        Path | None,
+        typer.Option("--spec", metavar="FILE", help="kstate.toml: kinds and retentions of stores.", readable=False),
+    ] = None
+    topology: Annotated[
+        Path | None,
+        typer.Option("--topology", metavar="FILE", help="Text of Topology#describe, for lost stores.", readable=False),
+    ] = None
+    task: Tasks = None
+    store: Stores = None
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", metavar="TOPIC", help="Not this topic (or pattern); repeatable."),
+    ] = None
+    dry_run: DryRun = False
+    fleet: FleetOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What is known of the logs: from the broker, or because somebody vouches for it."""
+
+    HELP_PANEL: ClassVar = LOGS
+
+    offsets: LogOffsets = None
+    bootstrap_server: BootstrapServer = None
+    kafka_settings: KafkaSettings = None
+    committed_offsets: CommittedOffsets = None
+    dump_is_complete: DumpIsComplete = False
+    dump_is_committed: DumpIsCommitted = False
+    skip_digests: SkipDigests = False
+    verify_dump: Annotated[bool, typer.Option("--verify-dump", help="Read the whole dump before the plan.")] = False
+    guarantee: Annotated[
+        Guarantee,
+        typer.Option(
+            "--guarantee",
+            metavar="GUARANTEE",
+            show_default=False,
+            help="exactly_once_v2 (default), or at_least_once.",
+        ),
+    ] = Guarantee.exactly_once
+    full_dump: Annotated[
+        int | None,
+        typer.Option("--full-dump", metavar="GENERATION", help="Not the newest full dump: that of then.", min=1),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseOptions:
+    """What is done in cases that are not the usual one."""
+
+    HELP_PANEL: ClassVar = "In special cases"
+
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild what is there from the earliest offset.")] = False
+    on_invalid_offset: Annotated[
+        OnInvalid,
+        typer.Option(
+            "--on-invalid-offset",
+            metavar="ACTION",
+            help="Offset out of range: KIP-406.",
+        ),
+    ] = OnInvalid.rebuild
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="An empty changelog may empty a store.")] = False
+    accept_resurrected: AcceptResurrected = False
+    wipe_unclean: Annotated[
+        bool, typer.Option("--wipe-unclean", help="Rebuild tasks whole that were not left clean.")
+    ] = False
+    transactional_stores: TransactionalStores = False
+    unproven: Unproven = False
+    after_error: AfterError = False
+    standby: Annotated[bool, typer.Option("--standby", help="Make a standby, or catch it up.")] = False
+    follow: Annotated[
+        float | None, typer.Option("--follow", metavar="SECONDS", help="The same, every SECONDS.", min=0.1)
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOptions:
+    """With what, and how much at once."""
+
+    HELP_PANEL: ClassVar = HOW
+
+    engine: Engine = "spark"
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="By default spark-submit's, or local[*,4].")
+    ] = None
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")
+    ] = None
+    staging: Annotated[
+        str | None,
+        typer.Option("--staging", metavar="URI", help="Where sorted files are made; all executors reach it."),
+    ] = None
+    memory: Memory = None
+    workers: Annotated[int, workers_option("Stores")] = 0
+    verify: Annotated[
+        Verify, typer.Option("--verify", metavar=one_of(Verify), help="full: read all rows back first.")
+    ] = Verify.quick
+    copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs, do not link them; files become this user's.")] = False
+    wait: Wait = 0.0
+    lock_is_shared: LockIsShared = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """Who hears what of it."""
+
+    HELP_PANEL: ClassVar = TOLD
+
+    output: Output = Format.table
+    quiet: Quiet = False
+    warnings_ok: WarningsOk = False
+    metrics_file: MetricsFile = None
+    reason: Reason = None
+    on_state_change: Annotated[
+        str | None,
+        typer.Option("--on-state-change", metavar="CMD", help="Run CMD BEFORE AFTER at each change of state."),
+    ] = None
+
+
+def pair_of(text: str) -> tuple[str, str]:
+    """``K=V``. Raises UsageError."""
+    from kstate_cli.errors import UsageError
+
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--conf {text!r} is not K=V")
+    return key, value
+
+
+def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> RestoreEngine:
+    """``spark`` or ``local``, which leaves nothing to say about Spark. Raises UsageError."""
+    from kstate_cli.errors import UsageError
+    from kstate_cli.restore.engines import RestoreEngine
+
+    if text not in {one.value for one in RestoreEngine}:
+        raise UsageError(f"--engine {text!r} is neither spark nor local", hint="leave it out for spark")
+    if text == RestoreEngine.local:
+        spark_unused(master=master, conf=conf)
+    return RestoreEngine(text)
+
+
+def spark_unused(*, master: str | None, conf: Sequence[str] | None) -> None:
+    """Raises UsageError where something is said about Spark beside ``--engine local``."""
+    from kstate_cli.errors import UsageError
+
+    unused = [name for name, given in (("--master", master), ("--conf", conf)) if given]
+    if unused:
+        raise UsageError(f"{unused[0]} is about Spark, and --engine local uses none", hint="leave one of them out")
+
+
+def bytes_of(text: str, option: str = "--memory") -> int:
+    """``2G``, ``1500M`` as a number. Raises UsageError, naming the option."""
+    from kstate_cli.errors import UsageError
+
+    number = text.strip().upper().removesuffix("IB").removesuffix("B")
+    unit = number[-1:] if number[-1:] in _UNITS and not number[-1:].isdigit() else ""
+    digits = number.removesuffix(unit) if unit else number
+    if not digits.isascii() or not digits.isdigit():
+        raise UsageError(f"{option} {text!r} is not a number of bytes", hint="such as 2G, 1500M")
+    return int(digits) * _UNITS[unit]
+
+
+def committed_of(path: Path | None) -> dict[TopicPartition, int]:
+    """The file of ``--committed-offsets``. Raises UsageError."""
+    from kstate_cli.errors import UsageError
+    from kstate_cli.formats.json_text import parse_json
+    from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
+    from kstate_cli.regular import read_given
+
+    if path is None:
+        return {}
+    committed = {}
+    try:
+        for topic, offsets in _object(parse_json(read_given(path)), "the file").items():
+            if not legal_topic(topic):
+                raise ValueError(f"{topic[:100]!r} is not the name of a topic")
+            for partition, offset in _object(offsets, topic).items():
+                key = TopicPartition(topic, parse_partition(partition))
+                if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= MAX_I64:
+                    raise ValueError(f"{key}: {str(offset)[:100]} is not an offset")
+                committed[key] = offset
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint='it holds JSON: {"topic": {"0": 42}}') from None
+    return committed
+
+
+def _object(content: Any, what: str) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise ValueError(f"{what} is not a JSON object")
+    return content

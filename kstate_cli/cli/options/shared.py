@@ -1,0 +1,254 @@
+"""Arguments and options that several commands share, and the parsers of their texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kstate_cli import clock
+from kstate_cli.carried import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
+from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH, one_of
+from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import stores, tasks
+
+if TYPE_CHECKING:
+    from kstate_cli.formats.position import PositionBound
+
+
+class Guarantee(str, Enum):
+    """``processing.guarantee`` of the application, as far as it matters to kstate."""
+
+    at_least_once = "at_least_once"
+    exactly_once = "exactly_once_v2"
+
+
+class StoreFormat(str, Enum):
+    """``dsl.store.format`` of the application, from 4.3 on (KIP-1285)."""
+
+    DEFAULT = "DEFAULT"
+    HEADERS = "HEADERS"
+
+
+class OnUnclean(str, Enum):
+    """What becomes of tasks that may hold uncommitted data."""
+
+    refuse = "refuse"
+    wipe = "wipe"
+
+
+class Verify(str, Enum):
+    """How much is compared before the switch."""
+
+    quick = "quick"
+    full = "full"
+
+
+def workers_option(what: str) -> Any:
+    """``--workers``: how many of them are worked on at once; ``at_once`` says what its value means."""
+    return typer.Option("--workers", metavar="N", min=0, help=f"{what} at once; 0 means one per core.")
+
+
+DslStoreFormat = Annotated[
+    StoreFormat,
+    typer.Option("--dsl-store-format", metavar=one_of(StoreFormat), help="dsl.store.format of the next start (4.3)."),
+]
+TransactionalStores = Annotated[
+    bool,
+    typer.Option(TRANSACTIONAL_STORES, help="It runs with transactional stores (KIP-892)."),
+]
+Unproven = Annotated[
+    bool,
+    typer.Option(UNPROVEN, help="For a release that nobody has run, too."),
+]
+App = Annotated[
+    Path,
+    typer.Argument(
+        metavar="APP",
+        help="Application directory (state.dir/application.id), or a state.dir holding one.",
+        readable=False,
+    ),
+]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--task",
+        metavar="TASK",
+        help="Stores of this task only; repeatable.",
+        autocompletion=tasks,
+        rich_help_panel=WHICH,
+    ),
+]
+Stores = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--store",
+        metavar="STORE",
+        help="This store only, in all tasks; repeatable.",
+        autocompletion=stores,
+        rich_help_panel=WHICH,
+    ),
+]
+Output = Annotated[
+    Format,
+    typer.Option(
+        "-o", "--output", metavar=one_of(Format), help="json: one JSON object per line.", rich_help_panel=TOLD
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Only results and errors.", rich_help_panel=TOLD),
+]
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait", metavar="SECONDS", help="Wait so long for the application's lock.", min=0, rich_help_panel=HOW
+    ),
+]
+LockIsShared = Annotated[
+    bool,
+    typer.Option(
+        LOCK_IS_SHARED,
+        help="NFS and the like: you vouch that it runs nowhere.",
+        rich_help_panel=HOW,
+    ),
+]
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Why: kept in the run's journal.", rich_help_panel=TOLD),
+]
+WarningsOk = Annotated[
+    bool, typer.Option("--warnings-ok", help="Exit 0, not 1, when there are warnings.", rich_help_panel=TOLD)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")]
+CopySsts = Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")]
+KILLED: Final = "Where the application was killed"
+LeftGuarantee = Annotated[
+    Guarantee,
+    typer.Option(
+        "--guarantee",
+        metavar="GUARANTEE",
+        help="at_least_once: stores that were not left clean have no uncommitted data.",
+        rich_help_panel=KILLED,
+    ),
+]
+AfterError = Annotated[
+    bool,
+    typer.Option("--after-error", help="The cause of the last run's ERROR is fixed."),
+]
+MetricsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics-file", metavar="FILE", help="Write Prometheus metrics to FILE.", rich_help_panel=TOLD, readable=False
+    ),
+]
+LogOffsets = Annotated[
+    Path | None,
+    typer.Option(
+        "--offsets",
+        metavar="FILE",
+        help='Log starts and ends, as the broker has them: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
+        rich_help_panel=LOGS,
+        readable=False,
+    ),
+]
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server", metavar="HOST:PORT", help="Ask this broker for log starts and ends.", rich_help_panel=LOGS
+    ),
+]
+KafkaSettings = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka-settings",
+        metavar="FILE",
+        help="name=value lines: security.protocol, …",
+        rich_help_panel=LOGS,
+        readable=False,
+    ),
+]
+Dump = Annotated[
+    str | None,
+    typer.Option(
+        "--from-changelog",
+        metavar="DUMP",
+        help="Changelog dump: what its manifest says of the topics.",
+        rich_help_panel=LOGS,
+    ),
+]
+SpecFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--spec",
+        metavar="FILE",
+        help="kstate.toml that says the kinds of stores whose bytes leave it open.",
+        readable=False,
+    ),
+]
+LastFlush = Annotated[
+    bool,
+    typer.Option("--last-flush", help="Beside a running application: what was flushed last."),
+]
+
+
+def at_once(workers: int) -> int:
+    """What is given with ``--workers``, or as many as this process may use cores."""
+    from kstate_cli.capacity import cores_here
+
+    return workers or cores_here()
+
+
+def age(option: str, text: str) -> timedelta:
+    """``7d``, ``12h``, ``30m`` as a time span; UsageError, naming the option, for anything else."""
+    from kstate_cli.errors import UsageError
+
+    length = clock.span(text)
+    if length is None:
+        raise UsageError(f"{option} {text!r} is not an age", hint="for example 7d, 12h, 30m")
+    return length
+
+
+def part_of(option: str, text: str, hint: str) -> tuple[int, int]:
+    """``2/3``, the second of three parts, as two numbers; UsageError, naming the option, for anything else."""
+    from kstate_cli.errors import UsageError
+
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"{option} {text!r} is not I/N with 1 <= I <= N", hint=hint)
+    return int(match[1]), int(match[2])
+
+
+_BOUND = re.compile(r"(.+):([0-9]+)=([0-9]+)")
+
+At = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--at", metavar="TOPIC:PARTITION=OFFSET", help="Test a PositionBound (repeatable); exit 3 when not reached."
+    ),
+]
+
+
+def bound_of(texts: Iterable[str]) -> PositionBound:
+    """The bound that the texts make together. Raises UsageError."""
+    from kstate_cli.errors import UsageError
+    from kstate_cli.formats.position import Position, PositionBound
+
+    position = Position.empty()
+    for text in texts:
+        try:
+            # Plain digits: int() takes more than that, and a bound must not mean what nobody has written.
+            match = _BOUND.fullmatch(text)
+            if match is None:
+                raise ValueError(text)
+            position = position.with_component(match[1], int(match[2]), int(match[3]))
+        except ValueError:
+            raise UsageError(
+                f"--at {text!r} is not TOPIC:PARTITION=OFFSET", hint="for example --at orders:0=1234"
+            ) from None
+    return PositionBound.at(position)

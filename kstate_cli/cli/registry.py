@@ -1,0 +1,178 @@
+"""List the commands, and apply to each the rules that hold for all.
+
+A module is imported when its command is used: ``kstate --help`` imports none of them. An empty argument is refused
+here, for every argument and option. An unset variable of a shell leaves one (``kstate wipe "$APP" --all``): as a path
+it would be the working directory.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import typer
+import typer.main
+
+from kstate_cli.cli.config import give_config
+from kstate_cli.cli.environment import give_variables, tell_unread
+from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
+from kstate_cli.cli.json_lines import note_format
+from kstate_cli.cli.shell_completion import answer_shell
+from kstate_cli.cli.subject import note_subject
+from kstate_cli.errors import UsageError
+from kstate_cli.texts import command
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a command is, and what the list of commands says of it."""
+
+    module: str
+    name: str
+    """A function, or a ``typer.Typer`` with subcommands."""
+    help: str
+
+
+COMMANDS: Final = {
+    "ls": Entry("ls", "ls", "Tasks and stores: kind, size, where offsets are."),
+    "inspect-position": Entry("inspect_position", "inspect_position", "Changelog offsets and IQv2 Positions."),
+    "query": Entry("query", "query_app", "Ask a store: by key, range or time, row by row."),
+    "export": Entry("export", "export", "Write a whole store to Parquet, decoded."),
+    "diff": Entry("diff", "diff", "Compare the rows of two application directories."),
+    "check": Entry("check", "check", "What the next start of a release will do."),
+    "fleet": Entry("fleet", "fleet", "Many hosts: who has which task, what nobody has."),
+    "verify": Entry("verify", "verify", "Read everything, name what is damaged."),
+    "migrate": Entry("migrate", "migrate", "Upgrade or downgrade in place, undoable."),
+    "wipe": Entry("wipe", "wipe", "Move stores out, to be rebuilt from earliest."),
+    "rehome": Entry("rehome", "rehome", "Sub-topologies renumbered: stores to their new tasks."),
+    "dump": Entry("dump", "dump", "Write changelogs of a broker to a dump that grows."),
+    "verify-dump": Entry("verify_dump", "verify_dump", "Read a dump in full, name what is damaged."),
+    "restore": Entry("restore", "restore", "Restore stores in bulk from a changelog dump."),
+    "start-barrier": Entry("start_barrier", "start_barrier", "Wait until all hosts are ready to start."),
+    "maintain": Entry("maintain", "maintain", "All of it, again and again, from kstate.toml."),
+    "undo": Entry("undo", "undo", "Take the newest change back."),
+    "status": Entry("status", "status", "Runs of kstate: state, progress, bytes kept."),
+    "clean": Entry("clean", "clean", "DELETES what runs have kept for undo."),
+    "explain": Entry("explain", "explain", "What a finding, a state or an exit code means."),
+    "warm-up": Entry("warm_up", "warm_up", "Make Spark start in half the time, once."),
+    "demo": Entry("demo", "demo", "The whole story on a bundled directory."),
+    "examples": Entry("examples", "examples", "Write the examples: Kubernetes, cron, Spark, a dump."),
+}
+"""In the order of the list: those that look, those that change, what goes with them."""
+
+
+class _Commands(MutableMapping[str, Any]):
+    """The commands by name; each is made when it is asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _made(name, COMMANDS[name])
+        return self._made[name]
+
+    def __setitem__(self, name: str, parser: Any) -> None:
+        raise TypeError("commands are listed in COMMANDS")
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("commands are listed in COMMANDS")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+def _made(name: str, entry: Entry) -> Any:
+    made = getattr(importlib.import_module(f"kstate_cli.cli.commands.{entry.module}"), entry.name)
+    if not isinstance(made, typer.Typer):
+        function, made = made, typer.Typer(add_completion=False, rich_markup_mode=None)
+        made.command(name, cls=PanelledCommand)(function)
+    parser = typer.main.get_command(made)
+    parser.name = name
+    give_variables(parser, name)
+    tell_unread(parser, name)
+    _rules(parser, name)
+    return parser
+
+
+def _rules(parser: Any, path: str) -> None:
+    """Apply to ``parser`` and its subcommands the rules of every argument and option; ``path``: ``query key``."""
+    parser.words = path
+    give_config(parser, path)
+    refuse_empty(parser, path)
+    note_subject(parser)
+    note_format(parser)
+    for name, inner in getattr(parser, "commands", {}).items():
+        _rules(inner, f"{path} {name}")
+
+
+class LazyGroup(HelpfulGroup):
+    """The group of all commands."""
+
+    words = ""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands()
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """``dump verify`` is ``verify-dump``: ``dump`` takes options alone, and would have to become a group for it."""
+        if args[:2] == ["dump", "verify"]:
+            args = ["verify-dump", *args[2:]]
+        return super().resolve_command(ctx, args)
+
+    def _main_shell_completion(self, ctx_args: Any, prog_name: str, complete_var: str | None = None) -> None:
+        answer_shell(self, prog_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+MAY_BE_EMPTY: Final = frozenset({"KEY"})
+"""A key may be the empty string. Nothing but whitespace counts as empty otherwise: ``"$A $B"`` leaves that."""
+
+
+def refuse_empty(click_command: Any, path: str) -> None:
+    """From now on ``click_command``, called as ``path``, refuses empty values of its arguments and options."""
+    for parameter in click_command.params:
+        _guard(parameter, path)
+
+
+def _guard(parameter: Any, path: str) -> None:
+    name = shown_name(parameter)
+    if name in MAY_BE_EMPTY:
+        return
+    process = parameter.process_value
+
+    def checked(ctx: Any, value: Any) -> Any:
+        if any(not text.strip() for text in _texts(value)):
+            raise UsageError(
+                f"{name} is empty",
+                where=command(*path.split()),
+                hint='is a variable of the shell not set? Written as "${NAME:?}" the shell says so',
+            )
+        return process(ctx, value)
+
+    parameter.process_value = checked
+
+
+def shown_name(parameter: Any) -> str:
+    """``APP``, ``--store``: as a person writes it."""
+    if parameter.param_type_name == "option":
+        return str(max(parameter.opts, key=len))
+    return str(parameter.metavar or parameter.name).upper()
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _texts(one)

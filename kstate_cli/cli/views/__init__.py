@@ -1,0 +1,1 @@
+"""What commands print: tables, reports and progress for people, lines of JSON for programs."""

@@ -1,0 +1,336 @@
+"""What ``kstate check`` prints for people: verdict, findings, stores, the age of a dump, and time to RUNNING."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.outcome import Outcome, Records
+from kstate_cli.cli.columns import Column, Fold, fold_words
+from kstate_cli.cli.output import print_line, safe, screen_width, table
+from kstate_cli.errors import ConditionNotMet
+from kstate_cli.texts import first_lines, some
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kstate_cli.change.expected import Rate
+    from kstate_cli.check.lag import Lag
+    from kstate_cli.check.outcome import Prediction
+    from kstate_cli.check.predict import Report
+    from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.cli.options.logs import KnownOfLogs
+    from kstate_cli.statedir.model import Application
+
+
+_SHOWN = 5
+_INDENT: Final = " " * 4
+_STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.EXPECTED: "cyan"}
+_COMMAND: Final = re.compile(r"(?:(?!kstate )(.*?): )?(kstate [a-z-]+ .*)", re.DOTALL)
+"""A hint that ends in a command, and what is said before it."""
+_NOTHING: Final = "nothing to do"
+_RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
+
+
+def show_report(release: str, report: Report, start: Start) -> None:
+    """Everything, on standard output."""
+    worst = worst_of(report.findings)
+    style = "bold green" if report.clean else _STYLES[Level.ERROR if report.fails or worst is None else worst.level]
+    said = "; ".join(filter(None, (verdict(report.predictions), start.text)))
+    _print_folded(f"{release}: {said}", style, indent="")
+    for level in _STYLES:
+        for alike in _grouped(one for one in report.findings if one.level is level):
+            _show_finding(alike)
+    others = [one for one in report.predictions if one.outcome is not Outcome.OPENS or one.or_else is not None]
+    if others:
+        print_line("")
+        table(
+            None,
+            ("task", "store", "finding", Column(f"the next start of {release}", fold=Fold.WORDS)),
+            [(one.task, one.store, one.code or "-", _told(one)) for one in others],
+        )
+
+
+def worst_of(findings: Iterable[Finding]) -> Finding | None:
+    """The first of those that are as bad as any; None where there are none."""
+    order = list(_STYLES)
+    return min(findings, key=lambda one: order.index(one.level), default=None)
+
+
+def verdict(predictions: Iterable[Prediction]) -> str:
+    """What the start does, in one sentence: ``44 stores open, task 0_1 is wiped and restores everything``."""
+    by_outcome: dict[tuple[Outcome, Outcome | None], list[Prediction]] = {}
+    for one in predictions:
+        by_outcome.setdefault((one.outcome, one.or_else), []).append(one)
+    order = [
+        Outcome.FAILS,
+        Outcome.HANGS,
+        Outcome.LOST,
+        Outcome.MAY_BE_LOST,
+        Outcome.OPENS_EMPTY,
+        Outcome.OPENS,
+        Outcome.WIPED,
+    ]
+    first = sorted(by_outcome, key=lambda key: order.index(key[0]) if key[0] in order else len(order))
+    parts = [_of_outcome(outcome, or_else, by_outcome[outcome, or_else]) for outcome, or_else in first]
+    return ", ".join(parts) or "there are no stores"
+
+
+def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Prediction]) -> str:
+    stores = len(alike)
+    one = stores == 1
+    subject = f"{stores} {'store' if one else 'stores'}"
+    s = "s" if one else ""
+    tasks = list(dict.fromkeys(prediction.task for prediction in alike))
+    wiped = f"{'task' if len(tasks) == 1 else 'tasks'} {some(tasks, _SHOWN)} {'is' if len(tasks) == 1 else 'are'} wiped"
+    text = {
+        Outcome.OPENS: f"{subject} open{s}",
+        Outcome.OPENS_EMPTY: f"{subject} open{s} silently without rows",
+        Outcome.RESTORES: f"{subject} restore{s} what follows {'its offset' if one else 'their offsets'}",
+        Outcome.RESTORES_ALL: f"{subject} restore{s} everything",
+        Outcome.WIPED: f"{wiped} and restore{'s' if len(tasks) == 1 else ''} everything",
+        Outcome.LOST: f"{subject} lose{s} {'its' if one else 'their'} rows",
+        Outcome.MAY_BE_LOST: f"{subject} may lose {'its' if one else 'their'} rows",
+        Outcome.FAILS: f"the start fails at {some([f'{two.task}/{two.store}' for two in alike], _SHOWN)}",
+        Outcome.HANGS: f"the client stays in REBALANCING because of {some(tasks, _SHOWN)}",
+        Outcome.NOT_REACHED: f"{subject} {'is' if one else 'are'} not reached",
+        Outcome.UNKNOWN: f"the outcome of {subject} is unknown",
+        Outcome.IGNORED: f"{subject} {'is' if one else 'are'} ignored",
+    }[outcome]
+    if outcome in _RESTORED:
+        text += _altogether(alike)
+    return f"{text} or {_or_else(or_else)} ({_decides(alike)})" if or_else else text
+
+
+def _decides(alike: Iterable[Prediction]) -> str:
+    return "chance decides" if all(one.by_chance for one in alike) else "not known here, see the findings"
+
+
+def _altogether(alike: list[Prediction]) -> str:
+    """How many records all of them restore, where that is known of all: how far the directory is behind."""
+    known = [one.records for one in alike if one.records is not None]
+    if not known or len(known) < len(alike):
+        return ""
+    return f" ({_count(Records(sum(one.count for one in known), all(one.exact for one in known)))})"
+
+
+def _or_else(outcome: Outcome) -> str:
+    return _WORDS[outcome].format(records="what follows", all="", file="one of them", messages="").rstrip(": ")
+
+
+def _show_finding(alike: list[Finding]) -> None:
+    """One kind of finding, and what to do: hundreds of stores often have the same."""
+    first = alike[0]
+    places = list(dict.fromkeys(filter(None, ("/".join(filter(None, (one.task, one.store))) for one in alike))))
+    where = f": {some(places, _SHOWN)}" if places else ""
+    print_line("")
+    _print_folded(f"{first.level.value}: {first.code}{where}", _STYLES[first.level], indent="")
+    for text in first_lines(list(dict.fromkeys(one.text for one in alike)), _SHOWN):
+        _print_folded(text)
+    _print_folded(f"rule: {first.rule}")
+    for hint in first_lines(list(dict.fromkeys(one.hint for one in alike if one.hint != _NOTHING)), _SHOWN):
+        said = _COMMAND.fullmatch(hint)
+        if said is None:
+            _print_folded(f"what to do: {hint}")
+            continue
+        _print_folded(f"what to do: {said[1]}:" if said[1] else "what to do:")
+        # On a line of its own, and never folded: it is to be pasted.
+        print_line(safe(f"{_INDENT}{_INDENT}{said[2]}"), "bold")
+
+
+def _print_folded(text: str, style: str = "", *, indent: str = _INDENT) -> None:
+    width = screen_width()
+    for line in [safe(text)] if width is None else fold_words(safe(text), width - len(indent)):
+        print_line(f"{indent}{line}", style)
+
+
+def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
+    groups: dict[str, list[Finding]] = {}
+    for one in findings:
+        groups.setdefault(one.code, []).append(one)
+    return list(groups.values())
+
+
+_WORDS: Final = {
+    Outcome.OPENS: "opens as it is",
+    Outcome.OPENS_EMPTY: "opens silently without its rows",
+    Outcome.RESTORES: "restores {records}",
+    Outcome.RESTORES_ALL: "restores everything{all}",
+    Outcome.WIPED: "task wiped, restores everything{all}",
+    Outcome.LOST: "task wiped, its rows are lost: it has no changelog",
+    Outcome.MAY_BE_LOST: "task wiped, its rows are lost if it has no changelog",
+    Outcome.FAILS: "start fails at {file}: {messages}",
+    Outcome.HANGS: "the client stays in REBALANCING",
+    Outcome.NOT_REACHED: "not reached",
+    Outcome.UNKNOWN: "unknown",
+    Outcome.IGNORED: "ignored",
+}
+
+
+def _told(one: Prediction) -> str:
+    """The outcome of one store in words."""
+
+    def words(outcome: Outcome) -> str:
+        return _WORDS[outcome].format(
+            records=_count(one.records),
+            all=f": {_count(one.records)}" if one.records is not None else "",
+            file=one.file,
+            messages=" <- ".join(map(_part_of, one.messages)),
+        )
+
+    text = words(one.outcome)
+    return f"{text}, or {words(one.or_else)} ({_decides([one])})" if one.or_else else text
+
+
+def _part_of(message: str) -> str:
+    """A part of what Streams prints: what it leaves out (a number, a path) is marked."""
+    text = message.strip()
+    return f"{'…' if text[:1].islower() else ''}{text}{'…' if len(text) < len(message) else ''}"
+
+
+def _count(records: Records | None) -> str:
+    if records is None:
+        return "what follows its offset"
+    return f"{'' if records.exact else 'at most '}{records.count:,} {'record' if records.count == 1 else 'records'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a check knows of the next start as a whole."""
+
+    records: Records | None = None
+    """None without logs, and where it never is RUNNING."""
+    rate: Rate | None = None
+    """None where no restoration here has measured one."""
+    lags: Mapping[tuple[str, str], Lag] = field(default_factory=dict)
+    up_to: str = ""
+    """To where that is; only a broker knows where the logs end now."""
+
+    @property
+    def seconds(self) -> float | None:
+        """At the least, since Streams is slower than what was measured; None where no rate is known."""
+        if self.records is None:
+            return None
+        if not self.records.count:
+            return 0.0
+        return None if self.rate is None else round(self.records.count / self.rate.per_second, 1)
+
+    @property
+    def text(self) -> str:
+        """For the verdict; empty where nothing is known."""
+        from kstate_cli.pace import duration_text
+
+        if self.records is None:
+            return ""
+        if not self.records.count:
+            return f"nothing to restore {self.up_to}"
+        count = self.records.count
+        most = "" if self.records.exact else "at most "
+        text = f"{most}{count:,} {'record' if count == 1 else 'records'} to restore {self.up_to}"
+        if self.rate is None or self.seconds is None:
+            return f"{text} (no rate was measured here)"
+        return f"{text}: {duration_text(max(1, round(self.seconds)))} at the rate of {self.rate.run}, Streams is slower"
+
+
+def start_of(app: Application, report: Report, asked: CheckRequest, known: KnownOfLogs) -> Start:
+    """By what was foretold, and by the journals of former runs. Raises as the sources of logs do."""
+    from kstate_cli.change.expected import measured_rate
+    from kstate_cli.change.folder import read_runs
+    from kstate_cli.check.lag import lags, until_running
+
+    if not asked.logs:
+        return Start()
+    records = until_running(report.predictions)
+    rate = measured_rate(read_runs(app.path), records.count) if records is not None and records.count else None
+    return Start(records, rate, lags(app, asked.logs, exactly_once=asked.exactly_once), known.up_to)
+
+
+def warning_of_next_start(app: Path, asked: CheckRequest) -> str | None:
+    """The verdict of ``check`` where a task is wiped or lost, restores everything, or fails; None for a good one.
+
+    What is as expected is none of it: a store that was wiped before, a global one that every release reads from its
+    topic. What cannot be foretold changes nothing of what is done: it is said.
+    """
+    from kstate_cli.check.outcome import Outcome
+    from kstate_cli.check.predict import check as predict
+    from kstate_cli.errors import KstateError
+    from kstate_cli.formats.task_id import GLOBAL
+    from kstate_cli.rocks.errors import RocksError
+    from kstate_cli.statedir.scan import read_application
+    from kstate_cli.texts import command
+
+    whole = command("check", app, "--for", asked.release.version)
+    try:
+        report = predict(read_application(app), asked)
+    except (KstateError, RocksError, OSError) as error:
+        return f"what the next start does could not be foretold: {error}; by itself: {whole}"
+    good = {Outcome.OPENS, Outcome.RESTORES, Outcome.IGNORED}
+    if report.clean or all(
+        one.outcome in good or (one.task == GLOBAL and one.outcome is Outcome.RESTORES_ALL)
+        for one in report.predictions
+    ):
+        return None
+    return f"the next start of {asked.release.version}: {verdict(report.predictions)}. Why: {whole}"
+
+
+def parts_of(dump: str) -> list[dict[str, Any]]:
+    """Return each part with the time of its last verification, null where there was none; empty without a record."""
+    from kstate_cli.clock import utc_text
+    from kstate_cli.dump_writer.verified import read_verified
+
+    try:
+        record = read_verified(dump)
+    except OSError:
+        record = None  # unknown is the same as never
+    if record is None:
+        return []
+    parts = []
+    for number in range(1, record.parts + 1):
+        part = record.verified.get(number)
+        parts.append(
+            {
+                "subset": f"{number}/{record.parts}",
+                "verified": None if part is None else utc_text(part.at_ms),
+                "generation": None if part is None else part.generation,
+                "files": None if part is None else part.files,
+                "damaged": None if part is None else part.damaged,
+            }
+        )
+    return parts
+
+
+def say_parts(dump: str, parts: list[dict[str, Any]], *, quiet: bool) -> None:
+    """Print when each part was read in full."""
+    from kstate_cli.cli.output import say
+    from kstate_cli.texts import command
+
+    if not parts:
+        say(f"dump verified: never here: {command('verify-dump', dump)}", quiet=quiet)
+        return
+    say(f"dump verified: {', '.join(_text(part) for part in parts)}", quiet=quiet)
+
+
+def _text(part: dict[str, Any]) -> str:
+    damage = f" ({part['damaged']} damaged)" if part["damaged"] else ""
+    return f"{part['subset']} {part['verified'] or 'never'}{damage}"
+
+
+def damage_in(dump: str, parts: list[dict[str, Any]]) -> ConditionNotMet | None:
+    """Return the error for a dump with files that were damaged when they were last read."""
+    from kstate_cli.dump_reader.location import shown
+    from kstate_cli.dump_reader.verification import ROT
+    from kstate_cli.texts import command, some
+
+    damaged = [part["subset"] for part in parts if part["damaged"]]
+    if not damaged:
+        return None
+    return ConditionNotMet(
+        f"the dump has damaged files, in part {some(damaged, 5)}",
+        where=shown(dump),
+        hint="see which files, and what to do:",
+        hint_details=[command("verify-dump", dump, "--subset", part) for part in damaged[:5]],
+        code=ROT,
+    )

@@ -1,0 +1,294 @@
+"""What ``kstate fleet`` prints: tables of hosts, tasks and stores for people, lines of JSON for programs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kstate_cli.cli.columns import Column, Fold, fold_words
+from kstate_cli.cli.output import print_line, safe, screen_width, table
+from kstate_cli.fleet.expected import KnownFrom, task_name
+from kstate_cli.fleet.findings import FLEET_CODES, FleetFinding, FleetLevel
+from kstate_cli.fleet.model import HostReport
+from kstate_cli.fleet.overview import Fleet
+from kstate_cli.formats.task_id import GLOBAL
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.texts import first_lines, plural, size_text, some
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.json_lines import JsonLines
+
+_SHOWN: Final = 5
+_INDENT: Final = "  "
+_STYLES: Final = {FleetLevel.ERROR: "bold red", FleetLevel.WARNING: "yellow", FleetLevel.UNKNOWN: "magenta"}
+NOT_KNOWN: Final = "?"
+
+
+def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
+    """A row for each host."""
+    wrong = Counter(host for one in findings for host in set(one.hosts))
+    table(
+        None,
+        (
+            Column("host"),
+            Column("tasks", right=True),
+            Column("stores", right=True),
+            Column("size", right=True, spare=2),
+            Column("lag", right=True),
+            Column("behind", right=True, spare=1),
+            Column("findings", right=True),
+            Column("state"),
+        ),
+        [
+            (
+                one.name,
+                len(one.tasks),
+                len(one.copies),
+                size_text(one.size),
+                number(host_lag(fleet, one)),
+                number(host_behind(fleet, one)),
+                wrong[one.name] or "-",
+                state_of(one),
+            )
+            for one in fleet.reports
+        ],
+    )
+
+
+def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
+    """A row for each task, those that nobody has too."""
+    absent = [one.task for one in findings if one.task is not None and one.task not in fleet.tasks]
+    rows: list[tuple[object, ...]] = []
+    for task, hosts in fleet.tasks.items():
+        behind = [fleet.task_behind(copies) for copies in hosts.values()]
+        lags = [fleet.task_lag(copies) for copies in hosts.values()]
+        known = [one for one in lags if one is not None]
+        names = [f"{name}*" if fleet.active.get(task) == name else name for name in hosts]
+        rows.append(
+            (
+                task,
+                len(hosts),
+                number(min(known) if known else None),
+                number(max((one for one in behind if one is not None), default=None)),
+                size_text(sum(copy.size for copies in hosts.values() for copy in copies)),
+                ", ".join(names),
+            )
+        )
+    rows += [(task, 0, NOT_KNOWN, NOT_KNOWN, "-", "-") for task in dict.fromkeys(absent)]
+    table(
+        None,
+        (
+            Column("task"),
+            Column("hosts", right=True),
+            Column("lag", right=True),
+            Column("behind", right=True, spare=1),
+            Column("size", right=True, spare=2),
+            Column("which", fold=Fold.WORDS),
+        ),
+        rows,
+    )
+
+
+def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
+    """A row for each store of a task on a host."""
+    rows = []
+    for task, hosts in fleet.tasks.items():
+        for host, copies in hosts.items():
+            for copy in copies:
+                standing = fleet.standing(copy)
+                offsets = NOT_KNOWN if copy.offsets is None else some(list(map(str, copy.offsets.values())), 3)
+                shown = (task, copy.store, host, offsets or "-", number(standing.lag), number(standing.behind))
+                rows.append((*shown, size_text(copy.size)))
+    table(
+        None,
+        (
+            Column("task"),
+            Column("store"),
+            Column("host"),
+            Column("offset", right=True),
+            Column("lag", right=True),
+            Column("behind", right=True, spare=1),
+            Column("size", right=True, spare=2),
+        ),
+        rows,
+    )
+
+
+def totals(fleet: Fleet) -> str:
+    """How much it is, and where the number of tasks is known from."""
+    tasks = [task for task in fleet.tasks if task != GLOBAL]
+    sources = {one.known_from for one in fleet.expected.values()}
+    should = sum(one.count for one in fleet.expected.values())
+    seen = "; above the highest task that is seen nobody can tell" if KnownFrom.SEEN in sources else ""
+    size = size_text(sum(one.size for one in fleet.reports))
+    ends = "" if fleet.facts is not None else "; the ends of the logs are not known"
+    return f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}, {size}{seen}{ends}"
+
+
+def show_totals(fleet: Fleet) -> None:
+    """The last line of the table."""
+    _folded(totals(fleet), indent="")
+
+
+def show_findings(findings: Sequence[FleetFinding]) -> None:
+    """What is wrong, each code once."""
+    groups: dict[str, list[FleetFinding]] = defaultdict(list)
+    for one in findings:
+        groups[one.code].append(one)
+    for code, alike in groups.items():
+        of = FLEET_CODES[code]
+        count = f" ({len(alike)})" if len(alike) > 1 else ""
+        print_line("")
+        _folded(f"{of.level.value}: {code}{count}", _STYLES[of.level], "")
+        for text in first_lines([one.what for one in alike], _SHOWN):
+            _folded(text)
+        _folded(f"rule: {of.rule}")
+        _folded(f"what to do: {of.advice}{':' if of.to_paste else ''}")
+        if of.to_paste:
+            # On a line of its own, and never folded: it is to be pasted.
+            print_line(safe(f"{_INDENT}{_INDENT}{of.to_paste}"), "bold")
+
+
+def _folded(text: str, style: str = "", indent: str = _INDENT) -> None:
+    width = screen_width()
+    for line in [safe(text)] if width is None else fold_words(safe(text), width - len(indent)):
+        print_line(f"{indent}{line}", style)
+
+
+def number(value: int | None) -> str:
+    """As people read it; a question mark where it is not known."""
+    return NOT_KNOWN if value is None else f"{value:,}"
+
+
+def host_lag(fleet: Fleet, report: HostReport) -> int | None:
+    """How far its stores are behind the logs, altogether."""
+    return fleet.task_lag(report.copies)
+
+
+def host_behind(fleet: Fleet, report: HostReport) -> int | None:
+    """How far they are behind the copies in front, altogether."""
+    return fleet.task_behind(report.copies)
+
+
+def state_of(report: HostReport) -> str:
+    """What is known of the host, in a word or two."""
+    if not report.whole:
+        return "not all known" if report.copies else "not known"
+    return {True: "running", False: "stopped", None: "may run"}[report.running]
+
+
+def print_fleet(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
+    """Hosts, tasks, copies of stores, members of the group, findings, and the summary."""
+    for report in fleet.reports:
+        lines.line(
+            "host",
+            {
+                "host": report.name,
+                "source": report.source,
+                "application": report.app_id,
+                "directory": report.app,
+                "hostname": report.hostname,
+                "process_id": report.process_id,
+                "running": report.running,
+                "tasks": len(report.tasks),
+                "stores": len(report.copies),
+                "bytes": report.size,
+                "lag": fleet.task_lag(report.copies),
+                "behind_front": fleet.task_behind(report.copies),
+                "complete": report.whole,
+                "messages": [gap.why if gap.line is None else f"line {gap.line}: {gap.why}" for gap in report.gaps],
+            },
+        )
+    _print_tasks(lines, fleet)
+    for member in fleet.group.members if fleet.group is not None else ():
+        lines.line(
+            "member",
+            {
+                "member": member.id,
+                "client": member.client,
+                "address": member.host,
+                "instance": member.instance,
+                "host": fleet.host_of(member),
+                "assigned": _by_topic(member.assigned),
+            },
+        )
+    for one in findings:
+        of = FLEET_CODES[one.code]
+        lines.line(
+            "finding",
+            {
+                "task": one.task,
+                "store": one.store,
+                "hosts": list(one.hosts),
+                "code": one.code,
+                "level": of.level.value,
+                "message": one.what,
+                "rule": of.rule,
+                "hint": of.hint,
+            },
+        )
+    levels = [one.level.value for one in findings]
+    lines.summary(
+        {
+            "applications": sorted({one.app_id for one in fleet.reports if one.app_id is not None}),
+            "hosts": [one.name for one in fleet.reports],
+            "tasks": len(fleet.tasks),
+            "stores": sum(len(one.copies) for one in fleet.reports),
+            "bytes": sum(one.size for one in fleet.reports),
+            "complete": not fleet.unread,
+            "logs_known": fleet.facts is not None,
+            "standby_replicas": fleet.standby_replicas,
+            "group_state": None if fleet.group is None else fleet.group.state,
+            "group_protocol": None if fleet.group is None else fleet.group.protocol,
+            "group_why": None if fleet.group is None else fleet.group.why,
+            "errors": levels.count("error"),
+            "warnings": levels.count("warning"),
+            "not_known": levels.count("unknown"),
+        }
+    )
+
+
+def _print_tasks(lines: JsonLines, fleet: Fleet) -> None:
+    known = {task_name(sub, n): one.known_from.value for sub, one in fleet.expected.items() for n in range(one.count)}
+    for task, hosts in fleet.tasks.items():
+        lines.line(
+            "task",
+            {
+                "task": task,
+                "hosts": list(hosts),
+                "active": fleet.active.get(task),
+                "known_from": known.get(task),
+            },
+        )
+        for host, copies in hosts.items():
+            for copy in copies:
+                standing = fleet.standing(copy)
+                members: dict[str, Any] = {
+                    "task": task,
+                    "store": copy.store,
+                    "host": host,
+                    "kind": copy.kind,
+                    "bytes": copy.size,
+                    "changelog": None if copy.offsets is None else _offsets(copy.offsets.items()),
+                    "lag": standing.lag,
+                    "behind_front": standing.behind,
+                    "opens_in": list(copy.opens_in),
+                }
+                lines.line("copy", members)
+    for task in sorted(known.keys() - fleet.tasks.keys()):
+        lines.line("task", {"task": task, "hosts": [], "active": None, "known_from": known[task]})
+
+
+def _offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> dict[str, dict[str, int]]:
+    said: dict[str, dict[str, int]] = {}
+    for key, offset in offsets:
+        said.setdefault(key.topic, {})[str(key.partition)] = offset
+    return said
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    said: dict[str, list[int]] = {}
+    for key in sorted(partitions):
+        said.setdefault(key.topic, []).append(key.partition)
+    return said

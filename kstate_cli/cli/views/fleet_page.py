@@ -1,0 +1,200 @@
+"""``kstate fleet --html``: one page for the ticket, that needs nothing else: no script, no network, no fonts.
+
+Every name on it comes from elsewhere, and is escaped twice: what cannot be seen (:func:`printable`), and markup.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from kstate_cli.cli.views.fleet import number, state_of, totals
+from kstate_cli.errors import UsageError
+from kstate_cli.explain.catalogue import find
+from kstate_cli.fleet.findings import FLEET_CODES, FleetFinding
+from kstate_cli.fleet.model import HostReport, StoreCopy
+from kstate_cli.fleet.overview import Fleet
+from kstate_cli.formats.task_id import TaskId
+from kstate_cli.regular import kind_of
+from kstate_cli.replaced import replace_text
+from kstate_cli.texts import plural, printable, quoted, size_text
+
+_MOST_COLUMNS: Final = 40
+"""Tasks for which there is a column each; with more, each host has a row of its own tasks."""
+_NEAR, _FAR = 1_000, 100_000
+"""Offsets: up to how many a copy counts as near, and as far."""
+_STYLE: Final = """
+:root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#57606a;--line:#d0d7de;--card:#f6f8fa;
+--ok:#1a7f37;--near:#7a6100;--far:#bc4c00;--worse:#a40e26;--what:#57606a;--bad:#a40e26}
+@media (prefers-color-scheme:dark){:root{--bg:#0d1117;--fg:#e6edf3;--dim:#9198a1;--line:#30363d;--card:#161b22;
+--ok:#2ea043;--near:#9a7b00;--far:#d4631a;--worse:#da3633;--what:#6e7681;--bad:#f85149}}
+*{box-sizing:border-box}body{margin:0 auto;max-width:90rem;padding:1rem;background:var(--bg);color:var(--fg);
+font:15px/1.45 system-ui,sans-serif}h1{font-size:1.4rem;margin:.2rem 0}h2{font-size:1.1rem;margin:1.6rem 0 .4rem}
+p{margin:.3rem 0;overflow-wrap:anywhere}.dim{color:var(--dim)}.wide{overflow-x:auto;border:1px solid var(--line);
+border-radius:6px}table{border-collapse:collapse;width:100%}th,td{padding:.25rem .5rem;text-align:left;
+border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}td.flow{white-space:normal}
+th:first-child{position:sticky;left:0;background:var(--bg);max-width:16rem;overflow:hidden;text-overflow:ellipsis}
+.n{text-align:right;font-variant-numeric:tabular-nums}.t{display:inline-block;min-width:2.6rem;
+margin:1px;padding:0 .35rem;
+border-radius:4px;color:#fff;text-align:center;font:12px/1.5 ui-monospace,monospace}.ok{background:var(--ok)}
+.near{background:var(--near)}.far{background:var(--far)}.worse{background:var(--worse)}.what{background:var(--what)}
+.bad{outline:2px dashed var(--bad);outline-offset:1px}
+.none{background:none;color:var(--bad);border:1px dashed var(--bad)}
+details{border:1px solid var(--line);border-radius:6px;margin:.4rem 0;background:var(--card)}summary{cursor:pointer;
+padding:.4rem .6rem;font-weight:600;overflow-wrap:anywhere}details>div{padding:0 .9rem .6rem}.error{color:var(--worse)}
+.warning{color:var(--near)}.unknown{color:var(--dim)}@media (prefers-color-scheme:dark){.error{color:#f85149}
+.warning{color:#d29922}}ul{margin:.3rem 0;padding-left:1.2rem}li{overflow-wrap:anywhere}
+code{font:13px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
+@media print{details{break-inside:avoid}}
+"""
+
+
+def write_page(path: Path, fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
+    """Writes the page, whole or not at all. Raises UsageError where it cannot be written."""
+    if path.is_dir() or (os.path.lexists(path) and not path.is_file()):
+        what = kind_of(os.lstat(path).st_mode)
+        raise UsageError(f"--html {quoted(path)} is {what}", hint="name a regular file, or one that is not there")
+    text = "".join(_page(fleet, findings))
+    try:
+        replace_text(path, text, mode=0o666)
+    except OSError as error:
+        raise UsageError(
+            f"--html {quoted(path)} cannot be written: {error.strerror}", hint="name a file in a folder of yours"
+        ) from None
+
+
+def _e(text: object) -> str:
+    return escape(printable(text), quote=True)
+
+
+def _page(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
+    names = sorted({one.app_id for one in fleet.reports if one.app_id is not None})
+    title = f"Hosts and tasks of {', '.join(names) or 'no application'}"
+    yield (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{_e(title)}</title><style>{_STYLE}</style></head><body>\n<h1>{_e(title)}</h1>\n<p>{_e(totals(fleet))}</p>\n"
+    )
+    yield from _findings(findings)
+    yield from _hosts_and_tasks(fleet, findings)
+    yield from _hosts(fleet)
+    yield from _members(fleet)
+    yield "</body></html>\n"
+
+
+def _findings(findings: Sequence[FleetFinding]) -> Iterator[str]:
+    yield f"<h2>Findings</h2>\n{'' if findings else '<p>none</p>'}"
+    groups: dict[str, list[FleetFinding]] = defaultdict(list)
+    for one in findings:
+        groups[one.code].append(one)
+    for code, alike in groups.items():
+        of = FLEET_CODES[code]
+        (told,) = find(f"fleet:{code}")
+        yield (
+            f'<details id="{_e(code)}"><summary><span class="{of.level.value}">{of.level.value}</span> {_e(code)}'
+            f" ({len(alike):,}): {_e(told.brief)}</summary><div><p>{_e(told.what)}</p>"
+            f"<p>Rule: {_e(told.rule or '-')}</p>"
+        )
+        yield f"<p>What to do:</p><ul>{''.join(f'<li><code>{_e(one)}</code></li>' for one in told.do)}</ul>"
+        yield f"<p>Where:</p><ul>{''.join(f'<li>{_e(one.what)}</li>' for one in alike)}</ul></div></details>\n"
+
+
+def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
+    absent = list(dict.fromkeys(one.task for one in findings if one.task and one.task not in fleet.tasks))
+    wrong = {(host, one.task) for one in findings for host in one.hosts if one.task is not None}
+    tasks = list(fleet.tasks)
+    unknown = "not known" if fleet.facts is not None else "not known, or the only copy"
+    measure = "lag behind the logs" if fleet.facts is not None else "offsets behind the copy in front"
+    yield (
+        f'<h2>Tasks by host</h2>\n<p class="dim">By {measure}: {_key("ok", "none")} '
+        f"{_key('near', f'up to {_NEAR:,}')} "
+        f"{_key('far', f'up to {_FAR:,}')} {_key('worse', 'more')} {_key('what', unknown)} "
+        f"{_key('what bad', 'with a finding')} {_key('none', 'on no host')}; * is active in the group. "
+        'Resting the pointer on a task shows its stores.</p>\n<div class="wide"><table><thead><tr><th>host</th>'
+    )
+    columns = len(tasks) + len(absent) <= _MOST_COLUMNS
+    in_order = sorted([*tasks, *absent], key=lambda name: TaskId.parse(name).order)
+    heads = in_order if columns else ["tasks"]
+    yield "".join(f"<th>{_e(one)}</th>" for one in heads) + "</tr></thead><tbody>\n"
+    for report in fleet.reports:
+        mine: dict[str, list[StoreCopy]] = defaultdict(list)
+        for copy in report.copies:
+            mine[copy.task].append(copy)
+        cells = {task: _task(fleet, report, mine[task], bad=(report.name, task) in wrong) for task in report.tasks}
+        yield f'<tr><th title="{_e(report.name)}">{_e(report.name)}</th>'
+        if columns:
+            yield "".join(f"<td>{cells.get(task, '')}</td>" for task in heads)
+        else:
+            yield f'<td class="flow">{"".join(cells.values())}</td>'
+        yield "</tr>\n"
+    if absent:
+        chips = {task: f'<span class="t none">{_e(task)}</span>' for task in absent}
+        yield f'<tr><th class="error">{"no host that was read" if fleet.unread else "no host"}</th>'
+        if columns:
+            yield "".join(f"<td>{chips.get(task, '')}</td>" for task in heads)
+        else:
+            yield f'<td class="flow">{"".join(chips.values())}</td>'
+        yield "</tr>\n"
+    yield "</tbody></table></div>\n"
+
+
+def _key(names: str, meaning: str) -> str:
+    return f'<span class="t {names}">{_e(meaning)}</span>'
+
+
+def _task(fleet: Fleet, report: HostReport, copies: Sequence[StoreCopy], *, bad: bool) -> str:
+    task = copies[0].task
+    # A single copy is in front of itself: that says nothing of how good it is.
+    alone = len(fleet.tasks[task]) == 1
+    far = fleet.task_lag(copies) if fleet.facts is not None else None if alone else fleet.task_behind(copies)
+    health = (
+        "what" if far is None else "ok" if far == 0 else "near" if far <= _NEAR else "far" if far <= _FAR else "worse"
+    )
+    star = "*" if fleet.active.get(task) == report.name else ""
+    title = "\n".join(_e(line) for line in _stores(fleet, report, task, copies))
+    return f'<span class="t {health}{" bad" if bad else ""}" title="{title}">{_e(task)}{star}</span>'
+
+
+def _stores(fleet: Fleet, report: HostReport, task: str, copies: Iterable[StoreCopy]) -> Iterator[str]:
+    yield f"{report.name} {task}"
+    for copy in copies:
+        standing = fleet.standing(copy)
+        offsets = ", ".join(f"{key}={offset}" for key, offset in (copy.offsets or {}).items()) or "no offset"
+        yield (
+            f"{copy.store}: {copy.kind}, {size_text(copy.size)}, {offsets}, lag {number(standing.lag)}, "
+            f"behind {number(standing.behind)}"
+        )
+
+
+def _hosts(fleet: Fleet) -> Iterator[str]:
+    yield (
+        '<h2>Hosts</h2>\n<div class="wide"><table><thead><tr><th>host</th><th>state</th><th class="n">tasks</th>'
+        '<th class="n">stores</th><th class="n">size</th><th class="n">lag</th><th class="n">behind</th>'
+        "<th>process id</th><th>directory</th><th>read from</th></tr></thead><tbody>\n"
+    )
+    for one in fleet.reports:
+        cells = (len(one.tasks), len(one.copies), size_text(one.size), number(fleet.task_lag(one.copies)))
+        yield (
+            f"<tr><th>{_e(one.name)}</th><td>{_e(state_of(one))}</td>"
+            + "".join(f'<td class="n">{_e(cell)}</td>' for cell in (*cells, number(fleet.task_behind(one.copies))))
+            + f"<td>{_e(one.process_id or '?')}</td><td>{_e(one.app or '?')}</td><td>{_e(one.source)}</td></tr>\n"
+        )
+    yield "</tbody></table></div>\n"
+
+
+def _members(fleet: Fleet) -> Iterator[str]:
+    if fleet.group is None:
+        return
+    why = f": not known: {fleet.group.why}" if fleet.group.why is not None else ""
+    told = f"{plural(len(fleet.group.members), 'member')}, {fleet.group.state}, {fleet.group.protocol}{why}"
+    yield f"<h2>Members of the group</h2>\n<p>{_e(told)}</p>\n<ul>"
+    for one in fleet.group.members:
+        assigned = ", ".join(map(str, sorted(one.assigned))) or "nothing"
+        host = fleet.host_of(one) or "host not known"
+        yield f"<li>{_e(one.client)} at {_e(one.host)} ({_e(host)}): {_e(assigned)}</li>"
+    yield "</ul>\n"

@@ -1,0 +1,202 @@
+"""What ``kstate ls --topology`` and ``kstate ls --spec`` print: homes of stores, and a kstate.toml to complete."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kstate_cli.check.topology import AskedTopology, Homes
+    from kstate_cli.specification.draft import SpecDraft
+    from kstate_cli.specification.told_topics import ToldTopics
+    from kstate_cli.specification.topology import TopologyText
+    from kstate_cli.statedir.model import Application
+
+
+_NAMED: Final = 5
+
+
+class Move(str, Enum):
+    """What the topology makes of where a store lies."""
+
+    stays = "stays"
+    moves = "moves"
+    """It is in another task there."""
+    copy = "copy"
+    """It is in another task there, which has one already."""
+    gone = "gone"
+    """It is in none."""
+
+
+def tell_homes(
+    app: Application, rows: Sequence[dict[str, Any]], new: Path, old: Path | None
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Gives each row ``new_task`` and ``home``; returns what tasks of the topology lack, and a doubt about the text.
+
+    Raises UsageError for texts that cannot be read.
+    """
+    from kstate_cli.check.snapshot_reader import read_homes
+    from kstate_cli.check.topology import AskedTopology
+    from kstate_cli.specification.homes import Described
+    from kstate_cli.specification.topology import read_topology
+
+    asked = AskedTopology(
+        Described.by(read_topology(new)), Described.by(read_topology(old)) if old is not None else None
+    )
+    homes = read_homes(app, asked)
+    for row in rows:
+        row["new_task"], row["home"] = _home(asked, homes, row)
+    lacked = [
+        {"new_task": task, "store": store}
+        for task, those in sorted(homes.lacked.items())
+        for store, one in sorted(those.items())
+        if not one.lies_in
+    ]
+    known = {store.name for task in app.tasks for store in task.stores}
+    has = {key.store for key in asked.new.homes} | asked.new.global_stores
+    return lacked, _doubt(known, has)
+
+
+def _home(asked: AskedTopology, homes: Homes, row: dict[str, Any]) -> tuple[str | None, str]:
+    from kstate_cli.check.topology import home_of_store
+    from kstate_cli.formats.task_id import GLOBAL, TaskId
+
+    task, store = row["task"], row["store"]
+    if task == GLOBAL:
+        stays = store in asked.new.global_stores
+        return (GLOBAL, Move.stays.value) if stays else (None, Move.gone.value)
+    new = home_of_store(asked, TaskId.parse(task), store)
+    if new is None:
+        return None, Move.gone.value
+    if new == task:
+        return new, Move.stays.value
+    return new, (Move.moves if store in homes.lacked.get(new, {}) else Move.copy).value
+
+
+def _doubt(known: set[str], has: set[str]) -> str | None:
+    from kstate_cli.texts import some
+
+    if not known or known & has:
+        return None
+    return f"the topology has none of the stores here ({some(sorted(known), _NAMED)}): is it that of this application?"
+
+
+def home_text(row: dict[str, Any]) -> str:
+    """The cell of the table: a store that stays has none, as most do."""
+    return "" if row["home"] == Move.stays.value else f"{row['new_task'] or '-'} ({row['home']})"
+
+
+def say_lacked(lacked: Sequence[dict[str, Any]], *, quiet: bool) -> None:
+    """Stores that no task here has."""
+    from kstate_cli.cli.output import say
+    from kstate_cli.texts import some
+
+    tasks: dict[str, list[str]] = {}
+    for one in lacked:
+        tasks.setdefault(one["store"], []).append(one["new_task"])
+    for store, those in sorted(tasks.items()):
+        say(f"not here: {store}, which the topology has in {some(those, _NAMED)}: new, or in memory", quiet=quiet)
+
+
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SpecSources:
+    """What a specification is taken from beside the directory, as the command line names it."""
+
+    topology: Path | None = None
+    dump: str | None = None
+    bootstrap: str | None = None
+    settings: Path | None = None
+
+
+def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
+    """Prints a kstate.toml, and says what is missing in it; returns how many things there are to do.
+
+    Raises UsageError and DumpError for what cannot be read, RunFailed where a broker does not answer, Refused for a
+    topology's text that contradicts the directory.
+    """
+    from kstate_cli.cli.options.logs import refuse_settings_alone
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.standard import as_data
+    from kstate_cli.specification.combine import draft_of_directory
+    from kstate_cli.specification.completion import question_text
+    from kstate_cli.specification.toml_writer import to_toml
+    from kstate_cli.specification.topology import read_topology
+
+    refuse_settings_alone(sources.bootstrap, sources.settings)
+    topology = read_topology(sources.topology) if sources.topology is not None else None
+    told = _told(app, sources, topology)
+    draft, notes = draft_of_directory(app, topology, told)
+    missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
+    about = "Written by kstate (ls --spec); comments say what a value was taken from, and what is to fill in."
+    as_data()
+    sys.stdout.write(to_toml(draft, notes=(about, *notes)))
+    for entry in missing:
+        say(question_text(entry), quiet=quiet)
+    for note in (*notes, *_of_no_store(app, draft, told)):
+        say(note, quiet=quiet)
+    return len(missing) + len(notes)
+
+
+def _told(app: Application, sources: SpecSources, topology: TopologyText | None) -> tuple[ToldTopics, ...]:
+    told = []
+    if sources.bootstrap is not None:
+        told.append(_told_by_broker(app, sources.bootstrap, sources.settings, topology))
+    if sources.dump is not None:
+        from kstate_cli.dump_reader.errors import NoManifestError
+        from kstate_cli.dump_reader.location import shown
+        from kstate_cli.dump_reader.open import read_dump
+        from kstate_cli.errors import Refused
+        from kstate_cli.specification.told_topics import told_by_dump
+
+        try:
+            dump = read_dump(sources.dump, complete=False, committed_only=False)
+        except NoManifestError:
+            raise Refused(
+                f"{shown(sources.dump)} has no manifest: it does not state how many partitions the topics have",
+                hint="leave out --from-changelog, or pass --bootstrap-server HOST:PORT instead",
+            ) from None
+        told.append(told_by_dump(dump))
+    return tuple(told)
+
+
+def _told_by_broker(
+    app: Application, bootstrap: str, settings: Path | None, topology: TopologyText | None
+) -> ToldTopics:
+    """Of the topics that the application's stores may be restored from, and no others."""
+    from kstate_cli.broker.client import admin_client, ask_broker, names_on
+    from kstate_cli.broker.settings import client_settings
+    from kstate_cli.check.predict import topics_of
+    from kstate_cli.dump_writer.topics import own_changelogs
+    from kstate_cli.specification.told_topics import told_by_broker
+
+    conf = client_settings(settings)
+    with admin_client(bootstrap, conf) as admin:
+        on_broker, groups = names_on(admin)
+    own, _ = own_changelogs(app.app_id, on_broker, groups)
+    described = () if topology is None else topology.global_stores.values()
+    wanted = {*own, *topics_of(app), *described}
+    return told_by_broker(ask_broker(bootstrap, conf, group=None, topics=wanted))
+
+
+def _of_no_store(app: Application, draft: SpecDraft, told: tuple[ToldTopics, ...]) -> list[str]:
+    """Changelogs of the application that no store here has: worth a look, but nothing to fill in."""
+    from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, is_changelog
+    from kstate_cli.texts import some
+
+    filled = [store.filled(draft.application) for store in draft.stores]
+    known = {one.changelog for one in filled}
+    known |= {changelog_topic(changelog_prefix(app.app_id, one.topology), one.name) for one in filled}
+    others = sorted(
+        {topic for one in told for topic in one.topics if is_changelog(topic)}
+        - {topic for topic in known if topic is not None}
+    )
+    if not others:
+        return []
+    return [f"of no store here (in memory, in tasks elsewhere, or gone; --topology FILE tells): {some(others, _SHOWN)}"]

@@ -1,0 +1,322 @@
+"""Show the progress of long work on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from kstate_cli.cli.output import progress_bar, safe, say
+from kstate_cli.dump_writer.rounds import DumpWatcher
+from kstate_cli.dump_writer.task import SILENT_SECONDS
+from kstate_cli.export.engines import ExportWatcher
+from kstate_cli.pace import Pace, PaceMeter, pace_text
+from kstate_cli.signals import start
+from kstate_cli.texts import size_text
+from kstate_cli.verify.application import VerifyWatcher
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from kstate_cli.change.plan import Plan
+    from kstate_cli.dump_reader.growing import Grown
+    from kstate_cli.dump_writer.plan import PartitionPlan
+    from kstate_cli.verify.findings import VerifyFinding
+
+
+OFTEN_SECONDS: Final = 10.0
+SELDOM_SECONDS: Final = 60.0
+_OFTEN_UNTIL: Final = 120.0
+"""Plain lines come every ten seconds at first, and every minute once it is clear that it takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What is counted, as people read it."""
+
+    amount: Callable[[int, int], str]
+    """So much of so much."""
+    rate: Callable[[float], str]
+    """What a second does."""
+
+
+def counted(what: str, *, about: bool = False) -> Unit:
+    """Things by number: ``1,000 of about 2,000 rows``."""
+    of = "of about" if about else "of"
+    return Unit(
+        lambda done, total: f"{done:,} {of} {total:,} {what}", lambda rate: f"{rate:,.{0 if rate >= 10 else 1}f} {what}"
+    )
+
+
+BYTES: Final = Unit(
+    lambda done, total: f"{size_text(done)} of {size_text(total)}", lambda rate: size_text(max(1, round(rate)))
+)
+
+
+class NowAndThen:
+    """The moments at which a plain line is due, by a clock that never goes back."""
+
+    def __init__(self, began: float) -> None:
+        self._began = self._said = began
+
+    def is_one(self, now: float) -> bool:
+        """Whether a line is due now: then the next one is due some time after."""
+        due = now - self._said >= (OFTEN_SECONDS if now - self._began < _OFTEN_UNTIL else SELDOM_SECONDS)
+        if due:
+            self._said = now
+        return due
+
+
+class Meter:
+    """Shows how far counted work is, at which rate, and how long the rest takes. ``stop`` takes the bar away."""
+
+    def __init__(self, text: str, *, quiet: bool, now: Callable[[], float] = time.monotonic) -> None:
+        self._text, self._quiet, self._now = text, quiet, now
+        self._unit = BYTES
+        self._pace: PaceMeter | None = None
+        self._lines = NowAndThen(0.0)
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    @property
+    def on_a_terminal(self) -> bool:
+        """Whether a bar is what shows it."""
+        return not self._quiet and sys.stderr.isatty()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything is counted."""
+        return self._pace is not None
+
+    def begin(self, total: int, unit: Unit, *, already: int = 0, since: float | None = None) -> None:
+        """So much is to be done, of which ``already`` was there before; ``since`` when, by the same clock."""
+        self._unit = unit
+        began = self._now() if since is None else since
+        self._lines = NowAndThen(began)
+        self._pace = PaceMeter(total, began, already=already)
+        if not self.on_a_terminal:
+            return
+        from rich.progress import TextColumn
+
+        self._bar = progress_bar("{task.description}", TextColumn("{task.fields[shown]}"))
+        start(self._bar)
+        shown = unit.amount(already, total)
+        self._task = self._bar.add_task(self._text, total=max(1, total), completed=already, shown=shown)
+
+    def at(self, done: int) -> Pace | None:
+        """So much of it is done; None before ``begin``."""
+        if self._pace is None:
+            return None
+        now = self._now()
+        pace = self._pace.at(done, now)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=pace.done, shown=self._shown(pace), description=self._text)
+        elif not self._quiet and self._lines.is_one(now):
+            say(f"kstate: {self._text}: {self._shown(pace)}")
+        return pace
+
+    def call(self, text: str) -> None:
+        """What is done now has another name."""
+        self._text = text
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=text)
+
+    def tell(self, text: str, *, always: bool = False) -> None:
+        """A message, above the bar where there is one; ``always``: quiet or not."""
+        if self._bar is not None:
+            self._bar.console.print(safe(text), markup=False, highlight=False)
+        else:
+            say(text, quiet=self._quiet and not always)
+
+    def stop(self) -> None:
+        """Nothing is counted any more."""
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar = self._task = self._pace = None
+
+    def _shown(self, pace: Pace) -> str:
+        rate = None if pace.per_second is None else self._unit.rate(pace.per_second)
+        return pace_text(pace, self._unit.amount(pace.done, pace.total), rate)
+
+
+class RunProgress:
+    """Phases of a run; the bytes that it writes anew, or its databases where it writes none."""
+
+    _NAMES: ClassVar = {
+        "read": "reading",
+        "stage": "staging",
+        "store": "rewriting",
+        "verify": "verifying",
+        "switch": "switching",
+    }
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._phase = ""
+        self._done = self._bytes = self._databases = 0
+        self._meter = Meter("staging", quiet=quiet)
+
+    def __enter__(self) -> RunProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._meter.stop()
+
+    def expect(self, plan: Plan) -> None:
+        """What the run will do, once that is known."""
+        self._bytes, self._databases = plan.rewritten_bytes, plan.databases
+
+    def __call__(self, phase: str, path: str, size: int) -> None:
+        """Called by the engine: the phase, where, and bytes done since the last call."""
+        if phase == "sync":
+            return  # part of what is said before it
+        if phase != self._phase:
+            self._phase = phase
+            name = self._NAMES.get(phase, phase)
+            self._meter.call(name)
+            if not self._meter.on_a_terminal:
+                say(f"kstate: {name}", quiet=self._quiet)
+            if phase == "stage" and self._databases:
+                self._meter.begin(*((self._bytes, BYTES) if self._bytes else (self._databases, counted("databases"))))
+        if phase == "store":
+            self._done += size if self._bytes else 1
+            self._meter.at(self._done)
+
+
+class VerifyProgress(VerifyWatcher):
+    """Bytes of SSTs that were read, on standard error. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._meter = Meter("verifying", quiet=quiet)
+
+    def __enter__(self) -> VerifyProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._meter.stop()
+
+    def begin(self, total: int) -> None:
+        """So many bytes are to be read."""
+        self._meter.begin(total, BYTES)
+
+    def at(self, done: int) -> None:
+        """So many of them were."""
+        self._meter.at(done)
+
+    def found(self, finding: VerifyFinding) -> None:
+        """Said at once: the rest may take hours."""
+        self._meter.tell(f"{finding.code}: {finding.file}: {finding.what}")
+
+
+class ExportProgress(ExportWatcher):
+    """Rows that were written, of about so many, on standard error. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._meter = Meter("exporting", quiet=quiet)
+
+    def __enter__(self) -> ExportProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._meter.stop()
+
+    def begin(self, rows: int, parts: int, engine: str) -> None:
+        """About so many rows, in so many parts."""
+        how = "Spark" if engine == "spark" else engine
+        say(f"kstate: about {rows:,} rows in {parts} parts, {how}", quiet=self._quiet)
+        self._meter.begin(rows, counted("rows", about=True))
+
+    def at(self, rows: int) -> None:
+        """So many of them are written."""
+        self._meter.at(rows)
+
+
+_SECONDS = 10.0
+_STILL_SECONDS = 10.0
+"""Nothing was read for so long: somebody who looks wants to know what it waits for."""
+
+
+class DumpProgress(DumpWatcher):
+    """Records, bytes, rate, what is left and for how long, on standard error. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._total = 0
+        self._began = self._said = self._moved = time.monotonic()
+        self._records = 0
+        """At the last look that found more than the one before."""
+        self._waits = False
+        """It was said that no more come."""
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> DumpProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def planned(self, plans: Sequence[PartitionPlan], grown: Grown | None) -> None:
+        """What this round reads."""
+        records = sum(plan.records for plan in plans)
+        after = "a new dump" if grown is None else f"after generation {grown.generation}"
+        say(f"kstate: {len(plans)} partitions, at most {records:,} records, {after}", quiet=self._quiet)
+
+    def began(self, records: int) -> None:
+        """At most so many records are read now."""
+        self._stop()
+        self._total, self._records, self._waits = records, 0, False
+        self._began = self._said = self._moved = time.monotonic()
+        if self._quiet or not sys.stderr.isatty() or not records:
+            return
+        from rich.progress import TextColumn
+
+        self._bar = progress_bar(
+            "dumping", TextColumn("{task.completed:,} of {task.total:,} records, {task.fields[size]}")
+        )
+        start(self._bar)
+        self._task = self._bar.add_task("dumping", total=records, size="0 B")
+
+    def at(self, records: int, size: int) -> None:
+        """So many records and bytes were read."""
+        now = time.monotonic()
+        self._look_whether_it_stands_still(records, now)
+        rate = records / max(now - self._began, 1e-9)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=records, size=f"{size_text(size)}, {rate:,.0f} records/s")
+        elif not self._quiet and records and now - self._said > _SECONDS:
+            self._said = now
+            lag = max(self._total - records, 0)
+            say(
+                f"kstate: {records:,} records, {size_text(size)}, {rate:,.0f} records/s, {lag:,} behind, "
+                f"{lag / max(rate, 1e-9):,.0f} s left"
+            )
+
+    def _look_whether_it_stands_still(self, records: int, now: float) -> None:
+        if records != self._records:
+            self._records, self._moved, self._waits = records, now, False
+        elif now - self._moved >= _STILL_SECONDS and records < self._total and not self._waits and not self._quiet:
+            self._waits = True
+            self._tell(
+                f"kstate: no record has come for {_STILL_SECONDS:.0f} s: a broker that says nothing for "
+                f"{SILENT_SECONDS:.0f} s is given up"
+            )
+
+    def _tell(self, text: str) -> None:
+        """A message, above the bar where there is one."""
+        if self._bar is not None:
+            self._bar.console.print(safe(text), markup=False, highlight=False)
+        else:
+            say(text)
+
+    def warning(self, text: str) -> None:
+        """Shown even when quiet."""
+        say(f"warning: {text}")
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = self._task = None

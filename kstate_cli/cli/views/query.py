@@ -1,0 +1,159 @@
+"""Rows of an answer as JSON Lines, CSV or tables, as they come: no answer is held in memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kstate_cli.cli.columns import Column, Fold
+from kstate_cli.cli.json_lines import JsonLines
+from kstate_cli.cli.options.query import Asked, RowFormat
+from kstate_cli.cli.output import safe, say, table
+from kstate_cli.cli.standard import as_data
+from kstate_cli.formats.values import Header
+from kstate_cli.rows.rendering import bytes_text, jsonable
+from kstate_cli.rows.times import show_time
+from kstate_cli.rows.values import Unreadable
+
+Row = dict[str, Any]
+"""Column -> what the library gave: keys and values for their serdes, times in milliseconds."""
+
+_BATCH = 1000
+_TOLD = 5
+_NO_TIMESTAMP = -1
+_QUOTE = '"'
+_TO_QUOTE = re.compile(r'[,"\r\n]')
+_TIMES = frozenset({"timestamp", "window_start", "window_end", "valid_from", "valid_to"})
+_NOT_ALWAYS = frozenset({"timestamp", "headers", "window_end"})
+
+
+class View:
+    """Prints rows. ``end`` must follow the last one.
+
+    What its serde does not read, or cannot show, does not end the answer: its bytes are shown with a mark, the first
+    few are told, and ``unreadable`` counts them. In JSON the member is null, and ``unreadable`` of the row tells of it.
+    """
+
+    def __init__(self, asked: Asked, columns: Sequence[str], app: Path) -> None:
+        output, serdes = asked.options.output, asked.serdes
+        self._output = output
+        self._store = asked.store
+        self._lines = JsonLines(app)
+        self._columns = ("partition", *columns)
+        self._serdes = {"key": serdes.key, "value": serdes.value}
+        self._rows: list[tuple[str, ...]] = []
+        if output is RowFormat.csv:
+            as_data()
+        self._for_people = sys.stdout.isatty()
+        self.count = 0
+        self.unreadable = 0
+        if output is RowFormat.csv:
+            _write_csv(self._columns)
+
+    def row(self, partition: int | None, row: Row) -> None:
+        """One row of a partition; None for a global store."""
+        self.count += 1
+        if self._output is RowFormat.json:
+            marks: Row = {}
+            shown = {name: self._json(name, row, value, marks) for name, value in row.items()}
+            more = {"unreadable": marks} if marks else {}
+            self._lines.line("row", {"partition": partition, **shown, **more})
+            return
+        cells = ("" if partition is None else str(partition), *(self._text(one, row) for one in self._columns[1:]))
+        if self._output is RowFormat.csv:
+            # For a program as it is; a terminal must not act on it. A lone surrogate has no bytes.
+            _write_csv([safe(one) if self._for_people else _writable(one) for one in cells])
+            return
+        self._rows.append(cells)
+        if len(self._rows) == _BATCH:
+            self.end()
+
+    def object(self, kind: str, row: Row) -> None:
+        """A line of JSON that is no row; nothing in other formats."""
+        if self._output is RowFormat.json:
+            self._lines.line(kind, row)
+
+    def end(self) -> None:
+        """Prints what is left, and writes everything out."""
+        rows, self._rows = self._rows, []
+        if rows:
+            shown = [
+                at
+                for at, name in enumerate(self._columns)
+                if (name not in _NOT_ALWAYS or any(row[at] for row in rows))
+                and (name != "partition" or any(row[at] for row in rows))
+            ]
+            table(
+                None,
+                [_column(self._title(self._columns[at]), self._columns[at]) for at in shown],
+                [[row[at] for at in shown] for row in rows],
+            )
+        sys.stdout.flush()
+
+    def _title(self, column: str) -> str:
+        return f"{column} ({self._serdes[column].name})" if column in self._serdes else column
+
+    def _json(self, name: str, row: Row, value: Any, marks: Row) -> Any:
+        if name in self._serdes:
+            shown = self._shown(name, row, value, self._serdes[name].render)
+            if not isinstance(shown, Unreadable):
+                return shown
+            marks[name] = {"data": None if shown.data is None else jsonable(shown.data), "message": shown.why}
+            return None
+        return [_header(one) for one in value] if name == "headers" else value
+
+    def _text(self, name: str, row: Row) -> str:
+        value = row.get(name)
+        if name in self._serdes:
+            shown = self._shown(name, row, value, self._serdes[name].text)
+            if isinstance(shown, Unreadable):
+                return f"(unreadable) {'' if shown.data is None else bytes_text(shown.data)}"
+            return str(shown)
+        if value is None:
+            return ""
+        if name in _TIMES:
+            if self._output is RowFormat.csv:
+                return str(value)
+            return "-" if name == "timestamp" and value == _NO_TIMESTAMP else show_time(value)
+        if self._output is RowFormat.csv:
+            return json.dumps([_header(one) for one in value]) if value else ""
+        return " ".join(f"{one.key}={'null' if one.value is None else bytes_text(one.value)}" for one in value)
+
+    def _shown(self, name: str, row: Row, value: Any, how: Any) -> Any:
+        if not isinstance(value, Unreadable):
+            try:
+                return how(value)
+            except ValueError as error:
+                what = f"the key {value!r}" if name == "key" else f"the value of key {row['key']!r}"
+                why = f"{self._store}: {what} cannot be shown as {self._serdes[name].name}: {error}"
+                value = Unreadable(value if isinstance(value, bytes) else None, why)
+        self.unreadable += 1
+        if self.unreadable <= _TOLD:
+            say(value.why)
+        return value
+
+
+def _column(title: str, name: str) -> Column:
+    stored = name in ("key", "value", "headers")
+    return Column(title, right=name == "partition", fold=Fold.ANYWHERE if stored else Fold.NEVER)
+
+
+def _header(one: Header) -> Row:
+    return {"key": one.key, "value": jsonable(one.value)}
+
+
+def _write_csv(cells: Sequence[str]) -> None:
+    """A row as RFC 4180 has it, but for its end.
+
+    The module csv leaves a carriage return without quotes, and many readers end a row there.
+    """
+    shown = (f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE.search(cell) else cell for cell in cells)
+    sys.stdout.write(",".join(shown) + "\n")
+
+
+def _writable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,199 @@
+"""``kstate status`` for people: what ran and how it ended, what is kept, what can be undone, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from kstate_cli.change.journal import RunState
+from kstate_cli.change.lost import LostCopy, OnlyCopy
+from kstate_cli.change.run_states import CREATED, DAMAGED, INTERRUPTED
+from kstate_cli.change.standby import StandbyUse
+from kstate_cli.cli.columns import Column, Fold, fold_words
+from kstate_cli.cli.output import print_line, safe, screen_width, table
+from kstate_cli.pace import duration_text
+from kstate_cli.texts import command, size_text
+
+Row = Mapping[str, Any]
+"""A run as ``-o json`` has it."""
+
+_KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.FAILED.value
+_ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
+_STANDBY = {
+    StandbyUse.unused: "a standby: nobody has used it since its last round",
+    StandbyUse.used: "it was a standby, and was used since: it is not followed any more",
+    StandbyUse.unreadable: "it was made a standby; what was written of that cannot be read",
+}
+_NEWEST = 10
+"""So many runs are shown on a terminal: the screen is for the last night."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What runs keep and is nowhere else: nobody is told to free that."""
+
+    lost: tuple[LostCopy, ...] = ()
+    """Of what is gone from the directory."""
+    only: OnlyCopy | None = None
+    """Of a directory that is gone."""
+
+
+def show_runs(
+    app: Path,
+    rows: Sequence[Row],
+    seconds: Mapping[str, float | None],
+    copies: Copies,
+    *,
+    lock: tuple[bool | None, int | None],
+    standby: StandbyUse | None,
+) -> None:
+    """The runs, oldest first, and below them what can be done.
+
+    ``seconds``: what each run took, by its name. ``lock``: whether somebody has it, and which process.
+    """
+    held, pid = lock
+    kept = sum(row["bytes_pinned"] for row in rows)
+    print_line(safe(f"{app}: {_in_use(held, pid)}; runs keep {size_text(kept)}"), "bold")
+    say_standby(standby)
+    print_line("")
+    shown = rows if screen_width() is None else rows[-_NEWEST:]
+    table(
+        None,
+        ("run", Column("command", fold=Fold.WORDS), "ended", "began", Column("took", right=True, spare=1),
+         Column("keeps", right=True)),
+        [
+            (row["run"], row["command"] or "-", _end(row), _time(row["started"]), _took(seconds[row["run"]]),
+             size_text(row["bytes_pinned"]))
+            for row in shown
+        ],
+    )  # fmt: skip
+    if len(shown) < len(rows):
+        _say(f"{len(rows) - len(shown)} older runs are not shown: a pipe and -o json have them")
+    _show_staging(rows)
+    _show_progress(rows)
+    lines = list(_next(app, rows, copies, held=held))
+    if lines:
+        print_line("")
+    for text, line in lines:
+        _say(text)
+        if line is not None:
+            print_line(safe(f"    {line}"))
+
+
+def say_standby(standby: StandbyUse | None) -> None:
+    """Whether the directory is a standby, where it ever was one."""
+    if standby is not None:
+        _say(_STANDBY[standby])
+
+
+def _say(text: str) -> None:
+    """A sentence, folded on a terminal."""
+    width = screen_width()
+    for number, line in enumerate([text] if width is None else fold_words(safe(text), width - 2)):
+        print_line(safe(f"{'  ' if number else ''}{line}"))
+
+
+def _in_use(held: bool | None, pid: int | None) -> str:
+    if held is None:
+        return "whether it is in use cannot be seen from here"
+    return "not in use" if not held else f"in use by process {pid}" if pid else "in use"
+
+
+def _end(row: Row) -> str:
+    state = row["state"]
+    if row["cut_short"]:
+        return f"interrupted by {row['signal']}" if row["signal"] else "interrupted"
+    if state in (_FAILED, INTERRUPTED):
+        return str(state)
+    if state in _ENDS:
+        return _ENDS[state]
+    return f"under way: {row['restoration'] or state}"
+
+
+def _time(at: str | None) -> str:
+    """To the minute, in UTC."""
+    if at is None:
+        return "-"
+    return datetime.fromisoformat(at).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%MZ")
+
+
+def _took(seconds: float | None) -> str:
+    return "-" if seconds is None else duration_text(seconds)
+
+
+def _next(app: Path, rows: Sequence[Row], copies: Copies, *, held: bool | None) -> Iterator[tuple[str, str | None]]:
+    """What to do, and the command that does it, in the order in which somebody in need wants it."""
+    if copies.only is not None:
+        yield f"{copies.only.text}; to put it back:", copies.only.back
+        return
+    for copy in copies.lost:
+        yield f"{copy.run.name}: {copy.text}", None
+        if copy.back is not None:
+            yield "to put them back:", copy.back
+        yield "to delete it for good:", copy.delete
+    spared = {copy.run.name for copy in copies.lost}
+    again = "run its command again: that takes over what it has left"
+    for row in rows:
+        name, state = row["run"], row["state"]
+        if state == DAMAGED:
+            yield (
+                f"{name}: {row['message']}: nothing of it is touched. Look at {row['path']}, then move it elsewhere",
+                None,
+            )
+        elif state in (INTERRUPTED, CREATED):
+            yield f"{name}: its process is gone; the directory is wholly the old or wholly the new one; {again}", None
+        elif state == RunState.CLEANING.value and not held:
+            yield f"{name}: half deleted; go on with it:", command("clean", app, "--run", name)
+    last = rows[-1]
+    if last["cut_short"]:
+        yield f"{last['run']} has left the directory as it was: {again}", None
+    elif last["state"] == _FAILED:
+        yield f"{last['run']}: {last['message']}", None
+        more = " with --after-error" if last["restoration"] == "ERROR" else ""
+        yield f"it has left the directory as it was: fix that, then run its command again{more}", None
+    undoable = next((row for row in reversed(rows) if row["state"] == _KEPT), None)
+    if undoable is not None and undoable["run"] not in spared:
+        yield f"to take {undoable['run']} back ({undoable['command']}):", command("undo", app)
+    deletable = [row for row in rows if row["state"] in (_KEPT, _UNDONE, _FAILED) and row["run"] not in spared]
+    if deletable:
+        freed = size_text(sum(row["bytes_pinned"] for row in deletable))
+        after = ", after which nothing can be undone" if undoable is not None else ""
+        yield f"to free {freed}{after}:", command("clean", app)
+    words = dict.fromkeys(row["state"] for row in rows[-_NEWEST:] if row["state"] not in (_KEPT, _UNDONE))
+    for word in words:
+        yield f"what {word} means:", command("explain", word)
+
+
+def _show_staging(rows: Sequence[Row]) -> None:
+    staging = [(row["run"], row["staging"]) for row in rows if row["staging"]]
+    if not staging:
+        return
+    print_line("")
+    table(
+        "left in a staging area, until its run is cleaned",
+        ("run", "place", Column("files", right=True), Column("bytes", right=True), Column("stays", fold=Fold.WORDS)),
+        [(run, one["path"], one["files"], size_text(one["bytes"]), one["message"] or "-") for run, one in staging],
+    )
+
+
+def _show_progress(rows: Sequence[Row]) -> None:
+    stores = [(row["run"], one) for row in rows for one in row["progress"]]
+    if not stores:
+        return
+    print_line("")
+    table(
+        "restoring",
+        ("run", "store", Column("done", right=True), Column("records", right=True)),
+        [
+            (
+                run,
+                f"{one['task']}/{one['store']}",
+                f"{100 * one['slices'] // max(1, one['of'])} %",
+                f"{one['records']:,}",
+            )
+            for run, one in stores
+        ],
+    )

@@ -1,0 +1,235 @@
+"""Rows, words and problems of stores, as ``ls``, ``inspect-position``, ``verify`` and ``check`` print them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kstate_cli.formats.store_kinds import short_name
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, by_topic
+from kstate_cli.offsets.resolve import resolve
+from kstate_cli.releases import RELEASES, opens_in
+from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.names import CHECKPOINT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kstate_cli.change.lost import LostCopy
+    from kstate_cli.check.lag import Lag
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.statedir.problems import Problem
+
+
+Row = dict[str, Any]
+
+
+def store_rows(app: Application, *, transactional: bool = False) -> list[Row]:
+    """A row for each store with a directory, and for each store that only has an offset.
+
+    ``transactional``: somebody says that the application runs with transactional stores.
+    """
+    rows: list[Row] = []
+    for task in resolve(app, transactional=transactional):
+        rows += [_store_row(app, task, offsets) for offsets in task.stores]
+        rows += [_absent_row(app, task, name, offsets) for name, offsets in sorted(task.absent.items())]
+    return rows
+
+
+def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> Row:
+    store = offsets.store
+    problems = [p for d in store.databases for p in d.problems]
+    row: Row = {
+        "task": task.task.name,
+        "store": store.name,
+        "kind": store.kind.name,
+        "kind_certain": store.kind.certain,
+        "kind_from": store.kind.inferred_from,
+        "offsets_in": offsets.offsets_in,
+        "changelog": task.offsets_shown(offsets),
+        "position": offsets.position_shown,
+        "status": store.status,
+        "running": app.running,
+        "as_of": app.as_of,
+        "sst_formats": sorted(store.sst_formats),
+        "opens_in": list(
+            ()
+            if any(p.fatal for p in problems)
+            else opens_in(kinds=frozenset({store.kind.name}), families=store.families, sst_formats=store.sst_formats)
+        ),
+        "column_families": sorted(store.families),
+        "segments": [d.segment_start for d in store.databases] if store.segmented else None,
+        "segments_without_offset": [d.segment_start for d in offsets.silent],
+        "rows": None if any(p.fatal for p in problems) else sum(d.rows for d in store.databases),
+        "rows_exact": False,
+        "bytes": sum(d.size for d in store.databases),
+        "leftovers": list(task.task.leftovers),
+        "unclean": [str(reason) for reason in task.unclean if reason.store == store.name],
+    }
+    return row
+
+
+def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping[TopicPartition, int]) -> Row:
+    """A custom store, one in memory, or one that is gone: only its offset is here."""
+    row: Row = {
+        "task": task.task.name,
+        "store": name,
+        "kind": "no-directory",
+        "kind_certain": False,
+        "kind_from": "an offset without a RocksDB: a custom store, or one that is gone",
+        "offsets_in": "store-file" if name in task.task.store_files else "checkpoint",
+        "changelog": by_topic(offsets),
+        "position": {},
+        "status": None,
+        "running": app.running,
+        "as_of": app.as_of,
+        "sst_formats": [],
+        "opens_in": [],
+        "column_families": [],
+        "segments": None,
+        "segments_without_offset": [],
+        "rows": None,
+        "rows_exact": False,
+        "bytes": 0,
+        "leftovers": list(task.task.leftovers),
+        "unclean": [],
+    }
+    return row
+
+
+_MEANINGS: Final = {"+ts": "values have timestamps", "+time": "keys ordered by time", "+hdr": "values have headers"}
+_NO_DIRECTORY: Final = "no-directory"
+_PLACES: Final = {"column-family": "store", "checkpoint": CHECKPOINT, "store-file": "own file", "none": "-"}
+_FEW = 2
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""Topic -> partition -> offset."""
+
+
+def short_kind(name: str, *, certain: bool) -> str:
+    """``timestamped-key-value`` is ``kv+ts``; a mark of interrogation stands behind a kind that is guessed."""
+    if name == _NO_DIRECTORY:
+        return "no files"  # nor is that a guess
+    return f"{short_name(name)}{'' if certain else '?'}"
+
+
+def short_place(name: str) -> str:
+    """Where a store's offset is kept: ``store`` is the store's own RocksDB."""
+    return _PLACES.get(name, name)
+
+
+def short_offsets(offsets: Offsets | None, *, all_of_them: bool) -> str:
+    """The offset of a store, or ``partition=offset`` for each of several; ``?`` where nobody knows it."""
+    if offsets is None:
+        return "?"
+    known = sorted((p, o) for of_topic in offsets.values() for p, o in of_topic.items())
+    if len(known) <= 1:
+        return str(known[0][1]) if known else "-"
+    texts = [f"{p}={o}" for p, o in known]
+    return " ".join(texts if all_of_them or len(texts) <= _FEW else (texts[0], "…", texts[-1]))
+
+
+def span(names: Sequence[str]) -> str:
+    """Releases: ``3.6-4.2`` where they are consecutive, else all of them."""
+    if not names:
+        return "none"
+    known = [release.name for release in RELEASES]
+    if known.index(names[-1]) - known.index(names[0]) != len(names) - 1:
+        return " ".join(names)
+    return names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
+
+
+def legend(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the signs in these rows mean; nothing of signs that are not there. A row is one of ``store_rows``."""
+    rows = list(rows)
+    kinds = [short_kind(row["kind"], certain=row["kind_certain"]) for row in rows]
+    signs = [f"{mark} {what}" for mark, what in _MEANINGS.items() if any(mark in kind for kind in kinds)]
+    if any(kind.endswith("?") for kind in kinds):
+        signs.append("? behind a kind: guessed, see ls --spec")
+    if any(row["rows"] is not None and row["rows"] and not row["rows_exact"] for row in rows):
+        signs.append("~ an estimate")
+    if any(row["changelog"] is None or (row["rows"] is None and row["bytes"]) for row in rows):
+        signs.append("? alone: cannot be read")
+    if any(sum(map(len, (row["changelog"] or {}).values())) > 1 for row in rows):
+        signs.append("0=30: partition 0 is at offset 30")
+    return signs
+
+
+def say_rows_lacking(
+    application: Application, places: Collection[tuple[str, str]] | None = None, *, quiet: bool
+) -> bool:
+    """Name the stores that may lack rows of a segment, and return if there is one.
+
+    ``places`` are the (task, store) to look at; None stands for all.
+    """
+    from kstate_cli.cli.output import say
+    from kstate_cli.offsets.segments import silent_remark
+
+    if application.running:
+        return False
+    stores = [(task.name, store) for task in application.tasks for store in task.stores]
+    remarks = [silent_remark(store) for task, store in stores if places is None or (task, store.name) in places]
+    for remark in filter(None, remarks):
+        say(remark, quiet=quiet)
+    return any(remarks)
+
+
+def print_problems(lines: JsonLines, problems: Iterable[Problem]) -> None:
+    """A line for each."""
+    for one in problems:
+        store = one.place.store
+        lines.line(
+            "problem",
+            {
+                "task": one.place.task,
+                "store": None if store is None else store.name,
+                "code": one.code.value,
+                "path": "/".join(one.place.names) or ".",
+                "message": one.what,
+                "rule": one.rule,
+            },
+        )
+
+
+def only_kept(app: Path) -> list[LostCopy]:
+    """The runs that keep what APP has nothing of any more. Raises Refused where that may not be read."""
+    from kstate_cli.change.folder import read_runs
+    from kstate_cli.change.lost import lost_copies
+
+    return list(lost_copies(app, read_runs(app)))
+
+
+def say_only_kept(copies: Sequence[LostCopy], *, quiet: bool) -> None:
+    """A line for each, for people."""
+    from kstate_cli.cli.output import say
+
+    for one in copies:
+        say(f"run {one.run.name}: {one.sentences}", quiet=quiet)
+
+
+def as_problem(copy: LostCopy) -> Problem:
+    """The same for programs."""
+    from kstate_cli.statedir.places import Place
+    from kstate_cli.statedir.problems import Problem, ProblemCode
+
+    return Problem(ProblemCode.ONLY_KEPT, Place(), f"run {copy.run.name}: {copy.text}", copy.ways)
+
+
+def lag_members(lag: Lag | None) -> dict[str, Any]:
+    """``lag``, ``lag_exact`` and ``lag_seconds``; null where nobody knows."""
+    if lag is None:
+        return {"lag": None, "lag_exact": None, "lag_seconds": None}
+    seconds = None if lag.seconds is None else round(lag.seconds, 3)
+    return {"lag": lag.records.count, "lag_exact": lag.records.exact, "lag_seconds": seconds}
+
+
+def lag_text(lag: Lag | None) -> str:
+    """The same for people: ``120, 4 s``; ``?`` where nobody knows."""
+    from kstate_cli.pace import duration_text
+
+    if lag is None:
+        return "?"
+    most = "" if lag.records.exact else "at most "
+    old = f", {duration_text(lag.seconds)}" if lag.seconds else ""
+    return f"{most}{lag.records.count:,}{old}"
