@@ -139,9 +139,9 @@ MAY_BE_EMPTY: Final = frozenset({"KEY"})
 """A key may be the empty string. Nothing but whitespace counts as empty otherwise: ``"$A $B"`` leaves that."""
 
 
-def refuse_empty(click_command: Any, path: str) -> None:
-    """From now on ``click_command``, called as ``path``, refuses empty values of its arguments and options."""
-    for parameter in click_command.params:
+def refuse_empty(parser: Any, path: str) -> None:
+    """From now on ``parser``, called as ``path``, refuses empty values of its arguments and options."""
+    for parameter in parser.params:
         _guard(parameter, path)
 
 
