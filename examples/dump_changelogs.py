@@ -29,7 +29,7 @@ from kstate_cli.dump_reader.location import is_hidden, is_parquet_name, list_fil
 from kstate_cli.dump_reader.manifest import NAME, Manifest, ManifestFile, ManifestPartition, Reading, render
 from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.dump_reader.open import read_dump
-from kstate_cli.dump_reader.records import digest_at
+from kstate_cli.dump_reader.reader import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ import pyarrow as pa
 from kstate_cli.clock import now_ms
 from kstate_cli.dump_reader.growing import Forgotten, Full, Grown
 from kstate_cli.dump_reader.model import Round
-from kstate_cli.dump_writer.columns import schema
-from kstate_cli.dump_writer.file_names import path_of
+from kstate_cli.dump_writer.keeping import path_of
 from kstate_cli.dump_writer.packing import packed
 from kstate_cli.dump_writer.stores import destination, store_of
-from kstate_cli.dump_writer.writing import RangeFile
+from kstate_cli.dump_writer.writing import RangeFile, schema
 from kstate_cli.formats.topic_partition import TopicPartition
 
 Record: TypeAlias = tuple[bytes, bytes | None, int]

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kstate_cli.broker.client import GRANTS, denied
-from kstate_cli.broker.reading import ReadFrom, assigned_consumer
+from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.forgotten import Heard, heard, moment, shown
+from kstate_cli.logs.log import Heard, heard, moment, shown
 from kstate_cli.statedir.model import Store, Task
 
 

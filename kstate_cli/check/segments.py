@@ -8,7 +8,7 @@ from itertools import pairwise
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.forgotten import moment
+from kstate_cli.logs.log import moment
 from kstate_cli.offsets.segments import silent_by_key, stated_offset
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.texts import some

@@ -93,7 +93,7 @@ class GrownFile:
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """The last record that was read, as :func:`kstate_cli.dump_reader.records.record_digest` has it."""
+    """The last record that was read, as :func:`kstate_cli.dump_reader.reader.record_digest` has it."""
 
     offset: int
     sha256: str
@@ -104,8 +104,8 @@ class TailRecord:
     """One of the last records of a full, by which the log is recognized: ``[offset, sha256, key, epoch, tombstone]``.
 
     Digests are the first 16 hex digits of SHA-256: of the record
-    (:func:`kstate_cli.dump_reader.records.record_digest`), and of the key
-    (:func:`kstate_cli.dump_reader.records.key_digest`).
+    (:func:`kstate_cli.dump_reader.reader.record_digest`), and of the key
+    (:func:`kstate_cli.dump_reader.reader.key_digest`).
     ``epoch`` is the leader epoch of the record's batch, -1 in JSON where
     the broker does not report one; ``tombstone`` is 1 for a record without a value, else 0.
     """

@@ -61,7 +61,7 @@ class Reading:
     leader_epoch: int | None = None
     """Of the end of the log: it never falls while the topic is the same (KIP-320)."""
     last_record_sha256: str | None = None
-    """:func:`kstate_cli.dump_reader.records.record_digest` of the record at ``last``."""
+    """:func:`kstate_cli.dump_reader.reader.record_digest` of the record at ``last``."""
     retention_ms: int | None = None
     """``retention.ms`` that was set for the topic itself."""
     min_compaction_lag_ms: int | None = None

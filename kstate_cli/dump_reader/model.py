@@ -45,7 +45,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class ClockMark:
-    """When a manifest was written, by three clocks; all in ms. See :mod:`kstate_cli.dump_writer.round_clock`."""
+    """When a manifest was written, by three clocks; all in ms. See :mod:`kstate_cli.dump_writer.plan`."""
 
     boot: str
     boot_ms: int

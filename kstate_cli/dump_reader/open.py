@@ -21,7 +21,7 @@ from . import growing
 from . import manifest as manifests
 from .digests import check_digest
 from .errors import NEW_DUMP, NOT_REACHED, WHOLE_COPY, DumpError, NoManifestError, printable
-from .footers import FileFacts, read_facts
+from .footers import FileFacts, check_files, check_rows, read_facts
 from .location import (
     ListedFile,
     Listing,
@@ -38,7 +38,6 @@ from .location import (
     shown,
 )
 from .manifest import Manifest
-from .manifest_checks import check_files, check_rows
 from .model import Dump, PartitionDump, Piece
 from .table_formats import table_refusal, tables_above, tables_in, uncommitted_in
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from kstate_cli.capacity import cores_here
 from kstate_cli.signals import mapped
 
-from .columns import KNOWN
 from .digests import check_digest
 from .errors import DumpError, DumpRot, printable, rot, unreadable
 from .footers import open_parquet
@@ -19,6 +18,7 @@ from .growing import Grown
 from .location import open_location, shown
 from .model import Dump
 from .open import newest_manifest, read_dump
+from .schema import KNOWN
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

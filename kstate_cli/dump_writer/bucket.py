@@ -17,19 +17,22 @@ from kstate_cli.dump_reader import growing, manifest
 from kstate_cli.dump_reader.growing import Grown
 from kstate_cli.dump_reader.location import ListedFile
 from kstate_cli.dump_reader.open import counting
-from kstate_cli.dump_writer.file_names import PARTITION, TOPIC, folder_of, new_manifest, run_of
 from kstate_cli.dump_writer.keeping import (
     GRACE_SECONDS,
     MANIFEST_SECONDS,
     MANIFESTS_KEPT,
+    PARTITION,
+    TOPIC,
     UNNAMED_SECONDS,
+    folder_of,
     gone,
     lost,
     lost_file,
     needed,
+    new_manifest,
+    run_of,
 )
-from kstate_cli.dump_writer.s3_client import S3Place
-from kstate_cli.dump_writer.s3_objects import Listed, NotAnsweredError, Objects, Upload
+from kstate_cli.dump_writer.s3_objects import Listed, NotAnsweredError, Objects, S3Place, Upload
 from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import printable, some

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli import temporary
-from kstate_cli.dump_writer.jobs import RangeJob, RangeQueue, RangeResult
-from kstate_cli.dump_writer.task import capture_range
+from kstate_cli.dump_writer.task import RangeJob, RangeQueue, RangeResult, capture_range
 from kstate_cli.parallel.progress import Counters
 from kstate_cli.parallel.workers import Processes, Workers
 from kstate_cli.signals import now_and_then

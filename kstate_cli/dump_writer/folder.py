@@ -22,16 +22,20 @@ from kstate_cli.dump_reader import growing, manifest
 from kstate_cli.dump_reader.growing import Grown
 from kstate_cli.dump_reader.location import is_link, open_location
 from kstate_cli.dump_reader.open import newest_manifest
-from kstate_cli.dump_writer.file_names import PARTITION, TOPIC, folder_of, new_manifest, run_of
 from kstate_cli.dump_writer.keeping import (
     GRACE_SECONDS,
     MANIFEST_SECONDS,
     MANIFESTS_KEPT,
+    PARTITION,
+    TOPIC,
     UNNAMED_SECONDS,
+    folder_of,
     gone,
     lost,
     lost_file,
     needed,
+    new_manifest,
+    run_of,
 )
 from kstate_cli.dump_writer.writing import OWN_FOLDER
 from kstate_cli.errors import Refused, UsageError

@@ -1,13 +1,20 @@
-"""What of a dump stays, and for how long; and what is said where it did not: the same wherever the dump is written."""
+"""Name the files of a dump, and decide how long each of them stays: the same in a folder and in a bucket.
+
+``topic=T/partition=P/<first>-<end>-<generation>-<run>-<attempt>.parquet``: offsets with twenty digits, the end
+excluded. The end is that of the planned range. If a time limit ended the reading earlier, the file has fewer records,
+and the manifest states how many. No two attempts ever write to one file. A file that no manifest names does not count.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from kstate_cli import clock
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.growing import Grown
 from kstate_cli.errors import InUse, Refused
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import printable
 
 GRACE_SECONDS: Final = 24 * 3600
@@ -51,3 +58,30 @@ def lost_file(path: str, where: str) -> Refused:
 def gone(path: str) -> DumpError:
     """The same, while it is read."""
     return DumpError("the file is not there any more", where=printable(path))
+
+
+_FILE: Final = re.compile(r"[0-9]{20}-[0-9]{20}-[0-9]{10}-([0-9a-f]{12})-[0-9a-f]{8}\.parquet")
+_NEW_MANIFEST: Final = re.compile(r"\._manifest-[0-9]{10}-([0-9a-f]{12})\.new")
+TOPIC: Final = "topic="
+PARTITION: Final = "partition="
+
+
+def folder_of(key: TopicPartition) -> str:
+    """The folder of a partition, relative to the dump."""
+    return f"{TOPIC}{key.topic}/{PARTITION}{key.partition}"
+
+
+def path_of(key: TopicPartition, start: int, end: int, generation: int, run: str, attempt: str) -> str:
+    """The path of a file, relative to the dump."""
+    return f"{folder_of(key)}/{start:020d}-{end:020d}-{generation:010d}-{run}-{attempt}.parquet"
+
+
+def run_of(name: str) -> str | None:
+    """The run that a file, or a manifest that is not yet one, is of; None for a name that is none of ours."""
+    match = _FILE.fullmatch(name) or _NEW_MANIFEST.fullmatch(name)
+    return match[1] if match else None
+
+
+def new_manifest(generation: int, run: str) -> str:
+    """What a manifest is called until it is one."""
+    return f"._manifest-{generation:010d}-{run}.new"

@@ -16,12 +16,11 @@ from kstate_cli.dump_reader.digests import other_file
 from kstate_cli.dump_reader.errors import DumpError, printable
 from kstate_cli.dump_reader.growing import Full, Grown, GrownFile
 from kstate_cli.dump_reader.model import Round
-from kstate_cli.dump_writer.columns import schema
-from kstate_cli.dump_writer.file_names import path_of
+from kstate_cli.dump_writer.keeping import path_of
 from kstate_cli.dump_writer.stores import DumpStore
-from kstate_cli.dump_writer.writing import RangeFile
+from kstate_cli.dump_writer.writing import RangeFile, schema
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.forgotten import RETENTION_MS
+from kstate_cli.logs.log import RETENTION_MS
 
 TOGETHER: Final = 16
 """So many small files at the end of a partition are joined."""

@@ -1,19 +1,29 @@
-"""What is read of each partition: what is new since the dump's end, or all of it anew, and why.
+"""Plan what is read: which topics, and of each partition the new records or all of them, and why.
 
-The rules: docs/internals/changelogs.md#growing.
+The rules: docs/internals/changelogs.md#growing. Whether a delete may be forgotten depends on the time between two
+readings. The broker's clock cannot be read through librdkafka without writing a record, and a host's time of day can be
+set. So every manifest records both the time of day and the time since the start of the host, and the next call takes
+the longer of the two (docs/internals/changelogs.md#time-of-a-dump).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
+from kstate_cli.clock import BootTime
 from kstate_cli.dump_reader.growing import Full, Grown
-from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.forgotten import RETENTION_MS, Heard, heard, moment, most_ms, set_back, shown
+from kstate_cli.dump_reader.model import ClockMark
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.topic_partition import TopicPartition, is_changelog, legal_topic, readings_of_changelog
+from kstate_cli.logs.log import RETENTION_MS, Heard, heard, moment, most_ms, set_back, shown
+from kstate_cli.specification.model import PROCESSOR, Spec
+from kstate_cli.texts import did_you_mean, some
 
 _LEAST_RANGE: Final = 500_000
 _MOST_RANGE: Final = 4_000_000
@@ -195,3 +205,130 @@ def ranges(plans: Iterable[PartitionPlan], slots: int) -> list[tuple[PartitionPl
     # The first ranges of all partitions come first: where a call is interrupted, what has a gap before it is lost.
     # Of them the long ones come first, so that none is left for the end.
     return [part for _, part in sorted(cut, key=lambda entry: (entry[0], entry[1][1] - entry[1][2]))]
+
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """What is dumped, and what is not although its name begins as that of the application."""
+
+    wanted: tuple[str, ...]
+    foreign: tuple[tuple[str, str], ...] = ()
+    """(topic, application that it seems to be of)."""
+
+
+def of_spec(spec: Spec) -> tuple[str, ...]:
+    """What the stores of a specification are restored from, but those that Streams itself restores at each start."""
+    stores = (store for store in spec.stores if not store.in_memory and store.source != PROCESSOR)
+    return tuple(sorted({store.changelog for store in stores if store.changelog is not None}))
+
+
+def chosen(app: str | None, named: Mapping[str, str], on_broker: Iterable[str], groups: Collection[str]) -> Topics:
+    """The topics of the broker that are asked for. Raises UsageError for one that it has not.
+
+    ``named``: topic -> where it is named. ``app``: the application whose changelogs are found by their names, too.
+
+    ``my-app-2-count-changelog`` is a changelog of ``my-app`` as well as of ``my-app-2``: where the broker knows a group
+    of that name, which every application has, it is taken for the other one's, unless it is named itself.
+    """
+    known = set(on_broker)
+    missing = [topic for topic in named if topic not in known]
+    if missing:
+        bad = [topic for topic in missing if not legal_topic(topic)]
+        raise UsageError(
+            f"{named[missing[0]]} {missing[0]!r}: "
+            + ("that is no name of a topic" if bad else "the broker has no such topic"),
+            hint=f"{did_you_mean(missing[:1], known)}a topic that this user may not describe is not shown either",
+        )
+    wanted: set[str] = set(named)
+    foreign: list[tuple[str, str]] = []
+    if app is not None:
+        own, others = own_changelogs(app, known, groups)
+        foreign = [(topic, of) for topic, of in others if topic not in wanted]
+        wanted.update(own)
+        if not own and not others:
+            raise UsageError(
+                f"--app {app!r}: the broker has no changelog that begins with it"
+                + (f"; there are {some(sorted(filter(is_changelog, known)), _SHOWN)}" if known else ""),
+                hint="give the application.id; a topic that this user may not describe is not shown",
+            )
+    return Topics(tuple(sorted(wanted)), tuple(sorted(foreign)))
+
+
+def own_changelogs(
+    app: str, on_broker: Iterable[str], groups: Collection[str]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """The changelogs that an application has by their names; and those (topic, application) that are another one's.
+
+    Of ``my-app-2-count-changelog`` a group decides: see :func:`chosen`.
+    """
+    own: list[str] = []
+    foreign: list[tuple[str, str]] = []
+    for topic in sorted(on_broker):
+        if topic.startswith(f"{app}-") and is_changelog(topic):
+            others = [
+                prefix
+                for prefix, _ in readings_of_changelog(topic)
+                if len(prefix) > len(app) and prefix.startswith(f"{app}-") and prefix in groups
+            ]
+            if others:
+                foreign.append((topic, max(others, key=len)))
+            else:
+                own.append(topic)
+    return own, foreign
+
+
+_STEP_MS = 1
+
+
+class RoundClock:
+    """The clock of one round, on the scale of those before it: milliseconds since 1970, or somewhat more."""
+
+    def __init__(self, grown: Grown | None) -> None:
+        """Continue the time of the newest manifest; None for a dump that does not exist yet."""
+        self._anchor = clock.boot_time()
+        self._wall_ms = clock.now_ms()
+        self._max_error_ms = clock.max_error_ms()
+        before = None if grown is None else grown.clock
+        self._scale = (before.scale if before is not None else "") or secrets.token_hex(8)
+        self.why_unknown = None if grown is None else self._why_unknown(before)
+        """Why nobody knows how much time has passed since the newest manifest; None if that is known."""
+        self._base_ms = max(self._wall_ms, *self._bounds(grown, before))
+
+    def now_ms(self) -> int:
+        """Return the time of the dump."""
+        return self.at(clock.boot_time()) or self._base_ms
+
+    def at(self, moment: BootTime) -> int | None:
+        """Return the time of the dump at a moment of this host; None for one of another host."""
+        return None if moment.boot != self._anchor.boot else self._base_ms + max(0, moment.ms - self._anchor.ms)
+
+    def mark(self) -> ClockMark:
+        """Return what the next call continues."""
+        now = clock.boot_time()
+        return ClockMark(
+            now.boot, now.ms, self.at(now) or self._base_ms, clock.now_ms(), clock.max_error_ms(), self._scale
+        )
+
+    def _why_unknown(self, before: ClockMark | None) -> str | None:
+        if before is None:
+            return "its manifest was written by a version that did not record it"
+        if before.boot == self._anchor.boot:
+            return None
+        if before.max_error_ms is None or self._max_error_ms is None:
+            return "another host made that call, or this one was restarted, and their clocks are not synchronized"
+        return None
+
+    def _bounds(self, grown: Grown | None, before: ClockMark | None) -> list[int]:
+        """Return what the time is at least."""
+        if grown is None:
+            return [0]
+        latest = max((one.latest_ms for one in grown.fulls), default=0) + _STEP_MS
+        if before is None:
+            return [latest]
+        if before.boot == self._anchor.boot:
+            return [latest, before.time_ms + self._anchor.ms - before.boot_ms]
+        errors = (before.max_error_ms or 0) + (self._max_error_ms or 0)
+        return [latest, before.time_ms + max(0, self._wall_ms - before.wall_ms) + errors]

@@ -23,22 +23,32 @@ from kstate_cli.dump_writer.identity import (
     Comparison,
     Identity,
     KnownLog,
+    LogChangedError,
     compare_logs,
     known_log,
     not_explained,
+    settled,
 )
-from kstate_cli.dump_writer.jobs import RangeJob, RangeResult
 from kstate_cli.dump_writer.keeping import YOUNG_SECONDS
 from kstate_cli.dump_writer.packing import kept, merged, packed
-from kstate_cli.dump_writer.plan import PartitionPlan, anew, plan_round, ranges, too_late, unknown_before, up_to
-from kstate_cli.dump_writer.recheck import LogChangedError, settled
-from kstate_cli.dump_writer.round_clock import RoundClock
+from kstate_cli.dump_writer.plan import (
+    PartitionPlan,
+    RoundClock,
+    Topics,
+    anew,
+    chosen,
+    plan_round,
+    ranges,
+    too_late,
+    unknown_before,
+    up_to,
+)
 from kstate_cli.dump_writer.stores import DumpStore, store_of
-from kstate_cli.dump_writer.topics import Topics, chosen
+from kstate_cli.dump_writer.task import RangeJob, RangeResult
 from kstate_cli.errors import Interrupted, RunFailed, note
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
 from kstate_cli.host import FULL
-from kstate_cli.logs.forgotten import Heard, heard, shown
+from kstate_cli.logs.log import Heard, heard, shown
 from kstate_cli.signals import time_limit
 from kstate_cli.spark.context import SparkSettings
 from kstate_cli.spark.jvm import check_java

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from kstate_cli.dump_reader.growing import Grown
 from kstate_cli.dump_writer import folder
 from kstate_cli.dump_writer.bucket import BucketStore
-from kstate_cli.dump_writer.s3_client import is_s3, place_in_bucket
+from kstate_cli.dump_writer.s3_objects import is_s3, place_in_bucket
 from kstate_cli.dump_writer.writing import LocalFile, Sink
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from kstate_cli.broker.client import GroupMember, StreamsGroup
 from kstate_cli.broker.facts import Facts
-from kstate_cli.broker.groups import GroupMember, StreamsGroup
 from kstate_cli.fleet.expected import Partitions, SubTopology, expected_partitions, sub_topology
 from kstate_cli.fleet.model import HostReport, StoreCopy
 from kstate_cli.formats.task_id import TaskId

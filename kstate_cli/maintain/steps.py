@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.errors import UsageError
-from kstate_cli.logs.forgotten import shown
+from kstate_cli.logs.log import shown
 from kstate_cli.statedir.names import OWN_FOLDER
 from kstate_cli.texts import quoted
 

@@ -10,8 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.broker.client import admin_client, ask_broker, groups_on, partition_counts
-from kstate_cli.broker.groups import GroupMember, StreamsGroup, ask_group
+from kstate_cli.broker.client import (
+    GroupMember,
+    StreamsGroup,
+    admin_client,
+    ask_broker,
+    ask_group,
+    groups_on,
+    partition_counts,
+)
 from kstate_cli.broker.tails import read_tails
 from kstate_cli.errors import Refused
 from kstate_cli.offsets.owners import usual_changelog

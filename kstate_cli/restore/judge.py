@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.logs.forgotten import Heard, heard, moment, shown
-from kstate_cli.logs.log import Log, Where
+from kstate_cli.logs.log import Heard, Log, Where, heard, moment, shown
 
 
 class Action(Enum):

@@ -32,9 +32,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 
 from kstate_cli.dump_writer.engines import CaptureEngine, RangesOnSpark, started
-from kstate_cli.dump_writer.jobs import RangeJob
 from kstate_cli.dump_writer.rounds import DumpRequest, DumpWatcher, dump_round
-from kstate_cli.dump_writer.task import capture_range
+from kstate_cli.dump_writer.task import RangeJob, capture_range
 from kstate_cli.formats import topic_partition
 from kstate_cli.spark.context import SparkSettings
 from tests.interop.harness import Batch

@@ -15,7 +15,7 @@ from kstate_cli.change.ages import Age, LogMark, add_ages, read_ages
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.manifest import NAME, Manifest, ManifestPartition, Reading, parse, render
 from kstate_cli.dump_reader.open import read_dump
-from kstate_cli.dump_reader.records import digest_at
+from kstate_cli.dump_reader.reader import digest_at
 from kstate_cli.errors import Refused
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows

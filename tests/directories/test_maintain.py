@@ -30,7 +30,7 @@ from kstate_cli.cli.metrics import METRICS
 from kstate_cli.dump_writer.plan import continued_until, not_continued
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.maintain import children
+from kstate_cli.maintain import rounds
 from kstate_cli.maintain.measures import newest
 from kstate_cli.maintain.memory import Memory, read_memory, write_memory
 from kstate_cli.maintain.steps import maintenance_of, tasks
@@ -279,7 +279,7 @@ def test_the_end_of_a_process_that_hangs(tmp_path: Path, stubborn: bool) -> None
     )
     pids: list[int] = []
     with open(tmp_path / "lock", "w") as lock:
-        ended = children.run([sys.executable, str(script)], 2, lock=lock.fileno(), started=pids.append, grace=1)
+        ended = rounds.run([sys.executable, str(script)], 2, lock=lock.fileno(), started=pids.append, grace=1)
     assert (ended.exit, ended.timed_out, ended.signal) == (6, True, signal.SIGKILL if stubborn else signal.SIGTERM)
     assert [one["message"] for one in ended.lines] == ["half"]
     other = int((tmp_path / "pids").read_text())

@@ -28,7 +28,7 @@ from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.manifest import NAME, Manifest, Reading, parse
 from kstate_cli.dump_reader.open import read_dump
-from kstate_cli.dump_reader.records import digest_at
+from kstate_cli.dump_reader.reader import digest_at
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import release
 from kstate_cli.specification.toml_file import read_spec

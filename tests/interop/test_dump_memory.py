@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.dump_writer.jobs import RangeJob
-from kstate_cli.dump_writer.task import capture_range
+from kstate_cli.dump_writer.task import RangeJob, capture_range
 from kstate_cli.dump_writer.writing import GROUP_BYTES
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.memory import peak_bytes

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.dump_reader.open import read_dump
-from kstate_cli.dump_writer.jobs import RangeJob, RangeQueue
-from kstate_cli.dump_writer.task import capture_range
+from kstate_cli.dump_writer.task import RangeJob, RangeQueue, capture_range
 from kstate_cli.formats.topic_partition import TopicPartition
 
 from .dumping import dump, dumped, newest

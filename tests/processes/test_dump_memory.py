@@ -15,7 +15,7 @@ _MIB = 1 << 20
 _WRITES = """
 import os, sys
 import pyarrow as pa
-from kstate_cli.dump_writer.columns import schema
+from kstate_cli.dump_writer.writing import schema
 from kstate_cli.dump_writer.stores import destination, store_of
 from kstate_cli.dump_writer.writing import RangeFile
 from tests.memory import peak_bytes

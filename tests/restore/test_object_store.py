@@ -18,9 +18,8 @@ from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_writer.bucket import BucketStore
-from kstate_cli.dump_writer.file_names import path_of
-from kstate_cli.dump_writer.s3_client import place_in_bucket
-from kstate_cli.dump_writer.s3_objects import Objects, Upload
+from kstate_cli.dump_writer.keeping import path_of
+from kstate_cli.dump_writer.s3_objects import Objects, Upload, place_in_bucket
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.directories.support import kstate
 from tests.done import Done

@@ -18,7 +18,7 @@ OWNER = "texts.py"
 TO_THE_BYTE = {
     "regular.py": "a file that is a byte too large",
     "change/journal.py": "a file that is a byte too large",
-    "dump_reader/manifest_checks.py": "a file that has not the size that the manifest says",
+    "dump_reader/footers.py": "a file that has not the size that the manifest says",
     "dump_reader/open.py": "a file that has not the size that the manifest says",
     "statedir/database_files.py": "a file that has not the size that the MANIFEST says",
     "verify/files.py": "a file that has not the size that the MANIFEST says",

@@ -28,7 +28,7 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.progress import DumpProgress
     from kstate_cli.dump_writer.rounds import dump_round, follow
-    from kstate_cli.dump_writer.s3_client import is_s3
+    from kstate_cli.dump_writer.s3_objects import is_s3
     from kstate_cli.errors import UsageError
 
     request = _request(source, how)
@@ -107,7 +107,7 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
 
 def _specified(file: Path | None) -> tuple[str | None, dict[str, str]]:
     """The application that a specification is of, and its topics. Raises UsageError, Refused."""
-    from kstate_cli.dump_writer.topics import of_spec
+    from kstate_cli.dump_writer.plan import of_spec
     from kstate_cli.errors import UsageError
     from kstate_cli.specification.toml_file import read_spec
     from kstate_cli.texts import quoted

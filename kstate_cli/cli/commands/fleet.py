@@ -17,8 +17,8 @@ from kstate_cli.errors import EXIT_OK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kstate_cli.broker.client import StreamsGroup
     from kstate_cli.broker.facts import Facts
-    from kstate_cli.broker.groups import StreamsGroup
     from kstate_cli.fleet.findings import FleetFinding
     from kstate_cli.fleet.model import HostReport
     from kstate_cli.fleet.overview import Fleet
@@ -134,7 +134,7 @@ def _asked(
     facts = ask({key.topic for copy in copies for key in copy.offsets or ()})
     if bootstrap is None or not application:
         return facts, None
-    from kstate_cli.broker.groups import ask_group
+    from kstate_cli.broker.client import ask_group
     from kstate_cli.broker.settings import client_settings
 
     return facts, ask_group(bootstrap, client_settings(settings), application)

@@ -173,7 +173,7 @@ def _told_by_broker(
     from kstate_cli.broker.client import admin_client, ask_broker, names_on
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.check.predict import topics_of
-    from kstate_cli.dump_writer.topics import own_changelogs
+    from kstate_cli.dump_writer.plan import own_changelogs
     from kstate_cli.specification.told_topics import told_by_broker
 
     conf = client_settings(settings)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.broker import client
-from kstate_cli.broker.reading import ReadFrom, assigned_consumer
+from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 

@@ -33,9 +33,8 @@ from kstate_cli.dump_reader.model import ClockMark, PartitionDump, Round
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_reader.reader import read_slice
 from kstate_cli.dump_reader.slices import slices
-from kstate_cli.dump_writer.columns import schema
 from kstate_cli.dump_writer.folder import read_newest
-from kstate_cli.dump_writer.writing import RangeFile
+from kstate_cli.dump_writer.writing import RangeFile, schema
 from kstate_cli.formats.topic_partition import TopicPartition
 
 KEY = TopicPartition("t", 0)

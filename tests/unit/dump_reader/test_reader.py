@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from kstate_cli.dump_reader import open_files, order, reader
-from kstate_cli.dump_reader.columns import KNOWN
+from kstate_cli.dump_reader import open_files, reader
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.model import Slice
 from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
 from kstate_cli.dump_reader.reader import iter_slice, read_slice
+from kstate_cli.dump_reader.schema import KNOWN
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.interop.to_parquet import SCHEMA
@@ -281,7 +281,7 @@ def test_more_files_than_are_kept_open(tmp_path: Path, monkeypatch: pytest.Monke
 def test_columns_that_are_gathered_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = several()
     dump = opened(write(tmp_path / "d", table, shuffle=1, duplicates=30))
-    monkeypatch.setattr(order, "_BLOCK_BYTES", 900)
+    monkeypatch.setattr(reader, "_BLOCK_BYTES", 900)
     names = (*ALL, "headers")
     assert content(dump, columns=names) == expected(table, names)
 

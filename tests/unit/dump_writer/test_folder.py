@@ -11,8 +11,7 @@ from kstate_cli.clock import now_ms, now_seconds
 from kstate_cli.dump_reader.growing import Forgotten, Full, Grown, name_of
 from kstate_cli.dump_reader.model import Round
 from kstate_cli.dump_writer import folder
-from kstate_cli.dump_writer.file_names import new_manifest, path_of, run_of
-from kstate_cli.dump_writer.keeping import GRACE_SECONDS
+from kstate_cli.dump_writer.keeping import GRACE_SECONDS, new_manifest, path_of, run_of
 from kstate_cli.dump_writer.packing import kept
 from kstate_cli.dump_writer.stores import destination
 from kstate_cli.errors import InUse, Refused, UsageError

@@ -17,7 +17,7 @@ from kstate_cli.dump_reader.model import Round
 from kstate_cli.dump_writer.packing import TOGETHER, kept, merged, packed
 from kstate_cli.dump_writer.stores import FolderStore
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.forgotten import Heard, heard
+from kstate_cli.logs.log import Heard, heard
 from tests.unit.dump_reader.test_growing import KEY, written
 
 RUN = "0123456789ab"

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump_reader.growing import Full, Grown
 from kstate_cli.dump_reader.model import Round
-from kstate_cli.dump_writer.plan import anew, not_continued, plan_round, ranges, too_late, up_to
-from kstate_cli.dump_writer.topics import chosen, of_spec
+from kstate_cli.dump_writer.plan import anew, chosen, not_continued, of_spec, plan_round, ranges, too_late, up_to
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.specification.model import Spec, StoreSpec

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.dump_writer.recheck import RULES, LogChangedError, settled
+from kstate_cli.dump_writer.identity import RULES, LogChangedError, settled
 
 FIRST = LogFacts(5, 90, "id", 40, "compact", 1000, 3, 80, 500, 7)
 END = 80

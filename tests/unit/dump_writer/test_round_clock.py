@@ -14,8 +14,7 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.clock import BootTime
 from kstate_cli.dump_reader.growing import Full, Grown, name_of, parse, render
 from kstate_cli.dump_reader.model import Round
-from kstate_cli.dump_writer.plan import plan_round, unknown_before
-from kstate_cli.dump_writer.round_clock import RoundClock
+from kstate_cli.dump_writer.plan import RoundClock, plan_round, unknown_before
 from kstate_cli.formats.topic_partition import TopicPartition
 
 KEY = TopicPartition("t", 0)

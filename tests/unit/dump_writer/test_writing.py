@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kstate_cli.dump_writer.columns import schema
-from kstate_cli.dump_writer.writing import RangeFile
+from kstate_cli.dump_writer.writing import RangeFile, schema
 from tests.unit.dump_reader.test_growing import written
 
 

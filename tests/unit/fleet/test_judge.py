@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kstate_cli.broker.client import GroupMember, StreamsGroup
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.broker.groups import GroupMember, StreamsGroup
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.fleet.judge import judge
 from kstate_cli.fleet.listing import read_listings
