@@ -15,7 +15,7 @@ DENIED: Final = (errno.EACCES, errno.EPERM)
 _BITS = {os.R_OK: "r", os.W_OK: "w", os.X_OK: "x"}
 
 
-def what_to_do(path: str | os.PathLike[str] | None, wanted: int = os.R_OK) -> str:
+def access_hint(path: str | os.PathLike[str] | None, wanted: int = os.R_OK) -> str:
     """The hint where this user may not do what is ``wanted`` (bits of ``os.access``) with ``path``.
 
     It is about the directory on the way that denies it, or ``path`` itself: whose it is, its mode, and who asks. Nobody

@@ -1,4 +1,4 @@
-"""The error tree: every failure that a user can meet carries its message, a hint and its exit code.
+"""The tree of errors: each failure that a user can meet has its message, its hint and its exit code.
 
 ====================  =====  ==================================================================
 class                 exit   meaning
@@ -9,43 +9,45 @@ Refused               4      not understood or not safe: nothing was touched
 InUse                 5      locked, or the application is running
 RunFailed             6      the run failed; nothing changed
 RunHalfway            7      the run failed after the commit point: rerun, or undo
-OutputLost            6      results could not be written (141 where their reader has gone)
+OutputLost            6      results could not be written (141 if their reader has closed the pipe)
 Interrupted           128+N  interrupted by signal N
 ====================  =====  ==================================================================
 
-0 is done (or nothing to do), 1 finished with warnings: these two are what commands return. What would be 6 is 7 once
-the application directory was changed (``cli.ending.exit_code_of``).
+0 means done (or nothing to do), 1 means finished with warnings: commands return these two. An exit code 6 becomes 7
+once the application directory was changed (``cli.ending.exit_code_of``).
 
-With ``-o json`` a failure is a line of the type ``error`` too, with the ``code`` of its class: a word that programs may
-rely on. Classes below these have codes of their own where a program could want to tell them apart.
+With ``-o json`` a failure is also a line of type ``error`` with the ``code`` of its class, which programs may rely on.
+Subclasses have a code of their own if a program may need to distinguish them.
 
-All but ``Interrupted`` are subclasses of Exception. A signal may come between any two lines, so ``except Exception``
-must not take it for a failure.
+All but ``Interrupted`` are subclasses of Exception. A signal may arrive between any two lines, so ``except Exception``
+must not treat it as a failure.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 EXIT_OK = 0
 EXIT_WARNINGS = 1
 
 
-class Told(BaseException):
-    """What a command ends with, as the user is told: what happened, where, and what to do next.
+class CommandEnd(BaseException):
+    """An end of a command that is reported to the user: what happened, where, and what to do next.
 
-    Each of ``details`` and ``hint_details`` is a line of its own below what it belongs to. They are kept apart because
-    a name from disk may hold line breaks: whoever prints an error escapes those, and makes lines of these.
+    Each of ``details`` and ``hint_details`` becomes a line of its own. They are separate texts because a name from disk
+    may contain line breaks: the printer escapes those, and breaks lines only between these texts.
     """
 
     exit_code = 6
     code = "failed"
-    """What it is, for programs: stays as it is, whatever the message says."""
+    """The word for programs. It stays the same when the message changes."""
     usual_hint: str | None = None
-    """What to do next, where nobody says it of the case."""
+    """The hint if the case has none of its own."""
 
     def __init__(
         self,
@@ -68,45 +70,45 @@ class Told(BaseException):
         self.hint_details = tuple(hint_details)
 
     def add_details(self, lines: Iterable[str]) -> None:
-        """Has further lines told below the first."""
+        """Add lines that are printed below the message."""
         self.details = (*self.details, *lines)
         self.message = self.headline + "".join(f"\n  {line}" for line in self.details)
 
     @property
     def advice(self) -> str:
-        """The hint with its details, as one text of several lines."""
+        """Return the hint with its details, as one text of several lines."""
         return (self.hint or "") + "".join(f"\n    {line}" for line in self.hint_details)
 
     def code_for(self, exit_code: int) -> str:
-        """The code, where the command ends with ``exit_code``: a run that has failed has failed midway by then."""
+        """Return the code for an end with ``exit_code``: a failed run that ends with 7 has failed after its commit."""
         return RunHalfway.code if (self.code, exit_code) == (RunFailed.code, RunHalfway.exit_code) else self.code
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by what it says, whatever it was made of: errors come from worker processes, and from Spark's."""
-        return _again, (type(self), self.args), self.__dict__
+        """Pickle the attributes, whatever the arguments of ``__init__`` were: workers, and Spark's, send errors."""
+        return _unpickled, (type(self), self.args), self.__dict__
 
 
-def _again(kind: type[Told], args: tuple[Any, ...]) -> Told:
+def _unpickled(kind: type[CommandEnd], args: tuple[Any, ...]) -> CommandEnd:
     return kind.__new__(kind, *args)
 
 
 def note(error: BaseException, text: str) -> None:
-    """Has ``text`` said beside ``error``, whatever that is, and whatever is made of it later."""
+    """Add a note to an error of any class. It is printed even if another error is raised from this one."""
     _add(error, _NOTES, text)
 
 
 def notes_of(error: BaseException | None) -> list[str]:
-    """What was noted of an error, and of those that it was made of."""
+    """Return the notes of an error and of its causes."""
     return _all(error, _NOTES)
 
 
 def warn_before(error: BaseException, text: str) -> None:
-    """Have the warning ``text`` printed before ``error``, which it may explain."""
+    """Add a warning to an error, which it may explain. It is printed before the error."""
     _add(error, _WARNINGS, text)
 
 
 def warnings_before(error: BaseException | None) -> list[str]:
-    """Return the warnings that are printed before an error, and before those that it was made of."""
+    """Return the warnings of an error and of its causes."""
     return _all(error, _WARNINGS)
 
 
@@ -119,16 +121,16 @@ def _add(error: BaseException, name: str, text: str) -> None:
 
 def _all(error: BaseException | None, name: str) -> list[str]:
     texts: dict[str, None] = {}
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         texts.update(dict.fromkeys(error.__dict__.get(name, ())))
         error = error.__cause__ or error.__context__
     return list(texts)
 
 
-class KstateError(Told, Exception):
-    """Base of all failures that are shown to the user."""
+class KstateError(CommandEnd, Exception):
+    """Base of all failures that are reported to the user."""
 
 
 class UsageError(KstateError):
@@ -160,14 +162,14 @@ class InUse(KstateError):
 
 
 class RunFailed(KstateError):
-    """A run failed before its commit point: the application directory is what it was."""
+    """A run failed before its commit point: the application directory is unchanged."""
 
     exit_code = 6
     code = "run-failed"
 
 
 class RunHalfway(KstateError):
-    """A run failed after its commit point: the next command finishes it, or ``kstate undo`` takes it back."""
+    """A run failed after its commit point: the next command finishes it, or ``kstate undo`` rolls it back."""
 
     exit_code = 7
     code = "run-halfway"
@@ -184,23 +186,23 @@ class OutputLost(KstateError):
             hint="what was printed is not all: run the command again with room for its output",
         )
         self.reader_has_gone = error.errno == errno.EPIPE
-        """As for ``| head``, which is nobody's failure; but the output is not whole either."""
+        """As with ``| head``: no failure, but the output is incomplete."""
         if self.reader_has_gone:
             self.exit_code = 128 + signal.SIGPIPE
 
 
 def name_of_signal(number: int) -> str:
-    """``SIGINT``; what has no name here is told by its number."""
+    """Return the name of a signal, ``SIGINT``; ``signal 64`` if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-class Interrupted(Told):
+class Interrupted(CommandEnd):
     """A signal ended the command. The exit code is 128 + the signal's number.
 
-    As KeyboardInterrupt no Exception: only who means signals handles it, and raises it again.
+    Like KeyboardInterrupt it is no Exception: only code that is about signals handles it, and raises it again.
     """
 
     code = "interrupted"
@@ -209,3 +211,19 @@ class Interrupted(Told):
         super().__init__(f"interrupted by {name_of_signal(signal_number)}")
         self.signal_number = signal_number
         self.exit_code = 128 + signal_number
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Add ``path`` to an OSError of the block that names no file: a write has only its descriptor."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
+def file_of(error: OSError) -> str | None:
+    """Return the file that an error names; None if it names none."""
+    return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes, os.PathLike)) else None

@@ -1,10 +1,10 @@
-"""What this host is short of, and what it cannot read: neither says anything about what is in a file.
+"""The memory and processors of this host, and its shortages, which prove nothing about the contents of a file.
 
-A process has only so many descriptors and threads, a machine only so much memory, and a folder for temporary files only
-so much space. A reader that meets such a limit has learnt nothing about the store: reported as damage, it would lead to
-``kstate wipe`` of a healthy one. So each shortage is a :class:`HostError`, which no reader treats as a finding.
+Descriptors, threads, memory and temporary space are limited. A reader that meets such a limit has learnt nothing about
+the store: if it were reported as damage, users would wipe a healthy store. So each shortage is a :class:`HostError`,
+which no reader treats as a finding.
 
-Three things keep a shortage from ending a command in silence or with a traceback:
+Three functions keep a shortage from ending a command silently or with a traceback:
 
 * :func:`prepare` raises what kstate may raise itself, and keeps a few descriptors and some memory in reserve, which the
   first HostError releases: cleaning up and reporting need them.
@@ -26,22 +26,21 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
-from kstate_cli.capacity import memory_here
-from kstate_cli.errors import RunFailed
-from kstate_cli.naming import file_of
+from kstate_cli.errors import RunFailed, file_of
 
 SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""This host has no more of something."""
+"""The host is out of descriptors or memory."""
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""A file system has no space. No reader meets these but in what it writes itself."""
+"""The file system or the quota is full. A reader meets these only in its own temporary files."""
 CANNOT: Final = (errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIMEDOUT, errno.EUCLEAN)
-"""A file that exists, and that the system does not give."""
+"""The file exists, but the system denies it or cannot read it."""
 CHECK_THE_DISK: Final = "the system's log may say what is wrong with the disk, and ls -l who may read the file"
-"""What to do about a file that cannot be read."""
+"""The hint about a file that cannot be read."""
 STORES_STAY: Final = f"that says nothing of the stores, which are to stay as they are: {CHECK_THE_DISK}"
-"""What to do about stores of which a file cannot be read."""
+"""The hint about stores with a file that cannot be read."""
 READING_THREADS: Final = 8
 """Threads that RocksDB starts for a few databases that are read, with some to spare."""
 WRITING_THREADS: Final = 28
@@ -49,22 +48,23 @@ WRITING_THREADS: Final = 28
 _HEADROOM: Final = 192 << 20
 """Bytes of address space for the libraries, a few open databases and the stacks of their threads."""
 _STACK_BYTES: Final = 8 << 20
-"""Of a thread, where RLIMIT_STACK sets no limit."""
+"""The stack of a thread if RLIMIT_STACK sets no limit."""
 _LOOK_SECONDS: Final = 0.05
 _SILENT_SECONDS: Final = 30.0
-"""After so long a thread that does not report has found no memory."""
+"""A thread that has not reported for so long got no memory to begin."""
 _RESERVED_DESCRIPTORS: Final = 8
 _RESERVED_BYTES: Final = 1 << 20
 _FEWEST_DESCRIPTORS: Final = 64
 """Below this limit the work needs every descriptor."""
+_CGROUPS: Final = Path("/sys/fs/cgroup")
 _M_ARENA_MAX: Final = -8
-"""Of ``mallopt`` in glibc: for how many threads malloc keeps memory of their own, 64 MiB of address space each."""
+"""The parameter of glibc's ``mallopt``: how many arenas malloc keeps, each with 64 MiB of address space."""
 
 
 class HostError(RunFailed):
-    """This host keeps a file from being read: no descriptors, threads, memory, space for temporary files, or rights.
+    """This host lacks descriptors, threads, memory, temporary space, or rights to read a file.
 
-    No finding about the file: a reader that treats it as one would call a healthy store damaged.
+    It is no finding about the file: a reader that reports it as one would call a healthy store damaged.
     """
 
     code = "host"
@@ -72,16 +72,50 @@ class HostError(RunFailed):
     """Whether the command needs less of what is short when it runs with fewer ``--workers``."""
 
 
+# --- memory and processors -------------------------------------------------------------------------------------------
+
+
+def memory_here() -> int:
+    """Return the physical memory in bytes, or the limit of the container (cgroup v2, v1) if that is lower."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in (_CGROUPS / "memory.max", _CGROUPS / "memory/memory.limit_in_bytes"):
+        text = _first_text(path)
+        if text.isdigit():
+            memory = min(memory, int(text))
+    return memory
+
+
+def cores_here() -> int:
+    """Return how many processors this process may use: at most the quota of the container (cgroup v2, v1).
+
+    A part of a processor counts as one: 1.5 become 2.
+    """
+    cores = len(os.sched_getaffinity(0))
+    quota = _first_text(_CGROUPS / "cpu.max").split()
+    if not quota:
+        quota = [_first_text(_CGROUPS / f"cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]
+    if len(quota) == 2 and all(part.isdigit() for part in quota) and int(quota[1]):
+        cores = min(cores, -(-int(quota[0]) // int(quota[1])))
+    return max(1, cores)
+
+
+def _first_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 # --- before the work --------------------------------------------------------------------------------------------------
 
 
 class _Reserve:
-    """What :func:`prepare` keeps, of this process."""
+    """The resources that :func:`prepare` reserves for error paths of this process."""
 
     descriptors: Final[list[int]] = []
     memory: bytearray | None = None
     tried: Final[set[tuple[int, int]]] = set()
-    """Process and number of threads that were tried out."""
+    """The process and number of threads of each trial that succeeded: a forked child tries again."""
 
 
 def prepare() -> None:
@@ -101,14 +135,14 @@ def prepare() -> None:
 
 
 def release_reserve() -> None:
-    """Give back what :func:`prepare` has reserved: from now on the command cleans up and reports."""
+    """Release the reserve of :func:`prepare`, so that the command can clean up and report."""
     _Reserve.memory = None
     while _Reserve.descriptors:
         os.close(_Reserve.descriptors.pop())
 
 
 def raise_descriptor_limit() -> int | None:
-    """Raise the soft limit of open files to the hard one. Return the limit, None where there is none."""
+    """Raise the soft limit of open files to the hard one. Return the limit, None if there is none."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard not in (resource.RLIM_INFINITY, soft):
         with suppress(OSError, ValueError):
@@ -122,24 +156,25 @@ def require_headroom(threads: int) -> None:
     key = os.getpid(), threads
     if key in _Reserve.tried:
         return
-    held: mmap.mmap | None = None
+    headroom: mmap.mmap | None = None
     try:
         if _soft(resource.RLIMIT_AS) is not None:
-            held = mmap.mmap(-1, _HEADROOM)
+            # Mapped while the threads start: memory and stacks must fit at the same time.
+            headroom = mmap.mmap(-1, _HEADROOM)
         _try_threads(threads)
     except (OSError, MemoryError, RuntimeError) as error:
         raise shortage(error) or error from None
     finally:
-        if held is not None:
-            held.close()
+        if headroom is not None:
+            headroom.close()
     _Reserve.tried.add(key)
 
 
 def _try_threads(count: int) -> None:
     """Start so many threads at once, and wait for their end.
 
-    RuntimeError where the system starts no more. MemoryError where one started, and found no memory to call its
-    function: Python ends such a thread, and whatever waits for it waits for ever.
+    Raise RuntimeError if the system starts fewer. Raise MemoryError if a thread started, but got no memory to call its
+    function: Python ends such a thread silently, so a plain join would wait for ever.
     """
     gate, ended = threading.Lock(), threading.Semaphore(0)
     silent = time.monotonic() + _SILENT_SECONDS if _limited() else math.inf
@@ -168,7 +203,7 @@ def _try_threads(count: int) -> None:
 
 @contextmanager
 def _threads_without_memory() -> Iterator[list[object]]:
-    """Collect the MemoryErrors of threads that could not begin, which Python reports to nobody but this hook."""
+    """Collect the MemoryErrors of threads that could not begin: Python reports them to ``sys.unraisablehook`` only."""
     failed: list[object] = []
     before = sys.unraisablehook
 
@@ -186,7 +221,7 @@ def _threads_without_memory() -> Iterator[list[object]]:
 
 
 def _keep_malloc_small() -> None:
-    """Have malloc keep one arena for all threads: with a limit of address space theirs would use it up."""
+    """Have malloc keep one arena for all threads: an arena per thread would use up a limited address space."""
     import ctypes
 
     with suppress(OSError, AttributeError):  # another C library than glibc
@@ -196,20 +231,20 @@ def _keep_malloc_small() -> None:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 _NO_THREAD: Final = "can't start new thread"
-"""What Python says, in a bare RuntimeError."""
+"""The text of Python's bare RuntimeError."""
 _NO_EXCEPTION: Final = ("error return without exception set", "returned NULL without setting an exception")
-"""What Python says, in a SystemError, where code in C fails and does not say why."""
+"""Texts of Python's SystemError if code in C fails without an exception."""
 _LOADER: Final = {
     "Too many open files": errno.EMFILE,
     "Cannot allocate memory": errno.ENOMEM,
     "failed to map segment": errno.ENOMEM,
     "cannot allocate memory": errno.ENOMEM,
 }
-"""What the dynamic loader says of a library that it cannot load, in an ImportError."""
+"""Words of the dynamic loader in an ImportError, and the errno that they mean."""
 
 
 def shortage(error: BaseException) -> HostError | None:
-    """Return the HostError for an error that is about what this host lacks; None for every other error."""
+    """Return the HostError for an error that means a shortage of this host; None for every other error."""
     if isinstance(error, HostError):
         return error
     number = _number(error)
@@ -217,11 +252,11 @@ def shortage(error: BaseException) -> HostError | None:
 
 
 def shortage_behind(error: BaseException) -> HostError | None:
-    """As :func:`shortage`, of an error and of those that it was made of, whoever has put other words on them."""
-    seen: set[int] = set()
+    """Return the HostError for an error or one of its causes; None if none means a shortage."""
+    visited: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    while cause is not None and id(cause) not in visited:
+        visited.add(id(cause))
         # A lock that another process holds is a BlockingIOError, too.
         if (cause is error or not isinstance(cause, BlockingIOError)) and (short := shortage(cause)) is not None:
             return short
@@ -230,7 +265,7 @@ def shortage_behind(error: BaseException) -> HostError | None:
 
 
 def _text(error: BaseException) -> str:
-    """Return what an error says; nothing if it cannot say it: one of Java's asks a JVM that may be gone."""
+    """Return the text of an error; empty if that fails: an error of Java asks its JVM, which may have ended."""
     try:
         return str(error)
     except Exception:
@@ -238,34 +273,39 @@ def _text(error: BaseException) -> str:
 
 
 def host_error(error: OSError) -> HostError | None:
-    """What to raise where this host is short of something; None where the error is about what was asked for."""
+    """Return what to raise if an error means a shortage of this host; None if it is about the file itself."""
     return shortage(error)
 
 
 def refuse_to_guess(error: OSError) -> None:
-    """Raise HostError where a file could not be read for a shortage: a default in its place would be a guess."""
+    """Raise HostError if a shortage kept a file from being read: a default in its place would be a guess."""
     if (short := shortage(error)) is not None:
         raise short from None
 
 
 def short_of(number: int, writes_in: str) -> HostError:
-    """The error for an errno of ``SHORT`` or ``FULL``, met while reading through a folder that is written to."""
+    """Return the error for an errno of ``SHORT`` or ``FULL`` of a reader that writes to the folder ``writes_in``."""
     return _short(number, writes_in if number in FULL else None)
 
 
 def cannot_be_read(error: OSError) -> bool:
-    """Whether an error says that a file cannot be read: broken hardware, or no rights."""
+    """Return whether an error means that a file cannot be read: broken hardware, or no rights."""
     return error.errno in CANNOT
 
 
 def _number(error: BaseException) -> int | None:
+    """Return the errno of the shortage that an error means; None for every other error."""
     if isinstance(error, MemoryError):
         return errno.ENOMEM
-    if isinstance(error, BlockingIOError):  # of fork; whoever takes a lock without waiting handles its own
-        return errno.EAGAIN if error.filename is None else None
+    if isinstance(error, BlockingIOError) and error.filename is None:
+        return errno.EAGAIN  # of fork; who takes a lock without waiting handles that error itself
     if isinstance(error, OSError):
         return error.errno if error.errno in SHORT else None
-    text = _text(error)
+    return _number_by_text(error, _text(error))
+
+
+def _number_by_text(error: BaseException, text: str) -> int | None:
+    """Return the errno of a shortage that Python, or a library in C, reports by a text alone."""
     if isinstance(error, ImportError):
         return next((number for words, number in _LOADER.items() if words in text), None)
     if isinstance(error, RuntimeError) and text == _NO_THREAD:
@@ -307,11 +347,12 @@ def _short(number: int, where: str | None) -> HostError:
 
 
 def full_hint(error: OSError) -> str:
-    """What to do about a file system that has no space, or no inodes, left for a file."""
+    """Return the hint about a file system without free space, or without free inodes, for a file."""
     if error.errno == errno.EDQUOT:
         return "free space within your quota (quota -s), and run the command again"
     with suppress(OSError):
         path = file_of(error) or os.curdir
+        # A file that could not be created has no file system of its own: its folder tells.
         while not os.path.lexists(path):
             path = os.path.dirname(os.path.abspath(path))
         free = os.statvfs(path)
@@ -324,7 +365,7 @@ _AGAIN: Final = "and run the command again"
 
 
 def _hint(number: int) -> str:
-    """What to do about a shortage. It names the limit of this process, where it has one."""
+    """Return the hint about a shortage. It names the limit of this process, if it has one."""
     if number == errno.EMFILE:
         limit = _soft(resource.RLIMIT_NOFILE)
         return f"raise the limit of open files{_here(limit)} (ulimit -n; LimitNOFILE= of a systemd unit), {_AGAIN}"

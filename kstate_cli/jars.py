@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from kstate_cli.access import what_to_do
+from kstate_cli.access import access_hint
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.releases import Release, release, release_of_build
 from kstate_cli.texts import first_lines, size_text
@@ -70,7 +70,7 @@ def release_in(path: Path, option: str | None = None) -> FoundRelease:
     try:
         kind = os.stat(path).st_mode
     except PermissionError as error:
-        raise Refused(f"{path} cannot be looked at: {error.strerror}", hint=what_to_do(path)) from None
+        raise Refused(f"{path} cannot be looked at: {error.strerror}", hint=access_hint(path)) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_GIVE) from None
     if not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
@@ -82,7 +82,7 @@ def release_in(path: Path, option: str | None = None) -> FoundRelease:
         try:
             versions += _versions(file)
         except OSError as error:
-            raise Refused(f"{file} cannot be read: {error.strerror or error}", hint=what_to_do(file)) from None
+            raise Refused(f"{file} cannot be read: {error.strerror or error}", hint=access_hint(file)) from None
         except _Beyond as error:
             raise Refused(f"{file} is not read: {error}", hint=_SAY) from None
         except _DAMAGED as error:
@@ -153,7 +153,7 @@ def _archives(folder: Path) -> Iterator[Path]:
             with os.scandir(at) as scanned:
                 entries = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
-            raise Refused(f"{at} cannot be read: {error.strerror}", hint=what_to_do(at)) from None
+            raise Refused(f"{at} cannot be read: {error.strerror}", hint=access_hint(at)) from None
         seen += len(entries)
         if seen > _MOST_ENTRIES:
             raise Refused(f"{folder} has more than {_MOST_ENTRIES} entries", hint=_SAY)

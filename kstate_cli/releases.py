@@ -13,12 +13,11 @@ from enum import Enum
 from os import PathLike
 from typing import Final
 
-from kstate_cli.carried import UNPROVEN
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.store_kinds import headers_families, row_families, store_kind
 from kstate_cli.patch_releases import PatchDifference, behaviour, decides, is_new
-from kstate_cli.texts import did_you_mean
+from kstate_cli.texts import UNPROVEN, did_you_mean
 
 
 class OffsetsHome(Enum):
@@ -249,10 +248,10 @@ def opens(target: Release, *, kinds: frozenset[str], families: frozenset[str], s
 def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: frozenset[int]) -> tuple[str, ...]:
     """Names of the releases that open such a database; an unproven one only where no other does."""
     opening = [one for one in RELEASES if opens(one, kinds=kinds, families=families, sst_formats=sst_formats)]
-    return tuple(one.name for one in run_ones(opening))
+    return tuple(one.name for one in prefer_proven(opening))
 
 
-def run_ones(alike: Sequence[Release]) -> Sequence[Release]:
+def prefer_proven(alike: Sequence[Release]) -> Sequence[Release]:
     """Those of several releases that were run; all where none was: a row that is added takes nobody's name away."""
     return [one for one in alike if not one.unproven] or alike
 

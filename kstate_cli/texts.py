@@ -1,4 +1,9 @@
-"""Texts of messages that several packages have in common, and commands that can be pasted into a shell."""
+"""Texts that messages of several packages share, and commands that users can paste into a shell.
+
+A printed command must work when it is pasted. Some options state a fact about the directory, so every later command
+about it needs them again: ``--lock-is-shared`` (the user vouches that the application is stopped on every host) and
+``--transactional-stores``. :func:`command` adds those that the current command was called with.
+"""
 
 from __future__ import annotations
 
@@ -8,91 +13,118 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from kstate_cli.carried import carried
-
 INTERNALS: Final = "docs/internals"
-"""Where it is written down what Kafka Streams does, and what proves it: in the repository, and in an installation below
-``share/doc/kstate``."""
+"""The pages about Kafka Streams with their proofs: in the repository, and below ``share/doc/kstate`` if installed."""
 EXAMPLES: Final = "examples"
-"""The folder of the examples: in the repository, in the package, and where a message has them written to."""
+"""The folder of the examples: in the repository, in the package, and in the command that writes them."""
+LOCK_IS_SHARED: Final = "--lock-is-shared"
+TRANSACTIONAL_STORES: Final = "--transactional-stores"
+COMMANDS_WITH_OPTION: Final = {
+    LOCK_IS_SHARED: frozenset({"clean", "migrate", "rehome", "restore", "undo", "wipe"}),
+    TRANSACTIONAL_STORES: frozenset({"check", "ls", "migrate", "restore"}),
+}
+"""Each option that is repeated, and the commands that have it."""
+UNPROVEN: Final = "--unproven"
+"""Permits to write for a release that was never run. The user types it for each command: it is not repeated."""
+_HELP: Final = "--help"
 _MOST_LINES = 20
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _WORD = re.compile(r"[A-Z]+")
 _CLOSE = 0.7
-"""How alike two names are, of 1, where one may be meant by the other: 0_1 is not by 2_1, count is by conut."""
+"""The least similarity, of 1, of a mistyped name and the intended one: ``conut`` and ``count``, but not 2_1 and 0_1."""
 _LONGEST_NAME = 250
+"""Longer names are compared by their beginning: difflib takes quadratic time."""
+
+_options: set[str] = set()
+"""The options of the current command that later commands need again."""
+
+
+def forget_options() -> None:
+    """Forget the options of the previous command, as a new one begins."""
+    _options.clear()
+
+
+def carry_option(option: str, value: object) -> None:
+    """Remember an option for printed commands if the current command was called with it (``value`` is True)."""
+    if value is True:
+        _options.add(option)
+
+
+def lacking_options(words: Sequence[object]) -> list[str]:
+    """Return the remembered options that a command line lacks. ``words`` begin with the name of the command."""
+    if not words or _HELP in words:
+        return []
+    lacking = _options - set(map(str, words))
+    return sorted(option for option in lacking if words[0] in COMMANDS_WITH_OPTION[option])
 
 
 def internals(section: str) -> str:
-    """A section of the documentation, as messages name it: ``internals("start.md#going-down")``."""
+    """Return the name of a section of the documentation for messages: ``internals("start.md#going-down")``."""
     return f"{INTERNALS}/{section}"
 
 
 def example(name: str) -> str:
-    """A file of the examples, as messages name it, and the command that writes them there."""
+    """Return the name of an example file for messages, with the command that writes it."""
     return f"{EXAMPLES}/{name}, which this writes: {command('examples', '--out', EXAMPLES)}"
 
 
 def some(names: Sequence[str], at_most: int) -> str:
-    """The first ``at_most`` names in a row, and how many more there are."""
-    return ", ".join(names[:at_most]) + (f" and {len(names) - at_most} more" if len(names) > at_most else "")
+    """Return the first ``at_most`` names in a row, and how many more there are."""
+    rest = len(names) - at_most
+    return ", ".join(names[:at_most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 host``, ``2 hosts``."""
+    """Return ``1 host``, ``2 hosts``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def closest(name: str, known: Iterable[str], at_most: int, at_least: float = _CLOSE) -> list[str]:
-    """Known names that ``name`` was probably meant to be, the nearest first."""
+def closest(name: str, candidates: Iterable[str], at_most: int, at_least: float = _CLOSE) -> list[str]:
+    """Return the candidates that a mistyped ``name`` probably means, the nearest first."""
     from difflib import get_close_matches  # every command imports this module, and few mistake a name
 
     by_form: dict[str, str] = {}
-    for one in known:
-        by_form.setdefault(_form(one), one)
-    return [by_form[one] for one in get_close_matches(_form(name), by_form, at_most, at_least)]
+    for candidate in candidates:
+        by_form.setdefault(_form(candidate), candidate)
+    return [by_form[form] for form in get_close_matches(_form(name), by_form, at_most, at_least)]
 
 
-def close_to(name: str, known: Iterable[str], at_least: float = _CLOSE) -> str | None:
-    """The known name that ``name`` was probably meant to be; None where none is like it."""
-    return next(iter(closest(name, known, 1, at_least)), None)
+def close_to(name: str, candidates: Iterable[str], at_least: float = _CLOSE) -> str | None:
+    """Return the candidate that a mistyped ``name`` probably means; None if none resembles it."""
+    return next(iter(closest(name, candidates, 1, at_least)), None)
 
 
-def did_you_mean(names: Iterable[str], known: Collection[str]) -> str:
-    """``did you mean count? ``, for the beginning of a hint: of names that nobody knows, those that may be meant.
-
-    Empty where there is nothing to say.
-    """
-    close = [close_to(name, known) for name in names if name not in known]
-    return asked(list(dict.fromkeys(one for one in close if one is not None)))
+def did_you_mean(names: Iterable[str], candidates: Collection[str]) -> str:
+    """Return ``did you mean count? `` for the beginning of a hint about mistyped names; empty without a suggestion."""
+    close = [close_to(name, candidates) for name in names if name not in candidates]
+    return suggestion(list(dict.fromkeys(candidate for candidate in close if candidate is not None)))
 
 
-def asked(meant: Sequence[str]) -> str:
-    """``did you mean count? ``; empty where nothing may be meant."""
-    return f"did you mean {', '.join(meant)}? " if meant else ""
+def suggestion(names: Sequence[str]) -> str:
+    """Return ``did you mean count? ``; empty without names."""
+    return f"did you mean {', '.join(names)}? " if names else ""
 
 
 def _form(name: str) -> str:
-    """A name without what is easily mistaken: capitals, and which of the marks stands between its parts."""
+    """Return a name in lower case, with ``_`` between its parts: people confuse capitals and punctuation."""
     return re.sub("[-.,:/ ]", "_", name[:_LONGEST_NAME].casefold())
 
 
 def first_lines(lines: Sequence[str], at_most: int = _MOST_LINES) -> list[str]:
-    """The first of many lines, and how many more there are: for the ``details`` of an error."""
+    """Return the first of many lines, and how many more there are, for the ``details`` of an error."""
     rest = len(lines) - at_most
     return [*lines[:at_most], *([f"… and {rest} more"] if rest > 0 else [])]
 
 
 def first_line(error: BaseException, at_most: int = 500) -> str:
-    """The first line of what an error of somebody else's says that is not blank; empty where it says nothing."""
+    """Return the first non-blank line of an error of another library; empty if it has no text."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "")[:at_most]
 
 
 def size_text(size: int) -> str:
-    """A number of bytes as people read it, everywhere in the same units (IEC 80000-13): ``63 B``, ``353.9 MiB``.
+    """Return a number of bytes in units of IEC 80000-13, rounded: ``63 B``, ``353.9 MiB``.
 
-    Where the very number is what a message is about, as of a file that has not the size that it should have, it is
-    given as a number of bytes instead.
+    A message about the exact size, such as a file that is a byte too short, prints the number of bytes instead.
     """
     if size < 1024:
         return f"{size} B"
@@ -103,20 +135,20 @@ def size_text(size: int) -> str:
 
 
 def printable(text: object) -> str:
-    """A text on one line, with everything that a terminal would act on, or that cannot be seen, escaped as in Python.
+    """Return a text on one line, with every unprintable character escaped as in Python.
 
-    What is not printable: line breaks, escapes, bytes that are not UTF-8, marks that turn the direction of writing.
+    Unprintable are line breaks, terminal escapes, bytes that are not UTF-8, and marks that turn the direction of text.
     """
-    shown = str(text)
-    if shown.isprintable():
-        return shown
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+    line = str(text)
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def quoted(argument: str | os.PathLike[str]) -> str:
-    r"""One word of a shell's command line that stands for ``argument``, on one line and printable.
+    r"""Return ``argument`` as one printable word of a shell's command line.
 
-    A path that begins with a dash gets a ``./`` before it: it is no option. What cannot be printed is written as
+    A path that begins with a dash gets a ``./`` before it, since it is no option. Unprintable characters become
     ``$'\n'`` and ``$'\x1b'``, which bash, ksh and zsh (and POSIX since 2024) understand.
     """
     text = os.fspath(argument)
@@ -128,35 +160,35 @@ def quoted(argument: str | os.PathLike[str]) -> str:
 
 
 def command(*words: str | os.PathLike[str]) -> str:
-    """A command line of kstate, from its words: ``command("undo", app)``.
+    """Return a command line of kstate, from its words: ``command("undo", app)``.
 
-    In a message it stands last on its line: whoever pastes it takes all from ``kstate`` to the end. What this command
-    was told, and the next one has to be told again, is there too (:mod:`kstate_cli.carried`).
+    In a message it is last on its line, so that users can copy from ``kstate`` to the end. It repeats the options of
+    the current command that the next one needs too.
     """
-    return shell("kstate", *words, *carried(words))
+    return shell("kstate", *words, *lacking_options(words))
 
 
 def shell(*words: str | os.PathLike[str]) -> str:
-    """A command line of any program; as ``command``."""
+    """Return a command line of any program, quoted for a shell."""
     return " ".join(map(quoted, words))
 
 
 Filling = str | os.PathLike[str] | tuple[str | os.PathLike[str], ...]
-"""What may stand for a word of a template: one word, or several."""
+"""The value of a placeholder in a template: one word, or several."""
 
 
 def filled(template: str, values: Mapping[str, Filling | None]) -> str:
-    """A command's template with values in place of the words in capitals that stand for them, all at once.
+    """Return a command's template with values in place of its words in capitals.
 
-    ``filled("kstate wipe APP --task TASK", {"APP": path, "TASK": "0_1"})``. A value is never looked at for further
-    words; one that is None leaves its word, and one that is a tuple stands for several words.
+    ``filled("kstate wipe APP --task TASK", {"APP": path, "TASK": "0_1"})``. All words are replaced at once: a value
+    that contains such a word is not replaced again. None keeps the word, a tuple becomes several words.
     """
 
     def value(placeholder: re.Match[str]) -> str:
-        given = values.get(placeholder[0])
-        if given is None:
+        filling = values.get(placeholder[0])
+        if filling is None:
             return placeholder[0]
-        return " ".join(map(quoted, given)) if isinstance(given, tuple) else quoted(given)
+        return " ".join(map(quoted, filling)) if isinstance(filling, tuple) else quoted(filling)
 
     return _WORD.sub(value, template)
 

@@ -27,7 +27,7 @@ from kstate_cli.check.outcome import Outcome
 from kstate_cli.cli.help_panels import panel_of
 from kstate_cli.cli.metrics import METRICS
 from kstate_cli.cli.registry import COMMANDS
-from kstate_cli.errors import Told
+from kstate_cli.errors import CommandEnd
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.query.result import FailureReason
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
@@ -145,15 +145,15 @@ def _help(text: str) -> str:
 # --- how a command ends -----------------------------------------------------------------------------------------------
 
 
-def endings() -> Iterator[type[Told]]:
+def endings() -> Iterator[type[CommandEnd]]:
     """Every class that a command can end with, those of all modules."""
     for module in pkgutil.walk_packages(kstate_cli.__path__, "kstate_cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    yield from sorted({*_below(Told)}, key=lambda one: (one.exit_code, one.code, one.__module__, one.__name__))
+    yield from sorted({*_below(CommandEnd)}, key=lambda one: (one.exit_code, one.code, one.__module__, one.__name__))
 
 
-def _below(kind: type[Told]) -> Iterator[type[Told]]:
+def _below(kind: type[CommandEnd]) -> Iterator[type[CommandEnd]]:
     for one in kind.__subclasses__():
         if one.__module__.startswith("kstate_cli."):
             yield one
@@ -172,7 +172,7 @@ _GIVEN_CODES: Final = {
 @functools.cache
 def given_codes() -> frozenset[str]:
     """The codes that errors are given where they are raised: `KstateError(…, code="…")`."""
-    kinds = {one.__name__ for one in _below(Told)}
+    kinds = {one.__name__ for one in _below(CommandEnd)}
     names = set()
     for path in Path(kstate_cli.__path__[0]).rglob("*.py"):
         for node in syntax.nodes(path):
@@ -182,7 +182,7 @@ def given_codes() -> frozenset[str]:
     return frozenset(names)
 
 
-def exit_codes_page(classes: Iterable[type[Told]]) -> str:
+def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
     """The exit codes, and the words for what they may mean."""
     table = re.findall(r"^\w+ {2,}(\S+) {2,}(\S.*)$", errors.__doc__ or "", flags=re.MULTILINE)
     meanings = {"0": ["done, or nothing to do"], "1": ["finished with warnings; `--warnings-ok` makes it 0"]}
@@ -195,7 +195,7 @@ def exit_codes_page(classes: Iterable[type[Told]]) -> str:
         if one.code == "interrupted" or one is errors.KstateError:
             continue
         says = inspect.cleandoc(one.__doc__ or "").partition("\n\n")[0]
-        if not says or one.__doc__ == Told.__doc__:
+        if not says or one.__doc__ == CommandEnd.__doc__:
             raise Undocumented(f"{one.__module__}.{one.__name__} has no docstring")
         codes.setdefault((one.exit_code, one.code), []).append(markdown(" ".join(says.split())))
     for name in given_codes():

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kstate_cli.dump_reader.location import is_here, open_location, shown
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.regular import NotReadableError, read_small
-from kstate_cli.replaced import replace_text
+from kstate_cli.regular_files import NotReadableError, read_small, replace_text
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

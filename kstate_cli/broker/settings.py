@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import UsageError
-from kstate_cli.regular import read_given
+from kstate_cli.regular_files import read_given
 
 _BOOTSTRAP: Final = "bootstrap.servers"
 _HINT: Final = "one setting a line, as in security.protocol=SSL"

@@ -28,7 +28,7 @@ from kstate_cli.dump_reader.model import ClockMark
 from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.regular import read_small
+from kstate_cli.regular_files import read_small
 from kstate_cli.statedir.age import SstAge
 from kstate_cli.texts import command
 

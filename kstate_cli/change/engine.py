@@ -28,8 +28,7 @@ from kstate_cli.change.system_calls import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.deadline import leave
 from kstate_cli.diagnosis import timed
-from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, name_of_signal
-from kstate_cli.naming import file_of
+from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, file_of, name_of_signal
 from kstate_cli.parallel.workers import Workers
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import signals_held

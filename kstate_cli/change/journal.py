@@ -20,7 +20,7 @@ from typing import Any, Final
 from kstate_cli import clock
 from kstate_cli.change.journal_lines import JournalError, decode_line, encode_line
 from kstate_cli.change.system_calls import sync_directory
-from kstate_cli.naming import naming
+from kstate_cli.errors import naming
 from kstate_cli.signals import signals_held
 
 JOURNAL: Final = "journal.jsonl"

@@ -6,8 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from kstate_cli.access import user_name, what_to_do
-from kstate_cli.carried import LOCK_IS_SHARED
+from kstate_cli.access import access_hint, user_name
 from kstate_cli.change.folder import read_runs, runs_folder
 from kstate_cli.change.journal import RunState
 from kstate_cli.change.plan import EditDatabase, Plan
@@ -17,7 +16,7 @@ from kstate_cli.rocks.files import is_never_changed
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.mounts import Mount, mount_of, mounts_at_or_below, read_mounts
 from kstate_cli.statedir.names import LOST_AND_FOUND
-from kstate_cli.texts import command, size_text
+from kstate_cli.texts import LOCK_IS_SHARED, command, size_text
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024
 """What RocksDB sets aside for the MANIFEST and the log of one open database."""
@@ -56,7 +55,7 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
         )
     if not os.access(app.parent, os.W_OK | os.X_OK):
         raise Refused(
-            f"{app.parent} is not writable for this user", hint=what_to_do(app.parent, os.R_OK | os.W_OK | os.X_OK)
+            f"{app.parent} is not writable for this user", hint=access_hint(app.parent, os.R_OK | os.W_OK | os.X_OK)
         )
 
 

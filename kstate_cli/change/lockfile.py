@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kstate_cli.access import what_to_do
+from kstate_cli.access import access_hint
 from kstate_cli.change.folder import runs_folder
 from kstate_cli.change.owner import own_like
 from kstate_cli.errors import InUse, Refused
@@ -107,7 +107,7 @@ def _lock_of_the_lost(app: Path, deadline: float) -> Iterator[None]:
     except OSError as error:
         raise Refused(
             f"{app} is not there, and {folder} cannot be opened for locking: {error.strerror}",
-            hint=what_to_do(folder),
+            hint=access_hint(folder),
         ) from None
     try:
         _flock(descriptor, app, deadline)
@@ -136,7 +136,7 @@ def _opened(app: Path) -> Iterator[int]:
     except OSError as error:
         raise Refused(
             f"{path} cannot be opened for locking: {error.strerror}",
-            hint=what_to_do(path if os.path.lexists(path) else app, os.R_OK | os.W_OK),
+            hint=access_hint(path if os.path.lexists(path) else app, os.R_OK | os.W_OK),
         ) from None
     try:
         if is_new:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kstate_cli.access import what_to_do
+from kstate_cli.access import access_hint
 from kstate_cli.errors import Refused
 
 
@@ -15,4 +15,4 @@ def reading() -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=what_to_do(error.filename)) from None
+        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=access_hint(error.filename)) from None

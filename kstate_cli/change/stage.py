@@ -17,8 +17,8 @@ from kstate_cli.change.edit import EditJob, edit
 from kstate_cli.change.owner import own_like
 from kstate_cli.change.plan import CreateDatabase, EditDatabase, MoveStore, OmitTree, Plan, RemoveFile, WriteFile
 from kstate_cli.change.tree import copy_tree, make_folder
+from kstate_cli.errors import naming
 from kstate_cli.formats.task_id import is_topology
-from kstate_cli.naming import naming
 from kstate_cli.parallel.workers import Workers
 from kstate_cli.releases import release
 

@@ -25,7 +25,7 @@ from kstate_cli.change.own_file import STANDBY, write_own_file
 from kstate_cli.change.reading import reading
 from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.regular import read_small
+from kstate_cli.regular_files import read_small
 from kstate_cli.texts import shell, some
 
 STANDBY_EVENT: Final = "standby"

@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from kstate_cli.naming import naming
+from kstate_cli.errors import naming
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

@@ -9,9 +9,8 @@ from pathlib import Path
 from kstate_cli.change.access import keep_attributes
 from kstate_cli.change.marks import MARKS
 from kstate_cli.change.owner import own_like
-from kstate_cli.errors import Refused
-from kstate_cli.naming import naming
-from kstate_cli.regular import open_regular
+from kstate_cli.errors import Refused, naming
+from kstate_cli.regular_files import open_regular
 from kstate_cli.rocks.files import is_never_changed
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.names import LOCK, LOST_AND_FOUND

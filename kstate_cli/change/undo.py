@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.access import what_to_do
-from kstate_cli.carried import LOCK_IS_SHARED
+from kstate_cli.access import access_hint
 from kstate_cli.change.commit import BACK, commit
 from kstate_cli.change.fingerprint import (
     KEPT_LIST,
@@ -34,7 +33,7 @@ from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.releases import unproven_too
 from kstate_cli.signals import signals_held
 from kstate_cli.statedir.find import holds_tasks
-from kstate_cli.texts import command, some
+from kstate_cli.texts import LOCK_IS_SHARED, command, some
 
 _NAMED = 3
 
@@ -126,7 +125,7 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
     except OSError as error:
         raise Refused(
             f"{error.filename or run.tree} cannot be read: {error.strerror}",
-            hint=what_to_do(error.filename or run.tree),
+            hint=access_hint(error.filename or run.tree),
         ) from None
     if changed:
         raise Refused(

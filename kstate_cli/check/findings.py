@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from kstate_cli.carried import TRANSACTIONAL_STORES
 from kstate_cli.check.streams_log import NOT_A_LONG
+from kstate_cli.texts import TRANSACTIONAL_STORES
 from kstate_cli.texts import internals as see
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
-from kstate_cli.carried import TRANSACTIONAL_STORES
 from kstate_cli.change.ages import Age
 from kstate_cli.check.findings import Finding, Level, finding
 from kstate_cli.check.logs import LogSource
@@ -27,7 +26,7 @@ from kstate_cli.specification.homes import StoreKey
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.mounts import Mount
 from kstate_cli.statedir.names import CHECKPOINT, LOCK
-from kstate_cli.texts import Filling, filled
+from kstate_cli.texts import TRANSACTIONAL_STORES, Filling, filled
 
 
 @dataclass(frozen=True, slots=True)

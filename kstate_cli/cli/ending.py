@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from kstate_cli import deadline
-from kstate_cli.access import DENIED, what_to_do
+from kstate_cli.access import DENIED, access_hint
 from kstate_cli.change.commits_made import Commit, committed
 from kstate_cli.cli import json_lines
 from kstate_cli.cli.output import error_lines, say
@@ -16,12 +16,12 @@ from kstate_cli.cli.subject import about, workers
 from kstate_cli.errors import (
     EXIT_OK,
     EXIT_WARNINGS,
+    CommandEnd,
     Interrupted,
     KstateError,
     OutputLost,
     RunFailed,
     RunHalfway,
-    Told,
     UsageError,
     notes_of,
     warnings_before,
@@ -29,7 +29,7 @@ from kstate_cli.errors import (
 from kstate_cli.host import FULL, HostError, full_hint, shortage_behind
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import CLOSING_SECONDS
-from kstate_cli.texts import asked, command
+from kstate_cli.texts import command, suggestion
 
 _DEFECT = "defect"
 _OF_PYDANTIC = "Value error, "
@@ -48,7 +48,7 @@ def as_told(error: BaseException) -> BaseException:
     short = shortage_behind(error)
     if short is None:
         return error
-    if not isinstance(error, Told):
+    if not isinstance(error, CommandEnd):
         return _with_workers(short)
     if error.exit_code in (RunFailed.exit_code, RunHalfway.exit_code):
         # What it says about the run stays, and what is short is said below.
@@ -144,7 +144,7 @@ def report_deadline(number: int) -> None:
 
 
 def _code(error: BaseException) -> int:
-    if isinstance(error, Told):
+    if isinstance(error, CommandEnd):
         return error.exit_code
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -154,11 +154,11 @@ def _code(error: BaseException) -> int:
     return EXIT_WARNINGS if type(error).__name__ == "Abort" else RunFailed.exit_code
 
 
-def _shown(error: BaseException) -> Told | None:
+def _shown(error: BaseException) -> CommandEnd | None:
     """What is to be said; None where it was said already, or goes without saying."""
     if isinstance(error, OutputLost) and error.reader_has_gone:
         return None
-    if isinstance(error, Told):
+    if isinstance(error, CommandEnd):
         return error
     if callable(getattr(error, "show", None)) and isinstance(getattr(error, "exit_code", None), int):
         return _of_the_command_line(error)
@@ -171,7 +171,7 @@ def _shown(error: BaseException) -> Told | None:
         elif error.errno == errno.EFBIG:
             again = "raise the limit of file sizes (ulimit -f), and run the command again"
         elif error.errno in DENIED and isinstance(error.filename, (str, bytes)):
-            again = what_to_do(os.fsdecode(error.filename))
+            again = access_hint(os.fsdecode(error.filename))
         return KstateError(_of_the_system(error), hint=again, hint_details=_runs(), code="system")
     if isinstance(error, RocksError):
         verify = about("verify")
@@ -200,7 +200,7 @@ def _of_the_command_line(error: Any) -> KstateError:
     close = getattr(error, "possibilities", None) or ()
     if close:  # Click's own sentence has them in words of its own
         first = f"No such option: {error.option_name}"
-    return UsageError(first, details=more, hint=f"{asked(close)}see {command(*names[1:], '--help')}")
+    return UsageError(first, details=more, hint=f"{suggestion(close)}see {command(*names[1:], '--help')}")
 
 
 def _path_of(context: Any) -> list[Any]:
@@ -220,7 +220,7 @@ def _full(path: str | bytes | os.PathLike[str]) -> str:
     return os.path.abspath(text) if os.path.lexists(text) else text
 
 
-def _write(error: Told) -> None:
+def _write(error: CommandEnd) -> None:
     for line in error_lines(error):
         say(line)
 

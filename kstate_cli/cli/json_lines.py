@@ -20,7 +20,7 @@ from kstate_cli.cli import subject
 from kstate_cli.cli.subject import tell_processed
 
 if TYPE_CHECKING:
-    from kstate_cli.errors import Told
+    from kstate_cli.errors import CommandEnd
 
 SCHEMA_VERSION: Final = 2
 """Of the whole output format: higher once a member is gone, or means something else. New members may come without."""
@@ -113,7 +113,7 @@ def _want(wanted: bool) -> None:
         import json  # noqa: F401
 
 
-def tell_failure(error: Told, code: int, more: Sequence[str] = ()) -> bool:
+def tell_failure(error: CommandEnd, code: int, more: Sequence[str] = ()) -> bool:
     """The line ``error``, where JSON is wanted and there is none yet: whether it is there now by this call.
 
     ``code`` is the exit code, ``more`` details.

@@ -14,13 +14,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli import clock, deadline
-from kstate_cli.access import DENIED, what_to_do
+from kstate_cli.access import DENIED, access_hint
 from kstate_cli.cli import standard
 from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.cli.output import say
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, InUse, KstateError, Refused, UsageError
 from kstate_cli.maintain.measures import MEASURES, Measure
-from kstate_cli.regular import kind_of, read_given
+from kstate_cli.regular_files import kind_of, read_given
 from kstate_cli.texts import quoted
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Metrics:
         except OSError as error:
             raise UsageError(
                 f"--metrics-file {quoted(path)} cannot be written: {error.strerror}",
-                hint=what_to_do(path.parent, os.W_OK) if error.errno in DENIED else "its folder has to be there",
+                hint=access_hint(path.parent, os.W_OK) if error.errno in DENIED else "its folder has to be there",
             ) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -206,7 +206,7 @@ def _require_ours(path: Path) -> None:
     except OSError as error:
         raise UsageError(
             f"--metrics-file {quoted(path)} cannot be read: {error.strerror}",
-            hint=what_to_do(path) if error.errno in DENIED else "name another file",
+            hint=access_hint(path) if error.errno in DENIED else "name another file",
         ) from None
     if data.strip(_NOTHING) and not data.startswith(_BEGINNINGS):
         raise Refused(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kstate_cli.cli.columns import Column, lay_out
 from kstate_cli.cli.standard import showable
-from kstate_cli.errors import Told
+from kstate_cli.errors import CommandEnd
 from kstate_cli.texts import printable
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def safe(text: object) -> str:
     return printable(text)
 
 
-def error_lines(error: Told) -> list[str]:
+def error_lines(error: CommandEnd) -> list[str]:
     """An error as it is shown to people: what and where, its details, what to do next."""
     where = f" ({error.where})" if error.where and error.where not in error.message else ""
     lines = [f"kstate: {error.headline}{where}", *(f"  {one}" for one in error.details)]

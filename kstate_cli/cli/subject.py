@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kstate_cli import carried, deadline
+from kstate_cli import deadline, texts
 from kstate_cli.texts import command
 
 _APP = frozenset({"app", "a"})
@@ -26,7 +26,7 @@ def forget() -> None:
     """A command begins, and is about nothing yet."""
     _given.clear()
     _workers.clear()
-    carried.forget()
+    texts.forget_options()
     deadline.forget()
 
 
@@ -47,9 +47,9 @@ def note_subject(parsed: Any) -> None:
             tell_processed(parameter, _note)
         if _WORKERS in parameter.opts:
             tell_processed(parameter, _note_workers)
-        for option in carried.TAKE_IT:
+        for option in texts.COMMANDS_WITH_OPTION:
             if option in parameter.opts:
-                tell_processed(parameter, partial(carried.carry, option))
+                tell_processed(parameter, partial(texts.carry_option, option))
 
 
 def workers() -> int | None:

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.capacity import cores_here
+from kstate_cli.host import cores_here
 from kstate_cli.signals import submitted
 
 from .errors import DumpError, rot, unreadable

@@ -15,7 +15,7 @@ from queue import Queue
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.direct import aligned, open_direct, read_into
+from kstate_cli.direct_io import aligned, open_direct, read_into
 from kstate_cli.signals import start
 
 from .digests import other_file

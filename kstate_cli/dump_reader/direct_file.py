@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import Final, Protocol
 
-from kstate_cli.capacity import memory_here
-from kstate_cli.direct import aligned, open_direct, read_into
+from kstate_cli.direct_io import aligned, open_direct, read_into
+from kstate_cli.host import memory_here
 from kstate_cli.signals import FullPool
 
 BLOCK_BYTES: Final = 1 << 20

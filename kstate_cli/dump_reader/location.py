@@ -12,7 +12,7 @@ from kstate_cli.deadline import contact
 from kstate_cli.errors import UsageError
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.redaction import shown_uri
-from kstate_cli.regular import is_utf8, kind_of
+from kstate_cli.regular_files import is_utf8, kind_of
 
 from .errors import NEW_DUMP, NOT_REACHED, DumpError, printable, unreadable
 

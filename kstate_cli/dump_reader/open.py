@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kstate_cli.diagnosis import timed
 from kstate_cli.errors import KstateError, UsageError, warn_before
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.regular import kind_of
+from kstate_cli.regular_files import kind_of
 from kstate_cli.signals import mapped
 from kstate_cli.texts import quoted, some
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.capacity import cores_here
+from kstate_cli.host import cores_here
 from kstate_cli.signals import mapped
 
 from .digests import check_digest

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from kstate_cli import clock
-from kstate_cli.access import DENIED, what_to_do
+from kstate_cli.access import DENIED, access_hint
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.dump_reader import growing, manifest
 from kstate_cli.dump_reader.growing import Grown
@@ -40,7 +40,7 @@ from kstate_cli.dump_writer.keeping import (
 from kstate_cli.dump_writer.writing import OWN_FOLDER
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.regular import kind_of
+from kstate_cli.regular_files import kind_of
 from kstate_cli.statedir.special import IGNORED
 from kstate_cli.texts import printable, some
 
@@ -65,7 +65,7 @@ def read_newest(folder: str) -> Grown | None:
         names = sorted(os.listdir(folder))
     except OSError as error:
         if error.errno in DENIED:
-            raise Refused(f"{folder} cannot be read: {error.strerror}", hint=what_to_do(folder)) from None
+            raise Refused(f"{folder} cannot be read: {error.strerror}", hint=access_hint(folder)) from None
         raise
     foreign = [name for name in names if not _ours(name)]
     if manifest.NAME in names:
@@ -116,7 +116,7 @@ def make(folder: str, run: str) -> None:
         os.link(probe, linked)
     except OSError as error:
         if error.errno in DENIED and not os.access(folder, os.W_OK | os.X_OK):
-            raise Refused(f"{folder} cannot be written to", hint=what_to_do(folder, os.W_OK)) from None
+            raise Refused(f"{folder} cannot be written to", hint=access_hint(folder, os.W_OK)) from None
         if error.errno not in _NO_LINKS:
             raise
         raise Refused(

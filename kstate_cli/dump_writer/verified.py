@@ -24,7 +24,7 @@ from kstate_cli.dump_reader.location import is_here, open_location, shown
 from kstate_cli.dump_reader.manifest import VERIFIED
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.numbers import MAX_I64
-from kstate_cli.replaced import replace_text
+from kstate_cli.regular_files import replace_text
 
 _FORMAT: Final = 1
 _MOST_BYTES: Final = 64 << 20

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from kstate_cli.errors import InUse, Refused, UsageError
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.regular import MOST_GIVEN_BYTES, read_small
+from kstate_cli.regular_files import MOST_GIVEN_BYTES, read_small
 from kstate_cli.statedir.names import OWN_FOLDER
 from kstate_cli.texts import quoted
 

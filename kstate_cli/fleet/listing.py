@@ -20,7 +20,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, parse_partition
-from kstate_cli.regular import read_given
+from kstate_cli.regular_files import read_given
 from kstate_cli.texts import command, first_lines, size_text
 
 SCHEMA_VERSION: Final = 2

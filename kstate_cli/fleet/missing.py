@@ -12,7 +12,7 @@ from kstate_cli.fleet.listing import SCHEMA_VERSION
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.task_id import TaskId
-from kstate_cli.regular import read_given
+from kstate_cli.regular_files import read_given
 from kstate_cli.texts import command, did_you_mean, some
 
 _MOST: Final = 512 << 20

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
-from kstate_cli.texts import command
+from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, command
 
 
 @dataclass(frozen=True, slots=True)

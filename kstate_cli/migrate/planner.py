@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Sequence
 
-from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.remarks import Change, Remark, RemarkKind, note, steps_of, texts_of, warning
 from kstate_cli.errors import Refused
@@ -15,9 +14,9 @@ from kstate_cli.migrate.snapshot import MigrationSnapshot, read_snapshot
 from kstate_cli.migrate.task_changes import task_changes
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.while_running import as_of_note
-from kstate_cli.releases import Release, proven, representative, run_ones, unproven_release, written_by
+from kstate_cli.releases import Release, prefer_proven, proven, representative, unproven_release, written_by
 from kstate_cli.statedir.model import Application, Task
-from kstate_cli.texts import first_lines, quoted
+from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, first_lines, quoted
 
 _LOG = logging.getLogger(__name__)
 
@@ -124,4 +123,4 @@ def _sources(tasks: Collection[Task], *, transactional: bool) -> tuple[Release, 
             releases = names if releases is None else (releases & names or releases | names)
     in_order = sorted(releases or (), key=lambda candidate: candidate.number)
     with_transactions = [candidate for candidate in in_order if candidate.transactional] if transactional else []
-    return tuple(with_transactions or run_ones(in_order))
+    return tuple(with_transactions or prefer_proven(in_order))

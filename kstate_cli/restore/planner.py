@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
 from kstate_cli.change.ages import read_ages
 from kstate_cli.change.plan import OmitTree, Plan
 from kstate_cli.dump_reader.model import Dump
@@ -27,7 +26,7 @@ from kstate_cli.restore.store_work import judge_store
 from kstate_cli.restore.task_steps import task_steps
 from kstate_cli.specification.model import PROCESSOR, Spec, StoreSpec
 from kstate_cli.statedir.model import Application
-from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some
+from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, command, did_you_mean, first_lines, quoted, some
 
 _NAMED = 5
 _DUMP_MORE = "a dump that is told the stores gets all the topics that they are restored from:"

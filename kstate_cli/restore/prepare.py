@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.capacity import cores_here, memory_here
 from kstate_cli.change.build import BuildDatabase
 from kstate_cli.change.plan import OmitTree, Step
 from kstate_cli.dump_reader.model import Dump, PartitionDump, Slice
@@ -19,6 +18,7 @@ from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import expires, has_key, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.host import cores_here, memory_here
 from kstate_cli.offsets.keeping import FIRST_SEGMENT, Keeping, closed, in_a_file
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile

@@ -20,11 +20,10 @@ from urllib.parse import urlparse
 
 from kstate_cli import temporary
 from kstate_cli.change.commits_made import unchanged
-from kstate_cli.direct import chunks
+from kstate_cli.direct_io import chunks
 from kstate_cli.dump_reader.location import open_location
-from kstate_cli.errors import RunFailed
+from kstate_cli.errors import RunFailed, naming
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.naming import naming
 from kstate_cli.restore.jobs import SortedFile
 from kstate_cli.restore.staging_area import below
 

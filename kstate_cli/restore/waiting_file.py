@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.direct import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
-from kstate_cli.naming import naming
+from kstate_cli.direct_io import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
+from kstate_cli.errors import naming
 from kstate_cli.signals import FullPool
 
 if TYPE_CHECKING:

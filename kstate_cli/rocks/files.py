@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.regular import (
+from kstate_cli.regular_files import (
     MOST_MANIFEST_BYTES,
     MOST_NAME_BYTES,
     MOST_OPTIONS_BYTES,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.manifest import live_tables, may_have_paths
-from kstate_cli.regular import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, read_small
+from kstate_cli.regular_files import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, read_small
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import CURRENT, sst_number
 from kstate_cli.rocks.messages import RocksCode, RocksMessage

@@ -20,7 +20,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.manifest import torn
 from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
 from kstate_cli.formats.sst import FOOTER_LENGTH, footer
-from kstate_cli.regular import (
+from kstate_cli.regular_files import (
     MOST_MANIFEST_BYTES,
     MOST_NAME_BYTES,
     MOST_OPTIONS_BYTES,

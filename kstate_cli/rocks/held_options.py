@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.capacity import cores_here
 from kstate_cli.formats.options_file import with_settings
+from kstate_cli.host import cores_here
 
 _OPEN_FILES: Final = 256
 _MANIFEST_PREALLOCATION: Final = 64 * 1024

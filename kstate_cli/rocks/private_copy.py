@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from kstate_cli import temporary
 from kstate_cli.host import FULL, HostError, shortage
-from kstate_cli.regular import open_regular, require_regular
+from kstate_cli.regular_files import open_regular, require_regular
 from kstate_cli.rocks.files import CURRENT, check_size, is_never_changed, newest_options
 
 WRITTEN = re.compile(rf"{CURRENT}|MANIFEST-[0-9]+|OPTIONS-[0-9]+|IDENTITY|[0-9]+\.log")

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.regular import open_regular
+from kstate_cli.regular_files import open_regular
 from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import real
 from kstate_cli.rocks.files import most_levels

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
 from kstate_cli import temporary
-from kstate_cli.capacity import cores_here
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.deadline import contact
 from kstate_cli.errors import KstateError, Refused, RunFailed, note
+from kstate_cli.host import cores_here
 from kstate_cli.signals import signals_held, start
 from kstate_cli.spark import kept_start
 from kstate_cli.spark.daemon import MODULE as DAEMON

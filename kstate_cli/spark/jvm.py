@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from kstate_cli import regular
+from kstate_cli import regular_files
 from kstate_cli.errors import Interrupted, Refused
 
 _DEAF: Final = """trap '' HUP INT TERM; exec "$@\""""
@@ -99,7 +99,7 @@ def check_java() -> None:
 def release_file(java: str) -> str:
     """What an installed Java has beside it, which says its version without a start. Raises OSError."""
     path = Path(os.path.realpath(java)).parent.parent / "release"
-    return regular.read_small(path, _MOST_BYTES).decode(errors="replace")
+    return regular_files.read_small(path, _MOST_BYTES).decode(errors="replace")
 
 
 def _told_by_release(java: str) -> re.Match[str] | None:

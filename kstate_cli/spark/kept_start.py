@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kstate_cli import regular
+from kstate_cli import regular_files
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.spark.jvm import JAVA, RELEASE, find_java, release_file
 from kstate_cli.spark.safe_place import why_not_safe
@@ -109,7 +109,7 @@ def read(folder: Path, key: str) -> KeptStart | None:
         note = folder / f"{key}.json"
         if why_not_safe(note) is not None:
             return None
-        told = parse_json(regular.read_small(note, _MOST_BYTES))
+        told = parse_json(regular_files.read_small(note, _MOST_BYTES))
         archive = folder / _name(told["archive"])
         command, environment = told["command"], told["environment"]
         if told["format"] != FORMAT or why_not_safe(archive) is not None or ":" in str(archive):
@@ -136,7 +136,7 @@ def _texts(values: Any) -> bool:
 def checksum(path: Path) -> tuple[int, int]:
     """Bytes and CRC-32 of a regular file: against rot; who may have written it is another question."""
     size, crc = 0, 0
-    with os.fdopen(regular.open_regular(path), "rb", 0) as file:
+    with os.fdopen(regular_files.open_regular(path), "rb", 0) as file:
         while chunk := file.read(_CHUNK):
             crc = zlib.crc32(chunk, crc)
             size += len(chunk)

@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.regular import kind_of
+from kstate_cli.regular_files import kind_of
 
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 

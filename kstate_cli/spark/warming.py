@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.errors import InUse, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.regular import read_small
-from kstate_cli.replaced import replace_text
+from kstate_cli.regular_files import read_small, replace_text
 from kstate_cli.spark import kept_start
 from kstate_cli.spark.context import Launches, SparkSettings, conf_of, run_tasks, slots_of, spark_context
 from kstate_cli.spark.jvm import Launch, by_spark_submit, check_java, under_spark_submit

@@ -15,7 +15,7 @@ from kstate_cli.errors import UsageError
 from kstate_cli.formats.numbers import MAX_I32, MAX_I64
 from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
-from kstate_cli.regular import NotReadableError, read_given
+from kstate_cli.regular_files import NotReadableError, read_given
 from kstate_cli.specification.completion import complete
 from kstate_cli.specification.draft import SpecDraft, StoreDraft
 from kstate_cli.specification.keys import flag, known, one_of, short, similar, whole

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.host import CHECK_THE_DISK
-from kstate_cli.regular import NotReadableError, is_special, kind_of
+from kstate_cli.regular_files import NotReadableError, is_special, kind_of
 from kstate_cli.rocks import health
 from kstate_cli.rocks.files import CURRENT, is_sst, newest_options
 from kstate_cli.rocks.shadow import LiveFile

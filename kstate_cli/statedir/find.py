@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.access import what_to_do
+from kstate_cli.access import access_hint
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import GLOBAL, TaskId, is_task, is_task_or_global, is_topology
 from kstate_cli.formats.topic_partition import legal_store_name
@@ -30,7 +30,7 @@ def find_application(path: Path) -> Path:
     try:
         os.stat(path, follow_symlinks=False)
     except PermissionError as error:
-        raise Refused(f"{path} cannot be looked at: {error.strerror}", hint=what_to_do(path)) from None
+        raise Refused(f"{path} cannot be looked at: {error.strerror}", hint=access_hint(path)) from None
     except OSError:
         pass  # told below
     if path.is_symlink():
@@ -60,7 +60,7 @@ def find_application(path: Path) -> Path:
             and looks_like_application(Path(entry.path))
         )
     except PermissionError as error:
-        raise Refused(f"{absolute} cannot be read: {error.strerror}", hint=what_to_do(absolute)) from None
+        raise Refused(f"{absolute} cannot be read: {error.strerror}", hint=access_hint(absolute)) from None
     if len(inside) == 1:
         return inside[0]
     if inside:
@@ -96,7 +96,7 @@ def find_runs_of(path: Path) -> Path:
     try:
         has_runs = own.is_dir() and path.name != OWN_FOLDER
     except PermissionError as error:
-        raise Refused(f"{own} cannot be looked at: {error.strerror}", hint=what_to_do(own)) from None
+        raise Refused(f"{own} cannot be looked at: {error.strerror}", hint=access_hint(own)) from None
     if not path.is_symlink() and (path.is_dir() or not path.exists()) and has_runs:
         return absolute
     return find_application(path)
@@ -113,7 +113,7 @@ def looks_like_application(path: Path) -> bool:
                 if named and entry.is_dir(follow_symlinks=False) and not _named_like_a_task(entry.path):
                     return True
     except PermissionError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}", hint=what_to_do(path)) from None
+        raise Refused(f"{path} cannot be read: {error.strerror}", hint=access_hint(path)) from None
     except OSError:
         return False
     return False
@@ -167,7 +167,7 @@ def _files_of_tasks(app: Path) -> Iterator[tuple[str, list[str]]]:
             for _, _, files in os.walk(task, onerror=_raised):
                 yield name, files
     except PermissionError as error:
-        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=what_to_do(error.filename)) from None
+        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=access_hint(error.filename)) from None
 
 
 def _raised(error: OSError) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.regular import read_small
+from kstate_cli.regular_files import read_small
 from kstate_cli.statedir.names import PROCESS_FILE
 
 _MOST: Final = 4096

@@ -10,17 +10,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kstate_cli.access import DENIED, what_to_do
-from kstate_cli.capacity import cores_here
+from kstate_cli.access import DENIED, access_hint
 from kstate_cli.errors import InUse, Refused
 from kstate_cli.formats import checkpoint
 from kstate_cli.formats.kind_inference import Kind, infer_kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.task_id import is_task, is_task_or_global, is_topology
 from kstate_cli.formats.topic_partition import legal_store_name
-from kstate_cli.host import CHECK_THE_DISK, STORES_STAY, cannot_be_read
+from kstate_cli.host import CHECK_THE_DISK, STORES_STAY, cannot_be_read, cores_here
 from kstate_cli.parallel.workers import Workers
-from kstate_cli.regular import MOST_OFFSETS_BYTES, NotReadableError, read_small
+from kstate_cli.regular_files import MOST_OFFSETS_BYTES, NotReadableError, read_small
 from kstate_cli.rocks.files import is_manifest
 from kstate_cli.statedir.database import is_database, read_database
 from kstate_cli.statedir.find import task_directories
@@ -140,7 +139,7 @@ def not_all_of_it(errors: Sequence[OSError]) -> Refused:
     more = f", and {len(errors) - 1} more" if errors[1:] else ""
     return Refused(
         f"{first.filename} cannot be listed: {first.strerror}{more}",
-        hint=what_to_do(first.filename) if first.errno in DENIED else STORES_STAY,
+        hint=access_hint(first.filename) if first.errno in DENIED else STORES_STAY,
     )
 
 

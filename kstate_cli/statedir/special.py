@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kstate_cli.errors import Refused
 from kstate_cli.host import CHECK_THE_DISK, STORES_STAY, cannot_be_read, host_error
-from kstate_cli.regular import is_special, is_utf8, kind_of
+from kstate_cli.regular_files import is_special, is_utf8, kind_of
 from kstate_cli.statedir.names import LOST_AND_FOUND
 from kstate_cli.statedir.places import Place, Spelling
 from kstate_cli.statedir.problems import Problem, ProblemCode

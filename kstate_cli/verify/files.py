@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kstate_cli.host import cannot_be_read
-from kstate_cli.regular import NotReadableError, is_special, kind_of
+from kstate_cli.regular_files import NotReadableError, is_special, kind_of
 from kstate_cli.rocks import health
 from kstate_cli.rocks.files import CURRENT, is_manifest, is_sst, manifest_number, newest_options
 from kstate_cli.rocks.shadow import LiveFile

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.carried import LOCK_IS_SHARED, TAKE_IT
 from kstate_cli.change.folder import create_run
+from kstate_cli.texts import COMMANDS_WITH_OPTION, LOCK_IS_SHARED
 from tests.command_line import commands
 from tests.golden import unpack
 
@@ -16,7 +16,7 @@ from .support import kstate_here
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")
-LINE = re.compile(rf"kstate (?:{'|'.join(sorted(TAKE_IT[LOCK_IS_SHARED]))}) [^\n]*")
+LINE = re.compile(rf"kstate (?:{'|'.join(sorted(COMMANDS_WITH_OPTION[LOCK_IS_SHARED]))}) [^\n]*")
 
 
 def said(*argv: object) -> str:
@@ -61,7 +61,7 @@ def test_nothing_is_carried_to_the_next_command_of_the_process(tmp_path: Path) -
     assert LOCK_IS_SHARED not in said("migrate", app, LOCK_IS_SHARED)  # a usage error names --help only
 
 
-@pytest.mark.parametrize("option", TAKE_IT)
+@pytest.mark.parametrize("option", COMMANDS_WITH_OPTION)
 def test_the_commands_that_take_it(option: str) -> None:
     having = {path for path, command in commands() if any(option in one.opts for one in command.params)}
-    assert having == TAKE_IT[option]
+    assert having == COMMANDS_WITH_OPTION[option]

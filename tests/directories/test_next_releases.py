@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.carried import TRANSACTIONAL_STORES, UNPROVEN
 from kstate_cli.formats.checkpoint import render
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows, encode_rows
@@ -24,6 +23,7 @@ from kstate_cli.releases import unproven_too
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN
 from tests.done import Done
 from tests.golden import unpack
 from tests.interop.restoring import run_restore

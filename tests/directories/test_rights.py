@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.access import what_to_do
+from kstate_cli.access import access_hint
 from kstate_cli.cli.registry import COMMANDS
 from tests.golden import unpack
 
@@ -97,9 +97,9 @@ def test_what_belongs_to_somebody_else(tmp_path: Path) -> None:
 
 def test_where_the_mode_allows_it_something_else_denies_it(tmp_path: Path) -> None:
     """Nothing does here; what is asked for is there, so the mode cannot be what is in the way."""
-    said = what_to_do(tmp_path, os.W_OK)
+    said = access_hint(tmp_path, os.W_OK)
     assert " which allows w to " in said and "an ACL (getfacl), an attribute (lsattr)" in said
-    assert what_to_do(tmp_path / "nowhere").startswith(f"{tmp_path / 'nowhere'} cannot be looked at (No such file")
+    assert access_hint(tmp_path / "nowhere").startswith(f"{tmp_path / 'nowhere'} cannot be looked at (No such file")
 
 
 def test_a_link_that_this_user_may_not_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_a_link_that_this_user_may_not_follow(tmp_path: Path, monkeypatch: pytes
         return real(path, *args, **more)
 
     monkeypatch.setattr(os, "stat", denied)
-    assert "give this user the right to" in what_to_do(tmp_path / "link")
+    assert "give this user the right to" in access_hint(tmp_path / "link")
 
 
 HIDDEN = {

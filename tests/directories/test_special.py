@@ -18,7 +18,7 @@ import pytest
 from kstate_cli.cli.app import app as commands
 from kstate_cli.errors import KstateError, Refused
 from kstate_cli.formats.checkpoint import MOST_ENTRIES
-from kstate_cli.regular import NotReadableError, open_regular, read_given, read_small
+from kstate_cli.regular_files import NotReadableError, open_regular, read_given, read_small
 from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.statedir.special import MOST_LEVELS, refuse_special

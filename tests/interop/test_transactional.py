@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.carried import TRANSACTIONAL_STORES
+from kstate_cli.texts import TRANSACTIONAL_STORES
 
 from . import dumps
 from .checking import PARTS, SMALL

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli import capacity
+from kstate_cli import host
 from tests import syntax
 
 ASKS = {"cpu_count", "process_cpu_count", "sched_getaffinity", "sysconf"}
@@ -21,14 +21,14 @@ def test_nobody_else_asks_the_system() -> None:
         for node in syntax.nodes(tree)
         if isinstance(node, ast.Attribute) and node.attr in ASKS
     }
-    assert found == {"capacity.py"}
+    assert found == {"host.py"}
 
 
 def test_processors_of_which_a_process_may_use_one() -> None:
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     try:
-        assert capacity.cores_here() == 1
+        assert host.cores_here() == 1
     finally:
         os.sched_setaffinity(0, before)
 
@@ -51,6 +51,6 @@ def test_the_quota_of_a_container(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"{text}\n")
-    monkeypatch.setattr(capacity, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(host, "_CGROUPS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
-    assert capacity.cores_here() == cores
+    assert host.cores_here() == cores

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from kstate_cli import carried
+from kstate_cli import texts
 from kstate_cli.change.commits_made import committed, note_commit
 from kstate_cli.cli import subject
 from tests.conftest import a_new_process
 from tests.syntax import modules
 
 FORGOTTEN = {
-    ("carried.py", "_given"),
+    ("texts.py", "_options"),
     ("cli/subject.py", "_given"),
     ("cli/subject.py", "_workers"),
     ("change/commits_made.py", "_commits"),
@@ -49,8 +49,8 @@ def empty(value: ast.expr) -> bool:
 
 
 def test_a_new_process_remembers_nothing(tmp_path: Path) -> None:
-    carried.carry(carried.LOCK_IS_SHARED, True)
+    texts.carry_option(texts.LOCK_IS_SHARED, True)
     subject.found_app(tmp_path)
     note_commit("0001-migrate")
     a_new_process()
-    assert carried.carried(["wipe"]) == [] and subject.given() is None and committed() is None
+    assert texts.lacking_options(["wipe"]) == [] and subject.given() is None and committed() is None

@@ -13,7 +13,7 @@ import pytest
 
 from kstate_cli.check.findings import CODES, Code, Level
 from kstate_cli.cli.metrics import METRICS
-from kstate_cli.errors import Told
+from kstate_cli.errors import CommandEnd
 from kstate_cli.maintain.measures import MEASURES
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.rows.serdes import NAMES
@@ -89,7 +89,7 @@ def _metric(text: str) -> str:
 
 
 def _ending(text: str) -> str:
-    made_up = type("MadeUp", (Told,), {"__doc__": text, "code": "made-up", "__module__": __name__})
+    made_up = type("MadeUp", (CommandEnd,), {"__doc__": text, "code": "made-up", "__module__": __name__})
     return reference_pages.exit_codes_page([*endings(), made_up])
 
 

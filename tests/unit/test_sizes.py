@@ -16,7 +16,7 @@ from tests import syntax
 ROOT = Path(kstate_cli.__file__).parent
 OWNER = "texts.py"
 TO_THE_BYTE = {
-    "regular.py": "a file that is a byte too large",
+    "regular_files.py": "a file that is a byte too large",
     "change/journal.py": "a file that is a byte too large",
     "dump_reader/footers.py": "a file that has not the size that the manifest says",
     "dump_reader/open.py": "a file that has not the size that the manifest says",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import kstate_cli
-from kstate_cli.errors import Interrupted, KstateError, OutputLost, Told
+from kstate_cli.errors import CommandEnd, Interrupted, KstateError, OutputLost
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.restore.states import IllegalTransition
 from kstate_cli.rocks.errors import RocksError
@@ -77,7 +77,7 @@ def test_whoever_catches_a_signal_raises_it_again() -> None:
                     "BaseException",
                     "Interrupted",
                     "KeyboardInterrupt",
-                    "Told",
+                    "CommandEnd",
                     "?",
                 }:
                     where = (name, function.name)
@@ -86,7 +86,7 @@ def test_whoever_catches_a_signal_raises_it_again() -> None:
                     elif not raises(node.body):
                         swallowing.append(f"{name}:{node.lineno}")
                 elif isinstance(node, ast.Call) and called(node) == "suppress":
-                    wide = {"BaseException", "Interrupted", "KeyboardInterrupt", "Told"}
+                    wide = {"BaseException", "Interrupted", "KeyboardInterrupt", "CommandEnd"}
                     swallowing += [f"{name}:{node.lineno}" for one in node.args if names(one) & wide]
                 elif isinstance(node, (ast.Try, ast.TryStar)):
                     left = [inner for one in node.finalbody for inner in ast.walk(one) if leaves(inner)]
@@ -130,7 +130,7 @@ def leaves(node: ast.AST) -> bool:
 
 def test_a_signal_is_no_exception_as_others_are() -> None:
     assert not issubclass(Interrupted, Exception)
-    assert issubclass(Interrupted, Told)
+    assert issubclass(Interrupted, CommandEnd)
     assert issubclass(KstateError, Exception)
 
 
@@ -172,7 +172,9 @@ def test_every_error_of_ours_crosses_a_process_boundary() -> None:
     assert (str(again), vars(again)) == (str(rocks), vars(rocks))
     assert again.code is RocksCode.FORMAT
     # A transition that is not in the table is a defect of the driver, which raises and handles it in one process.
-    others = {kind for kind in ours if not issubclass(kind, (Told, MalformedBytesError, RocksError, IllegalTransition))}
+    others = {
+        kind for kind in ours if not issubclass(kind, (CommandEnd, MalformedBytesError, RocksError, IllegalTransition))
+    }
     for kind in others:
         if "__init__" in vars(kind) or "__new__" in vars(kind):
             pytest.fail(f"{kind.__name__} is made of other things than its words: pickle it here")

@@ -303,7 +303,7 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
     from kstate_cli.errors import UsageError
     from kstate_cli.formats.json_text import parse_json
     from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
-    from kstate_cli.regular import read_given
+    from kstate_cli.regular_files import read_given
 
     if path is None:
         return {}

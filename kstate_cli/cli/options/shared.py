@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kstate_cli import clock
-from kstate_cli.carried import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
 from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH, one_of
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores, tasks
+from kstate_cli.texts import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
 
 if TYPE_CHECKING:
     from kstate_cli.formats.position import PositionBound
@@ -199,7 +199,7 @@ LastFlush = Annotated[
 
 def at_once(workers: int) -> int:
     """What is given with ``--workers``, or as many as this process may use cores."""
-    from kstate_cli.capacity import cores_here
+    from kstate_cli.host import cores_here
 
     return workers or cores_here()
 

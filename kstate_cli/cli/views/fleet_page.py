@@ -19,8 +19,7 @@ from kstate_cli.fleet.findings import FLEET_CODES, FleetFinding
 from kstate_cli.fleet.model import HostReport, StoreCopy
 from kstate_cli.fleet.overview import Fleet
 from kstate_cli.formats.task_id import TaskId
-from kstate_cli.regular import kind_of
-from kstate_cli.replaced import replace_text
+from kstate_cli.regular_files import kind_of, replace_text
 from kstate_cli.texts import plural, printable, quoted, size_text
 
 _MOST_COLUMNS: Final = 40

@@ -32,7 +32,7 @@ HERE = "check/"
 READERS = {"check/snapshot_reader.py", "check/counting.py", "check/logs.py", "check/predict.py", "check/lag.py"}
 """Who takes the snapshot, and the sources of logs; ``check`` itself takes one and judges it. A lag is no rule."""
 IMPORTS = frozenset(
-    {"kstate_cli.clock", "kstate_cli.regular", "time", "shutil", "subprocess", "io", "glob", "tempfile"}
+    {"kstate_cli.clock", "kstate_cli.regular_files", "time", "shutil", "subprocess", "io", "glob", "tempfile"}
 )
 CALLS = frozenset(
     {"open", "listdir", "scandir", "walk", "stat", "lstat", "exists", "is_file", "is_dir", "is_symlink", "iterdir"}

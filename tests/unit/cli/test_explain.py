@@ -26,7 +26,7 @@ from kstate_cli.check.outcome import Outcome
 from kstate_cli.cli.commands import explain
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import codes
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Told, UsageError
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, CommandEnd, UsageError
 from kstate_cli.explain.catalogue import FINDINGS, explanations, find, groups, meant
 from kstate_cli.explain.model import Explanation
 from kstate_cli.explain.page import page
@@ -54,12 +54,12 @@ def _codes(group: str) -> list[str]:
     return [one.code for one in ALL if one.group == group]
 
 
-def _errors() -> Iterator[type[Told]]:
+def _errors() -> Iterator[type[CommandEnd]]:
     """Every class of error, of whatever module."""
     for module in pkgutil.walk_packages(kstate_cli.__path__, "kstate_cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    waiting: list[type[Told]] = [Told]
+    waiting: list[type[CommandEnd]] = [CommandEnd]
     while waiting:
         one = waiting.pop()
         waiting += one.__subclasses__()

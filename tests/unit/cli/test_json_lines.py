@@ -21,7 +21,7 @@ from kstate_cli.cli import json_lines as emitter
 from kstate_cli.cli import subject
 from kstate_cli.cli.ending import exit_code_of, tell_program
 from kstate_cli.cli.registry import COMMANDS
-from kstate_cli.errors import Interrupted, InUse, KstateError, OutputLost, Refused, RunFailed, Told, UsageError
+from kstate_cli.errors import CommandEnd, Interrupted, InUse, KstateError, OutputLost, Refused, RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
 from tests import json_lines, json_page, syntax
 from tests.directories.support import kstate_here
@@ -94,7 +94,7 @@ def test_nobody_else_prints_json() -> None:
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def _classes(of: type[Told] = Told) -> Iterator[type[Told]]:
+def _classes(of: type[CommandEnd] = CommandEnd) -> Iterator[type[CommandEnd]]:
     yield of
     for one in of.__subclasses__():
         yield from _classes(one)
@@ -111,7 +111,7 @@ def test_every_class_of_errors_has_a_code() -> None:
     own = {
         one.__name__: one.code for one in _classes() if one.__module__.startswith("kstate_cli") and "code" in vars(one)
     }
-    assert own["Told"] == KstateError.code == "failed"
+    assert own["CommandEnd"] == KstateError.code == "failed"
     assert len(set(own.values())) == len(own), own
     page = json_page.PAGE.read_text(encoding="utf-8")
     assert all(f"`{code}`" in page for code in {*own.values(), *(code for _, code in ENDS)} - {"own", "output-lost"})
@@ -145,7 +145,7 @@ def test_a_failure_is_a_line(error: BaseException, code: str, capsys: pytest.Cap
     json_lines.check_line("ls", line)
     assert (line["type"], line["code"], line["exit"], line["app"]) == ("error", code, number, None)
     assert line["message"]
-    if isinstance(error, Told):
+    if isinstance(error, CommandEnd):
         assert line["message"] == error.headline
         assert (line["hint"], line["hint_details"]) == (error.hint, list(error.hint_details))
         assert (line["where"], line["details"]) == (error.where, list(error.details))

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kstate_cli.direct import PAGE_BYTES
+from kstate_cli.direct_io import PAGE_BYTES
 from kstate_cli.dump_reader import digests_beside, direct_file, footers
 from kstate_cli.dump_reader.digests_beside import DigestsBeside
 from kstate_cli.dump_reader.direct_file import DirectFile, larger_than_cache

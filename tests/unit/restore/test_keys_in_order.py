@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from kstate_cli.restore.keys_in_order import KeysInOrder
-from tests.unit.test_direct import deleted_files
+from tests.unit.test_direct_io import deleted_files
 
 ROWS, WIDTH = 1_000, 30
 

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kstate_cli.direct import PAGE_BYTES, write_from
+from kstate_cli.direct_io import PAGE_BYTES, write_from
 from kstate_cli.restore.values_in_order import ValuesInOrder, window_starts
 from kstate_cli.restore.waiting_file import WaitingFile
-from tests.unit.test_direct import deleted_files
+from tests.unit.test_direct_io import deleted_files
 
 NUMBERS = itertools.count()
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.replaced import replace_text
+from kstate_cli.regular_files import replace_text
 
 WRITER = """
 import sys
 from pathlib import Path
-from kstate_cli.replaced import replace_text
+from kstate_cli.regular_files import replace_text
 print("begun", flush=True)
 while True:
     replace_text(Path(sys.argv[1]), sys.argv[2] * 100_000, mode=0o600)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kstate_cli.direct import PAGE_BYTES, aligned, chunks, open_direct, read_into, whole_pages, write_from
+from kstate_cli.direct_io import PAGE_BYTES, aligned, chunks, open_direct, read_into, whole_pages, write_from
 from kstate_cli.restore.waiting_file import WaitingFile
 
 SCHEMA = pa.schema([("row", pa.int32()), ("value", pa.binary())])
@@ -31,7 +31,7 @@ def refused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
                 raise OSError(errno.EINVAL, "Invalid argument", path)
             return whole(path, flags, mode, **more)
 
-        monkeypatch.setattr("kstate_cli.direct.os.open", opened)
+        monkeypatch.setattr("kstate_cli.direct_io.os.open", opened)
 
 
 @pytest.mark.usefixtures("refused")
@@ -136,7 +136,7 @@ def test_no_place_is_read_that_is_no_page(tmp_path: Path, size: int, monkeypatch
         places.append(offset)
         return whole(descriptor, buffers, offset, flags)
 
-    monkeypatch.setattr("kstate_cli.direct.os.preadv", preadv)
+    monkeypatch.setattr("kstate_cli.direct_io.os.preadv", preadv)
     assert b"".join(map(bytes, chunks(str(tmp_path / "file")))) == data
     assert places and not any(place % PAGE_BYTES for place in places)
 

@@ -1,0 +1,184 @@
+"""Read files that other programs wrote, regular ones of a limited size only, and replace files as a whole.
+
+Opening a FIFO waits for its writer, opening a device may act, and a file that is small in every healthy directory may
+fill the disk in a damaged one. The argument of an option may be a FIFO all the same: ``--spec <(kstate ls APP --spec)``
+(:func:`read_given`).
+
+A file outside the state directory is replaced by a rename (:func:`replace_text`), so no reader ever gets a part of it.
+Its new text is written to a name that follows from the old one: the next command overwrites what a killed one left.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from kstate_cli.errors import naming
+from kstate_cli.host import host_error
+from kstate_cli.texts import size_text
+
+MIB = 1 << 20
+
+MOST_OFFSETS_BYTES = 16 * MIB
+"""For ``.checkpoint``, ``.checkpoint_<store>`` and ``<store>.position``: a line for each partition of each store."""
+MOST_NAME_BYTES = 4096
+"""For ``CURRENT`` and ``IDENTITY``: each holds a name."""
+MOST_OPTIONS_BYTES = 4 * MIB
+"""For ``OPTIONS-<number>``: a few KiB for each column family."""
+MOST_MANIFEST_BYTES = 256 * MIB
+"""For ``MANIFEST-<number>``: RocksDB starts it again at each open, and adds about 100 bytes per flush or compaction."""
+MOST_GIVEN_BYTES = 64 * MIB
+"""For the argument of an option."""
+
+_KINDS = (
+    (stat.S_ISREG, "a regular file"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
+
+
+class NotReadableError(OSError):
+    """The file has a kind or a size that kstate does not read. ``filename`` is its path."""
+
+    @property
+    def why(self) -> str:
+        """Return what the file is instead, for messages."""
+        return self.strerror or ""
+
+
+def kind_of(mode: int) -> str:
+    """Return the kind of a file by its ``st_mode``, for messages: ``a FIFO``."""
+    return next((name for fits, name in _KINDS if fits(mode)), "a file of an unknown kind")
+
+
+def is_utf8(path: Path | str) -> bool:
+    """Return whether RocksDB and pyarrow, which take UTF-8 only, can open a path."""
+    try:
+        os.fspath(path).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_special(mode: int) -> bool:
+    """Return whether a mode is of neither a regular file nor a directory nor a symbolic link."""
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+
+def open_regular(path: Path | str) -> int:
+    """Open a regular file for reading, and return its descriptor, which the caller closes.
+
+    It never waits, and follows no link in the last part of ``path``. Raise NotReadableError if it is no regular file,
+    HostError if this host is short of descriptors, OSError if it cannot be opened.
+    """
+    name = os.fspath(path)
+    # Before the open, since some devices act when they are opened.
+    require_regular(os.lstat(name), name)
+    # Again after it, by the descriptor: another file may have taken the name in between.
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        raise host_error(error) or error from None
+    try:
+        require_regular(os.fstat(descriptor), name)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def require_regular(status: os.stat_result, path: Path | str) -> None:
+    """Raise NotReadableError unless ``status`` is that of a regular file."""
+    if not stat.S_ISREG(status.st_mode):
+        name = os.fspath(path)
+        raise NotReadableError(errno.EINVAL, f"is {kind_of(status.st_mode)}, not a regular file", name)
+
+
+def read_small(path: Path | str, most: int) -> bytes:
+    """Return the bytes of a regular file of at most ``most`` bytes. Raise NotReadableError, HostError, OSError."""
+    descriptor = open_regular(path)
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        # A file that is too large is not read at all. One that grows meanwhile is read to one byte too many.
+        data = b"" if size > most else file.read(most + 1)
+    if size > most or len(data) > most:
+        raise too_large(path, max(size, len(data)), most)
+    return data
+
+
+def read_given(path: Path | str, most: int = MOST_GIVEN_BYTES) -> bytes:
+    """Return the bytes of an option's file: a regular file, FIFO or terminal, ``most`` bytes at most.
+
+    A FIFO can be read only once. Raise NotReadableError for block devices, sockets and longer files, OSError otherwise.
+    """
+    name = os.fspath(path)
+    try:
+        with open(name, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+                raise NotReadableError(errno.EINVAL, f"is {kind_of(mode)}", name)
+            data = file.read(most + 1)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise NotReadableError(errno.EINVAL, f"is {kind_of(os.stat(name).st_mode)}", name) from None
+        raise
+    if len(data) > most:
+        raise NotReadableError(errno.EFBIG, f"is larger than the {size_text(most)} that kstate reads", name)
+    return data
+
+
+def too_large(path: Path | str, size: int, most: int) -> NotReadableError:
+    """Return the error for a file of ``size`` bytes if kstate reads at most ``most``."""
+    text = f"has {size:,} bytes, and kstate reads {size_text(most)} at most"
+    return NotReadableError(errno.EFBIG, text, os.fspath(path))
+
+
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def replace_text(path: Path, text: str, *, mode: int) -> None:
+    """Replace a file by a text, durably. The umask narrows ``mode``. Of two writers the last one counts.
+
+    Raise OSError, which always has a file name; the old file is unchanged then.
+    """
+    with naming(path):
+        _replace(path, text, mode)
+
+
+def _replace(path: Path, text: str, mode: int) -> None:
+    """Write the new file, and fsync it before the rename, so that the name never leads to a file without its bytes.
+
+    The fsync of the folder comes last: it makes the rename itself durable.
+    """
+    new = path.with_name(f".{path.name}.new")
+    while True:
+        with open(os.open(new, _FLAGS, mode), "r+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_still(new, file.fileno()):
+                continue  # another writer renamed it while this one waited for the lock
+            os.ftruncate(file.fileno(), 0)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(new, path)
+        break
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
