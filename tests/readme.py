@@ -133,7 +133,7 @@ def steady(text: str) -> str:
 def commands_table() -> str:
     """Return the table of commands, a row for each group of them."""
     rows = [
-        f"| {title} | {' · '.join(f'[`{name}`](docs/reference/commands.md#kstate-{name})' for name in names)} |"
+        f"| {title} | {' · '.join(f'[`{name}`](docs/reference/commands/{name}.md)' for name in names)} |"
         for title, names in GROUPS.items()
     ]
     return "\n".join(["| to | command |", "|---|---|", *rows]) + "\n"

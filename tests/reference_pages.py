@@ -53,7 +53,7 @@ class Undocumented(Exception):
 def pages() -> dict[str, str]:
     """Name of each page -> its text."""
     return {
-        "commands.md": commands_page([*groups(), *commands()]),
+        **command_pages([*groups(), *commands()]),
         "exit-codes.md": exit_codes_page(list(endings())),
         "metrics.md": metrics_page(METRICS, list(commands())),
         "states.md": states_page(),
@@ -65,33 +65,51 @@ def pages() -> dict[str, str]:
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-def commands_page(tree: Tree) -> str:
-    """Every command with its arguments and options."""
+def command_pages(tree: Tree) -> dict[str, str]:
+    """Return the page of each command, with its arguments and options, and the list of commands.
+
+    A group such as ``dump`` has its subcommands on one page.
+    """
+    parts: dict[str, list[str]] = {name: [] for name in COMMANDS}
+    for path, command in tree:
+        sections = parts[path.split()[0]]
+        sections += _command(path, command) if not sections else [f"## kstate {path}", *_command(path, command)[2:]]
+    return {
+        "commands.md": _commands_page(),
+        **{f"commands/{name}.md": "\n\n".join(sections) + "\n" for name, sections in parts.items()},
+    }
+
+
+def _commands_page() -> str:
     parts = [
         "# Commands",
         _MADE,
         (
-            "As `kstate COMMAND --help` says it. `APP` is an application directory, `state.dir/application.id`; a `state.dir` "
-            "that holds one application will do. Options with a variable can be set by it "
-            "([Environment variables](../environment.md))."
+            "This page lists the commands. The page of a command shows its arguments and options, as `kstate COMMAND --help` "
+            "does."
+        ),
+        (
+            "`APP` is an application directory, `state.dir/application.id`. A `state.dir` that contains one application "
+            "works too. An option with a variable can be set by that "
+            "[environment variable](../environment.md)."
         ),
         markdown_table(
-            ("command", "does"),
-            [(f"[`{name}`](#kstate-{name})", COMMANDS[name].help) for name in COMMANDS],
+            ("command", "purpose"),
+            [(f"[`{name}`](commands/{name}.md)", COMMANDS[name].help) for name in COMMANDS],
         ),
+        "\n".join(["```{toctree}", ":hidden:", "", *(f"commands/{name}" for name in COMMANDS), "```"]),
     ]
-    place = {name: number for number, name in enumerate(COMMANDS)}
-    parts += [_command(path, command) for path, command in sorted(tree, key=lambda one: place[one[0].split()[0]])]
     return "\n\n".join(parts) + "\n"
 
 
-def _command(path: str, command: Any) -> str:
+def _command(path: str, command: Any) -> list[str]:
+    """Return the parts of a command's page: heading, mark, usage, help and tables."""
     if not command.help:
         raise Undocumented(f"kstate {path} has no help")
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     words = ["[OPTIONS]", *(_argument(one) for one in arguments)]
     usage = " ".join(["kstate", path, *(["COMMAND", "…"] if hasattr(command, "commands") else words)])
-    parts = [f"## kstate {path}", f"```text\n{usage}\n```", _help(command.help)]
+    parts = [f"# kstate {path}", _MADE, f"```text\n{usage}\n```", _help(command.help)]
     panels: dict[str, list[tuple[str, ...]]] = {}
     for one in command.params:
         if getattr(one, "hidden", False):
@@ -99,7 +117,7 @@ def _command(path: str, command: Any) -> str:
         panels.setdefault(panel_of(one), []).append(_parameter(path, one))
     for title, rows in panels.items():
         parts += [f"**{title}**", markdown_table(("", "", "variable"), rows)]
-    return "\n\n".join(parts)
+    return parts
 
 
 def _argument(one: Any) -> str:
@@ -511,7 +529,9 @@ def _listed(words: Iterable[str]) -> str:
 def write(folder: Path = FOLDER, made: Callable[[], dict[str, str]] = pages) -> None:
     """Writes every page."""
     for name, text in made().items():
-        (folder / name).write_text(text, encoding="utf-8")
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
