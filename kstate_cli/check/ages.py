@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kstate_cli.check.codes.logs import AGE_UNKNOWN, OLDER_THAN_TOMBSTONES
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -24,10 +25,10 @@ def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition 
     as_of = snapshot.ages[task.name, store.name].as_of_ms
     deletes_heard = heard(as_of, snapshot.now_ms, retention)
     if deletes_heard is Heard.UNKNOWN or as_of is None:
-        yield snapshot.finding("age-unknown", "when its data was written nobody knows", task, store.name)
+        yield snapshot.finding(AGE_UNKNOWN, "when its data was written nobody knows", task, store.name)
     elif deletes_heard is Heard.NO:
         text = (
             f"its data is of {moment(as_of)}, {shown(snapshot.now_ms - as_of)} ago: what was deleted since may stay "
             f"in it (delete.retention.ms is {shown(retention)})"
         )
-        yield snapshot.finding("older-than-tombstones", text, task, store.name)
+        yield snapshot.finding(OLDER_THAN_TOMBSTONES, text, task, store.name)

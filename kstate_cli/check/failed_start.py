@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kstate_cli.check.codes.layout import FAILED_START_DELETES
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.texts import some
 
-CODE: Final = "failed-start-deletes"
 _NAMED: Final = 5
 
 
@@ -39,4 +39,4 @@ def deleted_by_failure(snapshot: Snapshot, predictions: Sequence[Prediction]) ->
     )
     if without:
         text += f"; rows of {some(without, _NAMED)} are lost then, unless they have a changelog"
-    yield snapshot.finding(CODE, text)
+    yield snapshot.finding(FAILED_START_DELETES, text)

@@ -6,6 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kstate_cli.check import shared_stores, streams_log
+from kstate_cli.check.codes.layout import (
+    DROPPED_LINE,
+    FOREIGN_IN_SEGMENTS,
+    FOREIGN_IN_TASK,
+    LEFTOVER_FILE,
+    LOCK_FILE_IN_TASK,
+    MALFORMED_CHECKPOINT,
+    MALFORMED_POSITION,
+    MALFORMED_STORE_CHECKPOINT,
+    OLD_SEGMENT_NAME,
+    STORE_IN_TWO_SUBTOPOLOGIES,
+)
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.opening import java_text
 from kstate_cli.check.rule import Obstacle
@@ -37,7 +49,7 @@ def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
     if error is None:
         dropped = task.checkpoint.content.dropped if task.checkpoint.content else ()
         texts = (f"{task.name}/{CHECKPOINT}: {line!r}" for line in dropped)
-        return None, tuple(snapshot.finding("dropped-line", text, task) for text in texts)
+        return None, tuple(snapshot.finding(DROPPED_LINE, text, task) for text in texts)
     text = f"{task.name}/{CHECKPOINT}: {error.reason}"
     java = java_text(error)
     if snapshot.asked.into_family:
@@ -49,8 +61,8 @@ def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
         messages = (streams_log.GLOBAL_CHECKPOINT_NOT_READ, java)
     else:
         messages = (streams_log.CHECKPOINT_NOT_LOADED, java)
-    obstacle = Obstacle("malformed-checkpoint", text, f"{task.name}/{CHECKPOINT}", messages)
-    return obstacle, (snapshot.finding("malformed-checkpoint", text, task),)
+    obstacle = Obstacle(MALFORMED_CHECKPOINT, text, f"{task.name}/{CHECKPOINT}", messages)
+    return obstacle, (snapshot.finding(MALFORMED_CHECKPOINT, text, task),)
 
 
 def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAndFindings:
@@ -59,16 +71,16 @@ def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> Obstacl
         file = f"{task.name}/{position_file(store.name)}"
         text = f"{file}: {error.reason}"
         wrapped = () if error.streams_exception in _RAW else (streams_log.POSITION_NOT_READ,)
-        obstacle = Obstacle("malformed-position", text, file, (*wrapped, java_text(error)))
-        return obstacle, (snapshot.finding("malformed-position", text, task, store.name),)
+        obstacle = Obstacle(MALFORMED_POSITION, text, file, (*wrapped, java_text(error)))
+        return obstacle, (snapshot.finding(MALFORMED_POSITION, text, task, store.name),)
     if not snapshot.asked.into_family or not store.is_grace_buffer:
         return _NOTHING
     if (error := unreadable(store.store_file)) is not None:
         file = f"{task.name}/{store_checkpoint(store.name)}"
         text = f"{file}: {error.reason}"
         message = streams_log.STORE_CHECKPOINT_NOT_LOADED.format(store.name)
-        obstacle = Obstacle("malformed-store-checkpoint", text, file, (message, java_text(error)))
-        return obstacle, (snapshot.finding("malformed-store-checkpoint", text, task, store.name),)
+        obstacle = Obstacle(MALFORMED_STORE_CHECKPOINT, text, file, (message, java_text(error)))
+        return obstacle, (snapshot.finding(MALFORMED_STORE_CHECKPOINT, text, task, store.name),)
     return _NOTHING
 
 
@@ -84,10 +96,10 @@ def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAn
             # The name is cut at the length of the store's, whatever it begins with.
             short = len(name) <= len(store.name)
             message = streams_log.SEGMENT_NAME_TOO_SHORT if short else streams_log.NO_SEGMENT_ID.format(name)
-            obstacle = Obstacle("foreign-in-segments", text, shown, (message,))
-            return obstacle, (*findings, snapshot.finding("foreign-in-segments", text, task, store.name))
+            obstacle = Obstacle(FOREIGN_IN_SEGMENTS, text, shown, (message,))
+            return obstacle, (*findings, snapshot.finding(FOREIGN_IN_SEGMENTS, text, task, store.name))
         if name[len(store.name)] != ".":
-            findings.append(snapshot.finding("old-segment-name", f"{shown} is renamed", task, store.name))
+            findings.append(snapshot.finding(OLD_SEGMENT_NAME, f"{shown} is renamed", task, store.name))
     return None, tuple(findings)
 
 
@@ -101,11 +113,11 @@ def foreign_entries(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
     for name in sorted(snapshot.entries[task.name]):
         shown = f"{task.name}/{name}"
         if name.endswith(LOCK):
-            yield snapshot.finding("lock-file-in-task", f"{shown} will be deleted", task)
+            yield snapshot.finding(LOCK_FILE_IN_TASK, f"{shown} will be deleted", task)
         elif name in task.leftovers:
-            yield snapshot.finding("leftover-file", f"{shown} is what a crash has left", task)
+            yield snapshot.finding(LEFTOVER_FILE, f"{shown} is what a crash has left", task)
         elif name not in names and not is_offsets_file(name):
-            yield snapshot.finding("foreign-in-task", f"{shown} is not a file of Streams", task)
+            yield snapshot.finding(FOREIGN_IN_TASK, f"{shown} is not a file of Streams", task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +160,6 @@ def stores_in_two(snapshot: Snapshot) -> Doubles:
         fatal = snapshot.asked.into_family and snapshot.has_global
         opens = f": {snapshot.asked.release} opens the global stores in the wrong one too, and does not start"
         level = Level.ERROR if fatal else None
-        findings.append(snapshot.finding("store-in-two-subtopologies", text + opens if fatal else text, level=level))
+        findings.append(snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text + opens if fatal else text, level=level))
     copies = (task.name for task in snapshot.app.tasks if not task.is_global and subtopology(task) in higher)
     return Doubles(frozenset(copies), shared, tuple(findings))

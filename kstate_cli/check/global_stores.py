@@ -6,6 +6,9 @@ from dataclasses import replace
 
 from kstate_cli.check import streams_log
 from kstate_cli.check.ages import judge_age
+from kstate_cli.check.codes.logs import BEYOND_LOG_END, CATCHES_UP, GLOBAL_OUT_OF_RANGE, NEAR_LOG_START, PAST_THE_DUMP
+from kstate_cli.check.codes.offsets import GLOBAL_UNKNOWN_OFFSET, GLOBAL_UNKNOWN_TOPIC, OFFSET_MISSING
+from kstate_cli.check.codes.topology import NEW_STORE
 from kstate_cli.check.findings import Level
 from kstate_cli.check.initial_offsets import InitialOffsets, read_offsets
 from kstate_cli.check.judge_offsets import missing_status
@@ -38,7 +41,7 @@ def judge_global(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
 def judge_global_lacked(snapshot: Snapshot) -> tuple[Prediction, ...]:
     """Global stores that the topology has, and the directory has not: read from their topics, as a new one is."""
     names = snapshot.homes.global_lacked if snapshot.homes is not None else ()
-    return tuple(Prediction(GLOBAL, name, Outcome.RESTORES_ALL, None, "new-store") for name in names)
+    return tuple(Prediction(GLOBAL, name, Outcome.RESTORES_ALL, None, NEW_STORE) for name in names)
 
 
 def _without_status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
@@ -67,7 +70,7 @@ def _fails(task: Task, store: Store, obstacle: Obstacle) -> Prediction:
 def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets) -> Told:
     if OFFSET_UNKNOWN in read.offsets.values():
         text = "its offset is -4, and Streams seeks to it"
-        finding = snapshot.finding("global-unknown-offset", text, task, store.name)
+        finding = snapshot.finding(GLOBAL_UNKNOWN_OFFSET, text, task, store.name)
         obstacle = Obstacle(finding.code, text, f"{task.name}/{CHECKPOINT}", (streams_log.SEEK_NEGATIVE,))
         return _fails(task, store, obstacle), (finding,)
     ranges = [locate(snapshot, key, offset) for key, offset in sorted(read.offsets.items())]
@@ -76,7 +79,7 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
     for one in ranges:
         findings += recreated(snapshot, one.key, task, store.name)
         if one.outside:
-            code = "beyond-log-end" if one.where is Where.ABOVE else "global-out-of-range"
+            code = BEYOND_LOG_END if one.where is Where.ABOVE else GLOBAL_OUT_OF_RANGE
             hangs = one.where is Where.BELOW and snapshot.asked.release.number <= _HANGS_UP_TO
             more = "; KafkaStreams#start never returns" if hangs else ""
             findings.append(snapshot.finding(code, one.text + more, task, store.name))
@@ -85,13 +88,13 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
                 task.name, store.name, Outcome.FAILS, None, code, file, (streams_log.GLOBAL_FAILED,)
             ), tuple(findings)
         if one.where is Where.ABOVE:
-            findings.append(snapshot.finding("past-the-dump", one.text, task, store.name))
+            findings.append(snapshot.finding(PAST_THE_DUMP, one.text, task, store.name))
         elif near_start(one):
-            findings.append(snapshot.finding("near-log-start", one.text, task, store.name))
+            findings.append(snapshot.finding(NEAR_LOG_START, one.text, task, store.name))
     if not ranges:
         level = Level.EXPECTED if store.empty else None
         text = "it has no offset: read from the beginning"
-        finding = snapshot.finding("offset-missing", text, task, store.name, level)
+        finding = snapshot.finding(OFFSET_MISSING, text, task, store.name, level)
         return Prediction(task.name, store.name, Outcome.RESTORES_ALL, None, finding.code), (finding,)
     if gone:
         return Prediction(task.name, store.name, Outcome.UNKNOWN, None, gone[0].code), tuple(findings)
@@ -107,7 +110,7 @@ def _caught_up(snapshot: Snapshot, task: Task, store: Store, read: InitialOffset
     records = _sum([one for one in counts if one is not None])
     if not records.count:
         return Prediction(task.name, store.name, Outcome.OPENS, records), ()
-    finding = snapshot.finding("catches-up", "; ".join(one.text for one in ranges), task, store.name)
+    finding = snapshot.finding(CATCHES_UP, "; ".join(one.text for one in ranges), task, store.name)
     old = judge_age(snapshot, task, store, ranges[0].key)
     return Prediction(task.name, store.name, Outcome.RESTORES, records, finding.code), (finding, *old)
 
@@ -131,7 +134,7 @@ def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if len(topics) <= len(task.stores):
         return draft
     text = f".checkpoint names {len(topics)} topics ({', '.join(topics)}), and {len(task.stores)} stores are here"
-    finding = snapshot.finding("global-unknown-topic", text, task)
+    finding = snapshot.finding(GLOBAL_UNKNOWN_TOPIC, text, task)
     file = f"{task.name}/{CHECKPOINT}"
     failing = (
         Prediction(

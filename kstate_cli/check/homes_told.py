@@ -5,6 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from kstate_cli.check.codes.offsets import STORE_MISSING
+from kstate_cli.check.codes.topology import (
+    COPY_DELETED,
+    MOVED_WITHOUT_CHANGELOG,
+    NAME_OF_ANOTHER_OPERATOR,
+    NEW_STORE,
+    REHOME_REFUSED,
+    REHOME_WARNS,
+    STORE_ELSEWHERE,
+    STORE_NOT_IN_TOPOLOGY,
+)
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.snapshot import Snapshot
@@ -24,17 +35,17 @@ def lacked(snapshot: Snapshot, task: Task, name: str) -> Finding:
     one = snapshot.homes.lacked[task.name].get(name) if snapshot.homes is not None else None
     if one is None or not (one.lies_in or one.new):
         text = "it is not here, and other tasks of the subtopology have it"
-        return snapshot.finding("store-missing", text, task, name)
+        return snapshot.finding(STORE_MISSING, text, task, name)
     if one.lies_in:
         text = f"it lies in {one.lies_in}, and the topology has it in {task.name} now"
-        return snapshot.finding("store-elsewhere", text, task, name)
+        return snapshot.finding(STORE_ELSEWHERE, text, task, name)
     costs = snapshot.asked.exactly_once and not snapshot.task_is_empty(task)
     costs = costs and not has_line(snapshot, snapshot.resolved[task.name].absent.get(name, {}))
     text = "no task here has it: it is new"
     if one.on_disk is None:
         text += ", in memory, or on another host"
         text += "; in memory it costs its task nothing" if costs else ""
-    return snapshot.finding("new-store", text, task, name, None if costs else Level.EXPECTED)
+    return snapshot.finding(NEW_STORE, text, task, name, None if costs else Level.EXPECTED)
 
 
 def has_line(snapshot: Snapshot, lines: Mapping[TopicPartition, int]) -> bool:
@@ -57,16 +68,16 @@ def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[P
     for name, home in sorted(homes.elsewhere.get(task.name, {}).items()):
         lost = (task.name, name) in homes.unlogged
         bad = Level.ERROR if lost else None
-        code = "store-elsewhere"
+        code = STORE_ELSEWHERE
         if home is None or lost:
-            code = "store-not-in-topology" if home is None else "moved-without-changelog"
+            code = STORE_NOT_IN_TOPOLOGY if home is None else MOVED_WITHOUT_CHANGELOG
             says = "the topology has no such store" if home is None else f"the topology has it in {home} now"
             says += ", and no offset anywhere speaks of a changelog" if lost else ""
             findings.append(snapshot.finding(code, says, task, name, bad))
         elif name not in homes.lacked.get(home, {}):
             findings.append(snapshot.finding(code, f"a copy: the start takes the one in {home}", task, name))
         if wiped:
-            code = "copy-deleted"
+            code = COPY_DELETED
             text = "the start deletes it with the task, where it does not look for it"
             findings.append(snapshot.finding(code, text, task, name, bad))
         predictions.append(Prediction(task.name, name, Outcome.IGNORED, code=code))
@@ -80,21 +91,21 @@ def of_topology(snapshot: Snapshot) -> Iterator[Finding]:
         return
     for name in homes.global_gone:
         text = "the topology has no such global store: it stays as it is"
-        yield snapshot.finding("store-not-in-topology", text, _global(snapshot), name, Level.EXPECTED)
+        yield snapshot.finding(STORE_NOT_IN_TOPOLOGY, text, _global(snapshot), name, Level.EXPECTED)
     for name in homes.global_lacked:
         text = "it is not here: read whole from its topic"
-        yield replace(snapshot.finding("new-store", text, level=Level.EXPECTED), task=GLOBAL, store=name)
+        yield replace(snapshot.finding(NEW_STORE, text, level=Level.EXPECTED), task=GLOBAL, store=name)
     for key in homes.unplaced:
         if asked.is_on_disk(key.store) is not False and not (asked.old is not None and key in asked.old.homes):
             text = f"{key}: nothing of its sub-topology is here"
-            yield snapshot.finding("new-store", text, level=Level.EXPECTED)
+            yield snapshot.finding(NEW_STORE, text, level=Level.EXPECTED)
     yield from _of_other_operators(snapshot, homes)
     mending = asked.mending
     if mending.refused is not None:
-        finding = snapshot.finding("rehome-refused", mending.refused)
+        finding = snapshot.finding(REHOME_REFUSED, mending.refused)
         yield replace(finding, hint=mending.hint or finding.hint)
     for warning in mending.warnings:
-        yield snapshot.finding("rehome-warns", warning)
+        yield snapshot.finding(REHOME_WARNS, warning)
 
 
 def _global(snapshot: Snapshot) -> Task | None:
@@ -109,4 +120,4 @@ def _of_other_operators(snapshot: Snapshot, homes: Homes) -> Iterator[Finding]:
     both = sorted(asked.new.homes.keys() & asked.old.homes.keys())
     names = [str(k) for k in both if k.store in homes.stores and of_another_operator(k, asked.new, asked.old)]
     if names:
-        yield snapshot.finding("name-of-another-operator", f"{some(names, _NAMED)}: made by another operator before")
+        yield snapshot.finding(NAME_OF_ANOTHER_OPERATOR, f"{some(names, _NAMED)}: made by another operator before")

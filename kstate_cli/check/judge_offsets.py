@@ -6,7 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kstate_cli.check.ages import judge_age
-from kstate_cli.check.findings import RESTORE, Finding, Level
+from kstate_cli.check.codes.layout import OFFSETS_IN_COLUMN_FAMILY, SEGMENT_OFF_GRID
+from kstate_cli.check.codes.logs import GRACE_BUFFER_RESTORED
+from kstate_cli.check.codes.offsets import (
+    MAYBE_UNCLEAN,
+    NO_OFFSETS,
+    NO_SEGMENTS,
+    NO_SEGMENTS_YET,
+    OFFSET_MISSING,
+    SEGMENTS_DISAGREE,
+    STALE_CHECKPOINT,
+    STALE_POSITION,
+    STATUS_MISSING,
+    UNKNOWN_OFFSET,
+    VERSIONED_REPLAYED,
+)
+from kstate_cli.check.findings import RESTORE, Finding, FindingCode, Level
 from kstate_cli.check.homes_told import has_line, lacked
 from kstate_cli.check.initial_offsets import TaskInitialOffsets
 from kstate_cli.check.outcome import Outcome
@@ -20,8 +35,6 @@ from kstate_cli.offsets.unclean import may_be_ahead
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import position_file
 
-IN_COLUMN_FAMILY = "offsets-in-column-family"
-VERSIONED_REPLAYED = "versioned-replayed"
 _RESTORED = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
@@ -29,7 +42,7 @@ _RESTORED = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 class MissingOffsets:
     """What lacks an offset in a task."""
 
-    code: str | None = None
+    code: FindingCode | None = None
     """The finding that wipes the task; of several the last one."""
     in_doubt: bool = False
     """It does so only where a new store is on disk, and nobody says whether it is."""
@@ -48,10 +61,11 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets
         if read.stores[store.name].offsets or not is_logged(snapshot, task, store):
             continue
         if snapshot.misplaced_segments(task, store):
-            code = "segment-off-grid"  # that has been told
+            code = SEGMENT_OFF_GRID  # that has been told
             continue
-        if draft.empty.get(store.name) == IN_COLUMN_FAMILY:
-            code = IN_COLUMN_FAMILY  # its offset is there, and the migration that this finding names takes it along
+        if draft.empty.get(store.name) == OFFSETS_IN_COLUMN_FAMILY:
+            # Its offset is there, and the migration that this finding names takes it along.
+            code = OFFSETS_IN_COLUMN_FAMILY
             continue
         findings.append(_why(snapshot, task, store, read))
         code = findings[-1].code
@@ -110,16 +124,16 @@ def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets)
     offsets_read = read.stores[store.name]
     if offsets_read.dropped_unknown:
         text = f"its offset is -4, which {snapshot.asked.release} does not take over"
-        return snapshot.finding("unknown-offset", text, task, store.name)
+        return snapshot.finding(UNKNOWN_OFFSET, text, task, store.name)
     if snapshot.asked.into_family and store.segmented and not store.databases:
         if offsets_read.line_without_home:
-            return snapshot.finding("no-segments", "it has an offset and no segment to keep it", task, store.name)
-        return snapshot.finding("no-segments-yet", "it has no segment, so no offset", task, store.name)
+            return snapshot.finding(NO_SEGMENTS, "it has an offset and no segment to keep it", task, store.name)
+        return snapshot.finding(NO_SEGMENTS_YET, "it has no segment, so no offset", task, store.name)
     if not any(one.offsets for one in read.stores.values()):
         text = "not empty, and no store has an offset: it was not closed cleanly, or .checkpoint was lost"
-        return snapshot.finding("no-offsets", text, task)
+        return snapshot.finding(NO_OFFSETS, text, task)
     text = "it has no offset, and other stores of the task have one"
-    return snapshot.finding("offset-missing", text, task, store.name)
+    return snapshot.finding(OFFSET_MISSING, text, task, store.name)
 
 
 def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) -> Iterator[Finding]:
@@ -132,7 +146,7 @@ def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) ->
             if line > kept:
                 text += ": if the rows between are not in the store, they are lost without a word"
             level = Level.ERROR if line > kept >= 0 else None
-            yield snapshot.finding("stale-checkpoint", text, task, store.name, level)
+            yield snapshot.finding(STALE_CHECKPOINT, text, task, store.name, level)
         yield from _stale_position(snapshot, task, store)
         if store.segmented:
             yield from _segments(snapshot, task, store)
@@ -156,10 +170,10 @@ def _stale_position(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Fi
         text = (
             f"{position_file(store.name)} is ahead of the store ({offsets_text(ahead)}): bounded queries pass too early"
         )
-        yield snapshot.finding("stale-position", text, task, store.name)
+        yield snapshot.finding(STALE_POSITION, text, task, store.name)
     else:
         text = f"{position_file(store.name)} is older than the store's own Position"
-        yield snapshot.finding("stale-position", text, task, store.name, Level.EXPECTED)
+        yield snapshot.finding(STALE_POSITION, text, task, store.name, Level.EXPECTED)
 
 
 def _segments(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]:
@@ -171,7 +185,7 @@ def _segments(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
     for tp, offsets in values.items():
         if len(offsets) > 1:
             text = f"{tp}: its segments say {', '.join(map(str, sorted(offsets)))}"
-            yield snapshot.finding("segments-disagree", text, task, store.name)
+            yield snapshot.finding(SEGMENTS_DISAGREE, text, task, store.name)
 
 
 def keeps_versions(store: Store) -> bool:
@@ -197,7 +211,7 @@ def maybe_unclean(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
         return
     for reason in snapshot.resolved[task.name].unclean:
         if reason.younger:
-            yield snapshot.finding("maybe-unclean", reason.what, task, reason.store)
+            yield snapshot.finding(MAYBE_UNCLEAN, reason.what, task, reason.store)
 
 
 def missing_status(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
@@ -210,7 +224,7 @@ def missing_status(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
     for store, what in told.items():
         # With the option given already, only another place that contradicts it is left: a restoration helps.
         hint = RESTORE if snapshot.asked.transactional else None
-        yield snapshot.finding("status-missing", what, task, store, level, hint)
+        yield snapshot.finding(STATUS_MISSING, what, task, store, level, hint)
 
 
 def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
@@ -223,7 +237,7 @@ def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
             continue
         if store.is_grace_buffer:
             text = "Streams garbles its keys when it restores it"
-            yield snapshot.finding("grace-buffer-restored", text, task, store.name)
+            yield snapshot.finding(GRACE_BUFFER_RESTORED, text, task, store.name)
         if one.outcome is not Outcome.WIPED:
             yield from _replayed(snapshot, task, store)
         if one.outcome is not Outcome.WIPED and one.records is not None and one.records.count > 0:

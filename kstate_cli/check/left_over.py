@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kstate_cli.check import streams_log
+from kstate_cli.check.codes.surroundings import OLDER_THAN_MAX_AGE
+from kstate_cli.check.codes.topology import LEFT_OVER_TASK, UNKNOWN_TOPOLOGY
 from kstate_cli.check.files import checkpoint_obstacle
 from kstate_cli.check.findings import Level
 from kstate_cli.check.homes_told import left_behind
@@ -26,7 +28,6 @@ from kstate_cli.statedir.model import Task
 from kstate_cli.texts import some
 
 _NAMED = 5
-_CODE = "left-over-task"
 
 
 def judge_left_over(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
@@ -38,15 +39,15 @@ def judge_left_over(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
         return draft
     if _of_named(asked) != (task.topology is not None):
         text = "an application with named topologies looks at no others, and one without them at no named ones"
-        return _ignored(snapshot, draft.told(snapshot.finding(_CODE, text, task, level=Level.EXPECTED)))
+        return _ignored(snapshot, draft.told(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.EXPECTED)))
     if _deleted(snapshot, task):
         text = f"{task.name} is deleted before anything is opened"
-        return _ignored(snapshot, draft.told(snapshot.finding("older-than-max-age", text, task)))
+        return _ignored(snapshot, draft.told(snapshot.finding(OLDER_THAN_MAX_AGE, text, task)))
     if snapshot.asked.into_family:
         return _opened(snapshot, asked, draft)
     text = "the topology has no such sub-topology: the cleaner deletes it"
     obstacle, findings = checkpoint_obstacle(snapshot, task)
-    draft = draft.told(snapshot.finding(_CODE, text, task), *findings)
+    draft = draft.told(snapshot.finding(LEFT_OVER_TASK, text, task), *findings)
     if obstacle is not None and len(obstacle.messages) == 1:
         # Not an IOException: it escapes where the offsets of all tasks are summed up.
         return _failing(snapshot, draft, task.stores[0].name if task.stores else task.name, obstacle)
@@ -73,9 +74,9 @@ def _opened(snapshot: Snapshot, asked: AskedTopology, draft: TaskCheckDraft) -> 
         message = streams_log.UNKNOWN_TOPOLOGY.format(streams_log.NO_BUILDER, task.topology)
         return _failing(
             snapshot,
-            draft.told(snapshot.finding("unknown-topology", text, task)),
+            draft.told(snapshot.finding(UNKNOWN_TOPOLOGY, text, task)),
             task.stores[0].name if task.stores else task.name,
-            Obstacle("unknown-topology", text, task.name, (message,)),
+            Obstacle(UNKNOWN_TOPOLOGY, text, task.name, (message,)),
         )
     global_here = [part for part in parts if part.is_global and part.stores[0] in _global_stores(snapshot)]
     own = [part for part in global_here if part.number == task.id.subtopology]
@@ -84,10 +85,12 @@ def _opened(snapshot: Snapshot, asked: AskedTopology, draft: TaskCheckDraft) -> 
         if draft.fails:
             name = next(iter(draft.fails))
             return _failing(
-                snapshot, draft.told(snapshot.finding(_CODE, _builds(snapshot), task)), name, draft.fails[name]
+                snapshot, draft.told(snapshot.finding(LEFT_OVER_TASK, _builds(snapshot), task)), name, draft.fails[name]
             )
     if not global_here:
-        return _ignored(snapshot, draft.told(snapshot.finding(_CODE, f"{_builds(snapshot)}; then the cleaner", task)))
+        return _ignored(
+            snapshot, draft.told(snapshot.finding(LEFT_OVER_TASK, f"{_builds(snapshot)}; then the cleaner", task))
+        )
     first = min(part.number for part in own or global_here)
     doubt = None if own or not _corrupted_before(snapshot, asked, task, first) else Outcome.IGNORED
     names = [part.stores[0] for part in own or global_here]
@@ -96,9 +99,9 @@ def _opened(snapshot: Snapshot, asked: AskedTopology, draft: TaskCheckDraft) -> 
     if not any(name in _on_disk(snapshot) for name in names):
         text += ", unless those are in memory: they are not here"
         doubt = Outcome.IGNORED
-    told = draft.told(snapshot.finding(_CODE, text, task, level=Level.ERROR))
+    told = draft.told(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.ERROR))
     messages = (streams_log.ANOTHER_TASK.format(task.path.name),)
-    return _failing(snapshot, told, names[0], Obstacle(_CODE, text, task.name, messages), doubt)
+    return _failing(snapshot, told, names[0], Obstacle(LEFT_OVER_TASK, text, task.name, messages), doubt)
 
 
 def _builds(snapshot: Snapshot, number: int | None = None) -> str:

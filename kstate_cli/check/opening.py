@@ -6,6 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kstate_cli.check import streams_log
+from kstate_cli.check.codes.layout import (
+    DOES_NOT_OPEN,
+    HEADERS_STORE,
+    OFFSETS_IN_COLUMN_FAMILY,
+    SEGMENT_DOES_NOT_OPEN,
+    SST_NOT_NAMED,
+    SST_TOO_NEW,
+    UNKNOWN_COLUMN_FAMILY,
+)
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.rule import Obstacle
 from kstate_cli.check.snapshot import Snapshot
@@ -38,7 +47,7 @@ def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
         if obstacle is None:
             continue
         swallowed = store.segmented and not snapshot.asked.into_family
-        code = "segment-does-not-open" if swallowed and obstacle.code == "does-not-open" else obstacle.code
+        code = SEGMENT_DOES_NOT_OPEN if swallowed and obstacle.code == DOES_NOT_OPEN else obstacle.code
         more = ": the store opens silently without it, and without every later segment" if swallowed else ""
         finding = snapshot.finding(code, obstacle.text + more, task, store.name)
         location = streams_log.STORE_NOT_OPENED.format(database.path.name, database.path)
@@ -53,7 +62,7 @@ def doubts(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]:
     for database in store.databases:
         for problem in database.problems:
             if problem.doubt:
-                yield snapshot.finding("sst-not-named", problem.text, task, store.name)
+                yield snapshot.finding(SST_NOT_NAMED, problem.text, task, store.name)
 
 
 def _without_current(database: Database) -> bool:
@@ -76,17 +85,17 @@ def _families(snapshot: Snapshot, store: Store, database: Database, shown: str) 
         if not unknown:
             return None
         message = streams_log.UNEXPECTED_FAMILY.format(unknown[0], database.path.name)
-        return Obstacle("unknown-column-family", f"column family {unknown[0]}", shown, (message,), by_streams=True)
+        return Obstacle(UNKNOWN_COLUMN_FAMILY, f"column family {unknown[0]}", shown, (message,), by_streams=True)
     # RocksDB opens its own family by itself, whatever families are named to it.
     extra = families - (known_families() - headers_families() - {OFFSETS_CF}) - {STATISTICS_CF}
     if not extra:
         return None
     if extra & headers_families():
-        code, text = "headers-store", f"a store with record headers ({store.kind.name})"
+        code, text = HEADERS_STORE, f"a store with record headers ({store.kind.name})"
     elif OFFSETS_CF in extra:
-        code, text = "offsets-in-column-family", "its RocksDB has the column family offsets"
+        code, text = OFFSETS_IN_COLUMN_FAMILY, "its RocksDB has the column family offsets"
     else:
-        code, text = "unknown-column-family", f"column family {', '.join(sorted(extra))}"
+        code, text = UNKNOWN_COLUMN_FAMILY, f"column family {', '.join(sorted(extra))}"
     names = sorted(extra) if len(extra) == 1 else []
     return Obstacle(code, text, shown, (streams_log.FAMILIES_NOT_OPENED.format(", ".join(names)),))
 
@@ -97,7 +106,7 @@ def _formats(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | N
     if newest <= reads:
         return None
     text = f"SST format {newest}, and {snapshot.asked.release} reads {reads} at most"
-    return Obstacle("sst-too-new", text, shown, (streams_log.FORMAT_VERSION.format(newest),))
+    return Obstacle(SST_TOO_NEW, text, shown, (streams_log.FORMAT_VERSION.format(newest),))
 
 
 def _damage(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | None:
@@ -106,17 +115,17 @@ def _damage(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | No
         no_current = problem.code is ProblemCode.NO_CURRENT
         if no_current and (logs := snapshot.write_ahead[database.path]):
             message = streams_log.LOG_WITHOUT_CURRENT
-            return Obstacle("does-not-open", f"CURRENT is missing, and {logs[0]} is there", shown, (message,))
+            return Obstacle(DOES_NOT_OPEN, f"CURRENT is missing, and {logs[0]} is there", shown, (message,))
         if not problem.fatal or no_current:
             continue
         if problem.code is ProblemCode.SST:
             name = problem.place.name
-            return Obstacle("does-not-open", f"{name} {problem.what}", problem.place.text, (name,))
+            return Obstacle(DOES_NOT_OPEN, f"{name} {problem.what}", problem.place.text, (name,))
         if problem.code in (ProblemCode.DOES_NOT_OPEN, ProblemCode.NO_MANIFEST):
-            return Obstacle("does-not-open", problem.what, shown, ())
+            return Obstacle(DOES_NOT_OPEN, problem.what, shown, ())
         if problem.code is ProblemCode.NOT_A_LONG:
             message = streams_log.NOT_A_LONG
-            return Obstacle("does-not-open", problem.what, shown, (message,), by_streams=True)
+            return Obstacle(DOES_NOT_OPEN, problem.what, shown, (message,), by_streams=True)
     return None
 
 

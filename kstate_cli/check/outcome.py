@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from kstate_cli.check.findings import FindingCode
+
 
 class Outcome(Enum):
     """What the next start does with a store."""
@@ -53,7 +55,7 @@ class Prediction:
     outcome: Outcome
     records: Records | None = None
     """For everything that is restored, where the log is known."""
-    code: str | None = None
+    code: FindingCode | None = None
     """The finding that the outcome follows from."""
     file: str | None = None
     messages: tuple[str, ...] = ()

@@ -5,11 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kstate_cli.check import streams_log
-from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.codes.layout import OFFSETS_IN_COLUMN_FAMILY, UNKNOWN_KIND
+from kstate_cli.check.codes.logs import (
+    BELOW_LOG_START,
+    BEYOND_LOG_END,
+    CATCHES_UP,
+    LOG_MISSING,
+    NEAR_LOG_START,
+    PAST_THE_DUMP,
+)
+from kstate_cli.check.codes.offsets import (
+    LOST_WITH_ITS_TASK,
+    NEVER_WRITTEN,
+    NO_SEGMENTS_YET,
+    OFFSET_MISSING,
+    UNKNOWN_OFFSET,
+    VERSIONED_REPLAYED,
+    WITHOUT_CHANGELOG,
+)
+from kstate_cli.check.codes.topology import MOVED_WITHOUT_CHANGELOG
+from kstate_cli.check.findings import Finding, FindingCode, Level
 from kstate_cli.check.homes_told import lacked
 from kstate_cli.check.judge_offsets import (
-    IN_COLUMN_FAMILY,
-    VERSIONED_REPLAYED,
     is_lost,
     is_surely_lost,
     keeps_versions,
@@ -78,7 +95,7 @@ def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
             prediction, findings = _by_offset(snapshot, draft, name, ranges.get(name))
         predictions.append(prediction)
         draft = draft.told(*findings)
-    ignored = (Prediction(draft.task.name, name, Outcome.IGNORED, code="unknown-kind") for name in draft.ignored)
+    ignored = (Prediction(draft.task.name, name, Outcome.IGNORED, code=UNKNOWN_KIND) for name in draft.ignored)
     return replace(draft, predictions=(*predictions, *ignored))
 
 
@@ -89,12 +106,17 @@ def failed(draft: TaskCheckDraft, name: str) -> Prediction:
 
 
 def because_of(
-    snapshot: Snapshot, draft: TaskCheckDraft, name: str, code: str, outcome: Outcome, or_else: Outcome | None = None
+    snapshot: Snapshot,
+    draft: TaskCheckDraft,
+    name: str,
+    code: FindingCode,
+    outcome: Outcome,
+    or_else: Outcome | None = None,
 ) -> Told:
     """A store of a task that something is wrong with: ``outcome``, unless it has no changelog."""
     task = draft.task
     if snapshot.begins_empty(task, name):
-        return Prediction(task.name, name, Outcome.OPENS_EMPTY, code="moved-without-changelog"), ()
+        return Prediction(task.name, name, Outcome.OPENS_EMPTY, code=MOVED_WITHOUT_CHANGELOG), ()
     store = draft.stores.get(name) or next((one for one in task.stores if one.name == name), None)
     if store is not None and is_lost(snapshot, task, store):
         if outcome is not Outcome.WIPED:
@@ -107,7 +129,7 @@ def because_of(
             else "it may be a store without a changelog, which --bootstrap-server, --dump or --offsets would tell"
         )
         text = f"no offset anywhere: {says}; and its task is wiped ({code})"
-        lost = snapshot.finding("lost-with-its-task", text, task, name)
+        lost = snapshot.finding(LOST_WITH_ITS_TASK, text, task, name)
         loses = Outcome.LOST if sure else Outcome.MAY_BE_LOST
         return Prediction(task.name, name, loses, None, lost.code, or_else=or_else), (lost,)
     key = snapshot.changelog(task, name)
@@ -135,11 +157,11 @@ def _of_range(snapshot: Snapshot, draft: TaskCheckDraft, name: str, one: Range) 
     """What is to be said of where the next offset lies."""
     code = None
     if one.outside:
-        code = "below-log-start" if one.where is Where.BELOW else "beyond-log-end"
+        code = BELOW_LOG_START if one.where is Where.BELOW else BEYOND_LOG_END
     elif one.where is Where.ABOVE:
-        code = "past-the-dump"
+        code = PAST_THE_DUMP
     elif near_start(one):
-        code = "near-log-start"
+        code = NEAR_LOG_START
     return None if code is None else snapshot.finding(code, one.text, draft.task, name)
 
 
@@ -171,12 +193,12 @@ def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Rang
             return Prediction(task, name, Outcome.FAILS, None, draft.empty[name], f"{task}/{name}", message), ()
         return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, draft.empty[name]), ()
     if where.records is not None and where.records.count:
-        finding = snapshot.finding("catches-up", where.text, draft.task, name)
+        finding = snapshot.finding(CATCHES_UP, where.text, draft.task, name)
         # Records put over the rows of a versioned store may lose versions, which matters more than how many they are.
         code = VERSIONED_REPLAYED if store is not None and keeps_versions(store) else finding.code
         return Prediction(task, name, Outcome.RESTORES, where.records, code), (finding,)
     if where.where is Where.UNKNOWN and snapshot.lacks(where.key):
-        return Prediction(task, name, Outcome.UNKNOWN, None, "log-missing"), ()
+        return Prediction(task, name, Outcome.UNKNOWN, None, LOG_MISSING), ()
     return Prediction(task, name, Outcome.OPENS, where.records), ()
 
 
@@ -190,35 +212,35 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
     read = draft.read.stores.get(name)
     offsets = _offsets(draft, name)
     key = _changelog(snapshot, draft, name)
-    if store is not None and draft.empty.get(name) == IN_COLUMN_FAMILY:
+    if store is not None and draft.empty.get(name) == OFFSETS_IN_COLUMN_FAMILY:
         # Its offset is where the release does not look, and the finding names the migration that moves it.
         records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
-        return Prediction(task.name, name, Outcome.RESTORES_ALL, records, IN_COLUMN_FAMILY), ()
+        return Prediction(task.name, name, Outcome.RESTORES_ALL, records, OFFSETS_IN_COLUMN_FAMILY), ()
     if key is None and store is not None and _may_have_changelog(snapshot, store):
         text = "it was not closed, has no offset, and nothing states whether it has a changelog"
-        finding = snapshot.finding("offset-missing", text, task, name)
+        finding = snapshot.finding(OFFSET_MISSING, text, task, name)
         outcome, otherwise = Outcome.RESTORES_ALL, Outcome.OPENS
         return Prediction(task.name, name, outcome, None, finding.code, or_else=otherwise, by_chance=False), (finding,)
     if key is None and store is not None and store.databases:
         text = "no offset anywhere: it counts as a store without a changelog"
-        finding = snapshot.finding("without-changelog", text, task, name)
+        finding = snapshot.finding(WITHOUT_CHANGELOG, text, task, name)
         return Prediction(task.name, name, Outcome.OPENS, Records(0, exact=True), finding.code), (finding,)
     if store is None and snapshot.begins_empty(task, name):
-        return Prediction(task.name, name, Outcome.OPENS_EMPTY, code="moved-without-changelog"), ()
+        return Prediction(task.name, name, Outcome.OPENS_EMPTY, code=MOVED_WITHOUT_CHANGELOG), ()
     if store is not None and key is None:
         key = snapshot.own_changelog(task, name)
     records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
     empty = store is None or store.empty
     if empty and records is not None and not records.count and records.exact:
-        finding = snapshot.finding("never-written", "it has no rows, and its changelog none", task, name)
+        finding = snapshot.finding(NEVER_WRITTEN, "it has no rows, and its changelog none", task, name)
         return Prediction(task.name, name, Outcome.OPENS, records, finding.code), (finding,)
     if store is None:
         finding = lacked(snapshot, task, name)
     elif OFFSET_UNKNOWN in offsets.values() or (read is not None and read.dropped_unknown):
         level = Level.EXPECTED if empty and records is None else None
-        finding = snapshot.finding("unknown-offset", "its offset is -4", task, name, level)
+        finding = snapshot.finding(UNKNOWN_OFFSET, "its offset is -4", task, name, level)
     elif store.segmented and not store.databases:
-        finding = snapshot.finding("no-segments-yet", "it has no segment", task, name)
+        finding = snapshot.finding(NO_SEGMENTS_YET, "it has no segment", task, name)
     else:
-        finding = snapshot.finding("offset-missing", "it has no offset", task, name)
+        finding = snapshot.finding(OFFSET_MISSING, "it has no offset", task, name)
     return Prediction(task.name, name, Outcome.RESTORES_ALL, records, finding.code), (finding,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from kstate_cli.check.codes.layout import DOES_NOT_OPEN, NOT_UNDERSTOOD, SEGMENT_DOES_NOT_OPEN, UNKNOWN_COLUMN_FAMILY
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.statedir.model import Task
@@ -12,7 +13,7 @@ from kstate_cli.statedir.names import is_offsets_file
 from kstate_cli.statedir.places import StoreRef
 from kstate_cli.statedir.problems import Problem
 
-_OPENING: Final = frozenset({"does-not-open", "segment-does-not-open", "unknown-column-family"})
+_OPENING: Final = frozenset({DOES_NOT_OPEN, SEGMENT_DOES_NOT_OPEN, UNKNOWN_COLUMN_FAMILY})
 """Findings of rules that look at the problems of databases."""
 
 
@@ -34,7 +35,7 @@ def _of(
 ) -> Iterator[Finding]:
     for problem in problems:
         if problem.fatal:
-            yield snapshot.finding("not-understood", problem.text, task, store)
+            yield snapshot.finding(NOT_UNDERSTOOD, problem.text, task, store)
 
 
 def _has_rule(task: Task, problem: Problem) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kstate_cli.check.codes.logs import LOG_MISSING, TOPIC_RECREATED
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.outcome import Records
 from kstate_cli.check.snapshot import Snapshot
@@ -116,7 +117,7 @@ def near_start(range_: Range) -> bool:
 
 def missing(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> Finding:
     """The finding for a log that the broker does not have."""
-    return snapshot.finding("log-missing", f"the broker has no {key}, which the store was made from", task, store)
+    return snapshot.finding(LOG_MISSING, f"the broker has no {key}, which the store was made from", task, store)
 
 
 def recreated(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> tuple[Finding, ...]:
@@ -127,4 +128,4 @@ def recreated(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -
     known = dict.fromkeys((*snapshot.logs.ids.get(key, ()), *(() if own is None else (own,))))
     if len(known) < 2:
         return ()
-    return (snapshot.finding("topic-recreated", f"{key.topic}: {' and '.join(known)}", task, store),)
+    return (snapshot.finding(TOPIC_RECREATED, f"{key.topic}: {' and '.join(known)}", task, store),)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from kstate_cli.check.findings import Finding
+from kstate_cli.check.findings import Finding, FindingCode
 from kstate_cli.check.initial_offsets import InitialOffsets, TaskInitialOffsets
 from kstate_cli.check.outcome import Prediction
 from kstate_cli.check.snapshot import Snapshot
@@ -21,7 +21,7 @@ from kstate_cli.statedir.model import Store, Task
 class Obstacle:
     """Why something does not open, and what Streams prints."""
 
-    code: str
+    code: FindingCode
     text: str
     file: str
     messages: tuple[str, ...]
@@ -75,7 +75,7 @@ class StoreCheckDraft:
     findings: tuple[Finding, ...] = ()
     fatal: Obstacle | None = None
     """Why the start fails at it."""
-    empty: str | None = None
+    empty: FindingCode | None = None
     """The finding because of which it opens without rows although its offset says otherwise."""
     closed: bool = False
     """It has a segment that did not open: the first write to it is fatal."""
@@ -94,7 +94,7 @@ class StoreCheckDraft:
         """What rules have decided so far, for the log."""
         fatal = () if self.fatal is None else (f"fails by {self.fatal.code}",)
         empty = () if self.empty is None else (f"opens empty by {self.empty}",)
-        return (*(finding.code for finding in self.findings), *fatal, *empty)
+        return (*(finding.code.name for finding in self.findings), *fatal, *empty)
 
     def told(self, *findings: Finding) -> StoreCheckDraft:
         """The same with more findings."""
@@ -104,7 +104,7 @@ class StoreCheckDraft:
         """The same with an obstacle, unless there was one before."""
         return replace(self, fatal=self.fatal or obstacle)
 
-    def without_rows(self, code: str) -> StoreCheckDraft:
+    def without_rows(self, code: FindingCode) -> StoreCheckDraft:
         """The same, opening empty, unless that was known before."""
         return replace(self, empty=self.empty or code)
 
@@ -119,7 +119,7 @@ class TaskCheckDraft:
     stores: Mapping[str, Store] = field(default_factory=dict)
     """Those that the release opens."""
     fails: Mapping[str, Obstacle] = field(default_factory=dict)
-    empty: Mapping[str, str] = field(default_factory=dict)
+    empty: Mapping[str, FindingCode] = field(default_factory=dict)
     """Stores that open without rows although their offset says otherwise, with the finding's code."""
     ignored: tuple[str, ...] = ()
     closed: frozenset[str] = frozenset()
@@ -128,7 +128,7 @@ class TaskCheckDraft:
     """Stores that other tasks of the subtopology have, and this one has not."""
     unreadable: Obstacle | None = None
     """Its ``.checkpoint`` cannot be read."""
-    code: str | None = None
+    code: FindingCode | None = None
     """The finding that wipes the task."""
     hangs: bool | None = False
     """Whether the client never leaves REBALANCING because of the task; None if the order of its stores decides."""
@@ -148,7 +148,7 @@ class TaskCheckDraft:
     @property
     def decisions(self) -> tuple[str, ...]:
         """What rules have decided so far, for the log."""
-        codes = dict.fromkeys(finding.code for finding in self.findings)
+        codes = dict.fromkeys(finding.code.name for finding in self.findings)
         return (*codes, *(f"{one.store} {one.outcome.value}" for one in self.predictions))
 
     def told(self, *findings: Finding) -> TaskCheckDraft:

@@ -8,34 +8,28 @@ from typing import Final
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.outcome import Outcome, Prediction
 
-NOT_KNOWN: Final = frozenset(
-    {
-        # Written when stores are closed, or at the next commit; a running application has them open.
-        "status-open", "status-missing", "global-status-open", "maybe-unclean", "segments-disagree", "segment-behind",
-        "leftover-file", "start-hangs", "versioned-replayed",
-        # Up to 4.2 .checkpoint is not there while an exactly-once application runs; a new store has no offset yet.
-        "no-offsets", "offset-missing", "unknown-offset", "no-segments", "no-segments-yet", "without-changelog",
-        "lost-with-its-task", "store-missing", "offset-without-store", "stale-checkpoint", "stale-position",
-        "global-unknown-offset", "global-unknown-topic", "grace-buffer-restored",
-        # The offsets on disk are those of the last flush.
-        "below-log-start", "beyond-log-end", "near-log-start", "global-out-of-range", "past-the-dump", "catches-up",
-        "sst-not-named",
-    }
-)  # fmt: skip
-"""Codes of findings that closing the application, or its next commit, takes away or brings."""
 _LATER: Final = "nothing while it runs: check again once it is closed"
 
 
 def while_running(predictions: list[Prediction], findings: list[Finding]) -> tuple[list[Prediction], list[Finding]]:
-    """The same without what cannot be known: such findings are expected ones, such outcomes unknown."""
-    known = [replace(one, level=Level.EXPECTED, hint=_LATER) if one.code in NOT_KNOWN else one for one in findings]
-    changed = [_unknown(one) if one.code in NOT_KNOWN else one for one in predictions]
-    failing = {one.task for one in changed if one.outcome is Outcome.FAILS}
-    changed = [
-        _unknown(one) if one.outcome is Outcome.NOT_REACHED and one.task not in failing else one for one in changed
+    """Return both as far as a running application lets kstate know: such findings expected, such outcomes unknown."""
+    known_findings = [
+        replace(finding, level=Level.EXPECTED, hint=_LATER) if finding.code.changes_at_close else finding
+        for finding in findings
     ]
-    return changed, known
+    known_predictions = [
+        _unknown(prediction) if prediction.code is not None and prediction.code.changes_at_close else prediction
+        for prediction in predictions
+    ]
+    # A store is not reached because another store of its task fails. Without that failure nothing is known of it.
+    failing = {prediction.task for prediction in known_predictions if prediction.outcome is Outcome.FAILS}
+    return [
+        _unknown(prediction)
+        if prediction.outcome is Outcome.NOT_REACHED and prediction.task not in failing
+        else prediction
+        for prediction in known_predictions
+    ], known_findings
 
 
-def _unknown(one: Prediction) -> Prediction:
-    return Prediction(one.task, one.store, Outcome.UNKNOWN, code=one.code)
+def _unknown(prediction: Prediction) -> Prediction:
+    return Prediction(prediction.task, prediction.store, Outcome.UNKNOWN, code=prediction.code)

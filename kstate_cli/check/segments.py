@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from kstate_cli.check.codes.offsets import SEGMENT_BEHIND
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -35,7 +36,7 @@ def rows_below(
         f"the start takes offset {taken[key]} of {key}, and these segments are behind it: {some(spans, _SHOWN)}; their "
         f"rows up to offset {taken[key]} are silently missing from then on"
     )
-    return snapshot.finding("segment-behind", text, task, store.name)
+    return snapshot.finding(SEGMENT_BEHIND, text, task, store.name)
 
 
 def _behind(store: Store, key: TopicPartition, taken: int) -> list[Database]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kstate_cli.check.codes.layout import SESSIONS_BEFORE_HEADERS
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.store_kinds import store_kind
@@ -37,4 +38,4 @@ def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Find
 
 
 def _found(snapshot: Snapshot, task: Task, store: Store, text: str, level: Level | None = None) -> tuple[Finding, ...]:
-    return (snapshot.finding("sessions-before-headers", text, task, store.name, level),)
+    return (snapshot.finding(SESSIONS_BEFORE_HEADERS, text, task, store.name, level),)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kstate_cli.check.codes.layout import SHARED_STORE_REGROUPED
+from kstate_cli.check.codes.topology import STORE_ELSEWHERE
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.snapshot import Snapshot
@@ -15,7 +17,6 @@ from kstate_cli.patch_releases import SHARED_STORE_BUILDER, old_releases
 from kstate_cli.specification.homes import StoreKey
 from kstate_cli.texts import some
 
-CODE: Final = "shared-store-regrouped"
 _NAMED: Final = 5
 _KEEPS: Final = (Outcome.OPENS, Outcome.RESTORES)
 """The rows that are there stay."""
@@ -51,7 +52,7 @@ def suspected(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) 
         None: f"which patch release of {release} is started decides whether it puts them into one sub-topology",
     }[release.is_new(SHARED_STORE_BUILDER)]
     other = "else the topology was changed, and one of the directories is left over"
-    return snapshot.finding(CODE, f"{where}; {left}: {does}; {other}")
+    return snapshot.finding(SHARED_STORE_REGROUPED, f"{where}; {left}: {does}; {other}")
 
 
 def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mapping[str, int]) -> list[Prediction]:
@@ -71,7 +72,9 @@ def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mappi
         )
         alone = touched and one.or_else is None and one.outcome in (*_KEEPS, Outcome.RESTORES_ALL)
         differs = alone and one.outcome is not other
-        changed.append(replace(one, or_else=other, by_chance=False, code=one.code or CODE) if differs else one)
+        changed.append(
+            replace(one, or_else=other, by_chance=False, code=one.code or SHARED_STORE_REGROUPED) if differs else one
+        )
     return changed
 
 
@@ -89,8 +92,8 @@ def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator
         if kept:
             tasks = some([one.task for one in kept], _NAMED)
             text += f": {tasks} keeps the rows of one sub-topology, and Streams does not restore those of the others"
-        finding = snapshot.finding(CODE, text, level=Level.ERROR if kept else None)
-        yield replace(finding, hint=snapshot.finding("store-elsewhere", text).hint)
+        finding = snapshot.finding(SHARED_STORE_REGROUPED, text, level=Level.ERROR if kept else None)
+        yield replace(finding, hint=snapshot.finding(STORE_ELSEWHERE, text).hint)
 
 
 def _is_kept(key: StoreKey, one: Prediction) -> bool:

@@ -7,12 +7,12 @@ makes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 from kstate_cli.change.ages import Age
-from kstate_cli.check.findings import Finding, Level, finding
+from kstate_cli.check.findings import Finding, FindingCode, Level
 from kstate_cli.check.logs import LogSource
 from kstate_cli.check.misplaced_segments import misplaced_segments
 from kstate_cli.check.outcome import Records
@@ -145,11 +145,10 @@ class Snapshot:
         """When it was taken, in seconds since 1970."""
         return self.now_ms / 1000
 
-    def finding(self, code: str, text: str, task: Task | None = None, store: str | None = None,
+    def finding(self, code: FindingCode, text: str, task: Task | None = None, store: str | None = None,
                 level: Level | None = None, hint: str | None = None) -> Finding:  # fmt: skip
         """Return a finding, with the command that helps here: that of its code, or the template ``hint``."""
         name = task.name if task else None
-        new = finding(code, text, task=name, store=store, level=level)
         release, more = self.asked.release.version, (*unproven_too(self.asked.release.name), *self.asked.vouched)
         values: dict[str, Filling | None]
         # The commands of hints that are told a release write for it.
@@ -162,7 +161,7 @@ class Snapshot:
         }
         if self.asked.topology is not None:
             values["NEW"] = self.asked.topology.mending.words
-        return replace(new, hint=filled(hint or new.hint, values))
+        return Finding(code, level or code.level, filled(hint or code.hint, values), text, name, store)
 
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition, by the first source that knows it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kstate_cli.check import streams_log
+from kstate_cli.check.codes.layout import DOES_NOT_OPEN, SEGMENT_OFF_GRID, UNKNOWN_KIND
+from kstate_cli.check.codes.offsets import GLOBAL_STATUS_OPEN, OFFSET_WITHOUT_STORE
 from kstate_cli.check.files import ObstacleAndFindings, segment_obstacle, store_file_obstacle
 from kstate_cli.check.opening import doubts, judge_opening
 from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft
@@ -20,7 +22,7 @@ def _kind(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     if readable_by(without_headers(kind), snapshot.asked.release):
         return draft
     text = f"{snapshot.asked.release} has no {kind} stores"
-    return replace(draft.told(snapshot.finding("unknown-kind", text, draft.task, draft.store.name)), ended=True)
+    return replace(draft.told(snapshot.finding(UNKNOWN_KIND, text, draft.task, draft.store.name)), ended=True)
 
 
 def _files(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
@@ -65,7 +67,7 @@ def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     if draft.store.databases or not any(offset >= 0 for offset in draft.read.offsets.values()):
         return draft
     text = "it has an offset and no database: its rows are gone"
-    finding = snapshot.finding("offset-without-store", text, draft.task, draft.store.name)
+    finding = snapshot.finding(OFFSET_WITHOUT_STORE, text, draft.task, draft.store.name)
     return draft.told(finding).without_rows(finding.code)
 
 
@@ -75,7 +77,7 @@ def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreChec
         return draft
     starts = ", ".join(str(d.segment_start) for d in skipped)
     text = f"{starts}: multiples of no segment interval; Streams opens others instead, without these rows"
-    finding = snapshot.finding("segment-off-grid", text, draft.task, draft.store.name)
+    finding = snapshot.finding(SEGMENT_OFF_GRID, text, draft.task, draft.store.name)
     return draft.told(finding).without_rows(finding.code)
 
 
@@ -83,7 +85,7 @@ def _recreated(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     if not draft.recreated:
         return draft
     text = "CURRENT is missing: RocksDB makes a new, empty database"
-    finding = snapshot.finding("does-not-open", text, draft.task, draft.store.name)
+    finding = snapshot.finding(DOES_NOT_OPEN, text, draft.task, draft.store.name)
     return draft.told(finding).without_rows(finding.code)
 
 
@@ -96,7 +98,7 @@ def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraf
     not_valid, because = streams_log.INVALID_STATE
     messages = (not_valid.format(store.name), because)
     file = f"{task.name}/{store_folder(store.name, segmented=False)}"
-    finding = snapshot.finding("global-status-open", text, task, store.name)
+    finding = snapshot.finding(GLOBAL_STATUS_OPEN, text, task, store.name)
     return draft.told(finding).failing(Obstacle(finding.code, text, file, messages))
 
 

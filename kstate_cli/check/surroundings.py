@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from kstate_cli.check.codes.logs import CHANGELOG_WITHOUT_STORE
+from kstate_cli.check.codes.surroundings import (
+    CLEANER_MAY_DELETE,
+    FOREIGN_OWNER,
+    KEPT_TOO_LONG,
+    LOCK_NOT_SHARED,
+    ONLY_KEPT,
+    UNFINISHED_RUN,
+    VERSIONED_POSITION,
+)
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.layouts import KeySchema
@@ -31,14 +41,14 @@ def _ages(snapshot: Snapshot) -> Iterator[Finding]:
     old = [t.name for t in snapshot.app.tasks if not t.is_global and now - t.mtime_ns / 1e9 > _CLEANUP_DELAY]
     if old:
         text = f"{_some(old)}: older than ten minutes, so those not assigned to this instance are deleted after that"
-        yield snapshot.finding("cleaner-may-delete", text)
+        yield snapshot.finding(CLEANER_MAY_DELETE, text)
 
 
 def _versioned(snapshot: Snapshot) -> Iterator[Finding]:
     stores = [store for task in snapshot.app.tasks for store in task.stores]
     names = sorted({store.name for store in stores if has_key(store.kind.name, KeySchema.VERSIONED)})
     if names and snapshot.asked.into_family:
-        yield snapshot.finding("versioned-position", f"{_some(names)}: its Position begins empty at each start")
+        yield snapshot.finding(VERSIONED_POSITION, f"{_some(names)}: its Position begins empty at each start")
 
 
 def _owners(snapshot: Snapshot) -> Iterator[Finding]:
@@ -46,7 +56,7 @@ def _owners(snapshot: Snapshot) -> Iterator[Finding]:
     around = snapshot.around
     if around.others:
         yield snapshot.finding(
-            "foreign-owner",
+            FOREIGN_OWNER,
             f"{_some(list(around.others))}: not of the owner of the application directory (uid {around.owner})",
         )
 
@@ -54,20 +64,20 @@ def _owners(snapshot: Snapshot) -> Iterator[Finding]:
 def _mount(snapshot: Snapshot) -> Iterator[Finding]:
     mount = snapshot.around.mount
     if mount is not None and mount.may_not_share_locks:
-        yield snapshot.finding("lock-not-shared", f"it lies on {mount.kind} ({mount.point})")
+        yield snapshot.finding(LOCK_NOT_SHARED, f"it lies on {mount.kind} ({mount.point})")
 
 
 def _runs(snapshot: Snapshot) -> Iterator[Finding]:
     for run in snapshot.around.runs:
         if run.damage is not None:
-            yield snapshot.finding("unfinished-run", f"run {run.name} is not understood: {run.damage}")
+            yield snapshot.finding(UNFINISHED_RUN, f"run {run.name} is not understood: {run.damage}")
         elif run.interrupted:
-            yield snapshot.finding("unfinished-run", f"run {run.name} was interrupted")
+            yield snapshot.finding(UNFINISHED_RUN, f"run {run.name} was interrupted")
         elif run.lost is not None:
-            yield snapshot.finding("only-kept", f"run {run.name}: {run.lost}")
+            yield snapshot.finding(ONLY_KEPT, f"run {run.name}: {run.lost}")
         elif run.kept_bytes:
             text = f"run {run.name} keeps {size_text(run.kept_bytes)} since {run.kept_since}"
-            yield snapshot.finding("kept-too-long", text)
+            yield snapshot.finding(KEPT_TOO_LONG, text)
 
 
 def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
@@ -85,7 +95,7 @@ def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
         names &= {key.store for key in snapshot.asked.topology.new.homes}
     for name in sorted(names):
         text = f"{name}: its changelog is there, and no directory: in memory, restored whole at every start"
-        yield snapshot.finding("changelog-without-store", text)
+        yield snapshot.finding(CHANGELOG_WITHOUT_STORE, text)
 
 
 AROUND_RULES: tuple[SurroundingsRule, ...] = (

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kstate_cli.check import streams_log
+from kstate_cli.check.codes.layout import STORE_IN_TWO_SUBTOPOLOGIES
+from kstate_cli.check.codes.offsets import OFFSET_WITHOUT_STORE, SENTINEL_OFFSET, START_HANGS, STATUS_OPEN
+from kstate_cli.check.codes.surroundings import OLDER_THAN_MAX_AGE
 from kstate_cli.check.files import checkpoint_obstacle, foreign_entries
 from kstate_cli.check.findings import Level
 from kstate_cli.check.homes_told import left_behind
@@ -19,8 +22,8 @@ from kstate_cli.check.predictions import because_of, failed, predicted
 from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft, TaskCheckDraft, judged, opened
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import STORE_RULES
+from kstate_cli.formats import offsets as family
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.offsets import STATUS_OPEN
 from kstate_cli.statedir.model import Store, Task
 
 _WIPED = (Outcome.WIPED, Outcome.LOST, Outcome.MAY_BE_LOST)
@@ -38,7 +41,7 @@ def judge_copy(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     Up to 4.2 it lies there until the cleaner comes. 4.3 builds the whole topology in it, global stores included, whose
     second opening, under their own task, is one too many (``RocksDBMetricsRecorder.init``).
     """
-    code = "store-in-two-subtopologies"
+    code = STORE_IN_TWO_SUBTOPOLOGIES
     if not snapshot.asked.into_family or not snapshot.has_global:
         ignored = [Prediction(task.name, store.name, Outcome.IGNORED, code=code) for store in task.stores]
     else:
@@ -58,7 +61,7 @@ def _too_old(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     age = snapshot.now_seconds - task.mtime_ns / 1e9
     if not asked.into_family or asked.max_age is None or age <= asked.max_age.total_seconds():
         return draft
-    old = snapshot.finding("older-than-max-age", f"{task.name} is deleted before anything is opened", task)
+    old = snapshot.finding(OLDER_THAN_MAX_AGE, f"{task.name} is deleted before anything is opened", task)
     told = [because_of(snapshot, draft, store.name, old.code, Outcome.WIPED) for store in task.stores]
     draft = draft.told(old, *(finding for _, findings in told for finding in findings))
     return replace(draft, predictions=tuple(one for one, _ in told), ended=True)
@@ -83,10 +86,10 @@ def _gone(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
             continue
         if task.has_offsets_family and name not in gone:
             text = "has an offset and no directory: in memory, as upgrade.from lists such stores too"
-            findings.append(snapshot.finding("offset-without-store", text, task, name, Level.EXPECTED))
+            findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name, Level.EXPECTED))
             continue
         text = f"its directory is gone, its offset {offset} is not"
-        findings.append(snapshot.finding("offset-without-store", text, task, name))
+        findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name))
         empty[name] = findings[-1].code
         if name not in gone:
             gone.append(name)
@@ -120,7 +123,7 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
         return draft
     level = None if snapshot.asked.exactly_once else Level.EXPECTED
     findings = [
-        snapshot.finding("status-open", _status_text(store), draft.task, store.name, level)
+        snapshot.finding(STATUS_OPEN, _status_text(store), draft.task, store.name, level)
         for store in draft.stores.values()
         if store.status == "open"
     ]
@@ -145,7 +148,7 @@ def _keeps_segments_open(store: Store) -> bool:
     (``StateDirectory.initializeStartupStores``). The stream thread cannot open these. The next start wipes the task.
     """
     segments = sorted(store.databases, key=lambda segment: segment.segment_start or 0) if store.segmented else []
-    left_open = [segment.offsets is not None and segment.offsets.status == STATUS_OPEN for segment in segments]
+    left_open = [segment.offsets is not None and segment.offsets.status == family.STATUS_OPEN for segment in segments]
     return any(left_open) and not left_open[0]
 
 
@@ -158,7 +161,7 @@ def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     opened = [store for store in draft.stores.values() if store.databases]
     sure = all(store.status == "open" for store in opened)
     text = "its stores have status 1" if sure else "if the first store that Streams opens in it is one with status 1"
-    finding = snapshot.finding("start-hangs", f"{text}: the client stays in REBALANCING", draft.task)
+    finding = snapshot.finding(START_HANGS, f"{text}: the client stays in REBALANCING", draft.task)
     return replace(draft.told(finding), code=finding.code, hangs=True if sure else None)
 
 
@@ -175,9 +178,9 @@ def _sentinels(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     for name in draft.stores:
         for tp, offset in draft.read.stores[name].offsets.items():
             if offset < 0 and offset not in _HARMLESS_NEGATIVE:
-                draft = draft.told(snapshot.finding("sentinel-offset", f"{tp}: offset {offset}", draft.task, name))
+                draft = draft.told(snapshot.finding(SENTINEL_OFFSET, f"{tp}: offset {offset}", draft.task, name))
                 text, file = f"offset {offset} of {tp}", f"{draft.task.name}/{name}"
-                fails[name] = Obstacle("sentinel-offset", text, file, streams_log.SENTINEL)
+                fails[name] = Obstacle(SENTINEL_OFFSET, text, file, streams_log.SENTINEL)
     return replace(draft, fails=fails)
 
 

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from kstate_cli.check.codes.layout import NOT_UNDERSTOOD
 from kstate_cli.check.findings import Finding
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.statedir.model import Application
 
-_OF_ABSENCE: Final = frozenset(
-    {
-        "lost-with-its-task", "never-written", "no-offsets", "no-segments", "no-segments-yet", "offset-missing",
-        "offset-without-store", "store-missing", "unknown-offset", "without-changelog",
-    }
-)  # fmt: skip
-"""Findings that say that something is not there."""
 _CERTAIN: Final = frozenset({Outcome.FAILS, Outcome.NOT_REACHED, Outcome.IGNORED})
 """Outcomes that follow from what was read."""
-_CODE: Final = "not-understood"
 
 
 def without_unknown(
@@ -31,7 +24,7 @@ def without_unknown(
     problems = [one for one in app.all_problems() if one.unknown and one.place.task is not None]
     tasks = {one.place.task for one in problems}
     changed = [
-        Prediction(one.task, one.store, Outcome.UNKNOWN, code=_CODE)
+        Prediction(one.task, one.store, Outcome.UNKNOWN, code=NOT_UNDERSTOOD)
         if one.task in tasks and one.outcome not in _CERTAIN
         else one
         for one in predictions
@@ -41,5 +34,5 @@ def without_unknown(
         task, store = problem.place.task, problem.place.store
         if task is not None and store is not None and (task, store.name) not in predicted:
             predicted.add((task, store.name))
-            changed.append(Prediction(task, store.name, Outcome.UNKNOWN, code=_CODE))
-    return changed, [one for one in findings if one.task not in tasks or one.code not in _OF_ABSENCE]
+            changed.append(Prediction(task, store.name, Outcome.UNKNOWN, code=NOT_UNDERSTOOD))
+    return changed, [one for one in findings if one.task not in tasks or not one.code.states_absence]

@@ -11,23 +11,17 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from kstate_cli.check.findings import CODES
+from kstate_cli.check.codes import CODES
 from kstate_cli.check.streams_log import shown
 from kstate_cli.explain.error_codes import ERRORS
 from kstate_cli.explain.exit_codes import EXITS
-from kstate_cli.explain.file_findings import FILES
 from kstate_cli.explain.fleet_findings import FLEET
-from kstate_cli.explain.layout_findings import LAYOUT
-from kstate_cli.explain.log_findings import LOGS
-from kstate_cli.explain.model import CodeGroup, Explanation, Texts, plain
-from kstate_cli.explain.offset_findings import OFFSETS
+from kstate_cli.explain.model import CodeGroup, Explanation, explanation, plain
 from kstate_cli.explain.outcome_texts import OUTCOMES
 from kstate_cli.explain.problem_texts import PROBLEMS
 from kstate_cli.explain.query_failures import FAILURES
 from kstate_cli.explain.rehome_refusals import REHOME
 from kstate_cli.explain.state_texts import RESTORATION_STATES, RUN_STATES, STORE_STATUS
-from kstate_cli.explain.surrounding_findings import SURROUNDINGS
-from kstate_cli.explain.topology_findings import TOPOLOGY
 from kstate_cli.explain.verify_findings import VERIFY
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.query.hints import hints
@@ -35,8 +29,6 @@ from kstate_cli.query.result import STREAMS_SAYS
 from kstate_cli.texts import closest
 from kstate_cli.verify.findings import DAMAGE
 
-FINDINGS: Final[dict[str, Texts]] = {**LAYOUT, **FILES, **OFFSETS, **LOGS, **SURROUNDINGS, **TOPOLOGY}
-"""Texts of the findings of ``check``, by their codes."""
 _MOST_MEANT: Final = 3
 _LEAST_OF_A_LINE: Final = 8
 """Characters of a line of a log: fewer are in too many."""
@@ -96,13 +88,7 @@ def in_the_log(text: str) -> list[str]:
 
 
 def _findings() -> tuple[Explanation, ...]:
-    return tuple(
-        Explanation(
-            "finding", name, code.level.value, texts.brief, texts.more, code.rule, texts.log, (code.hint, *texts.do)
-        )
-        for name, code in CODES.items()
-        for texts in (FINDINGS[name],)
-    )
+    return tuple(explanation("finding", code, code.level.value) for code in CODES.values())
 
 
 def _damages() -> tuple[Explanation, ...]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
-SILENT: Final[tuple[str, ...]] = ()
-"""Kafka Streams prints nothing of it."""
+from kstate_cli.codes import Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,12 @@ class CodeGroup:
     where: str
     """Where such codes are printed."""
     explanations: tuple[Explanation, ...]
+
+
+def explanation(group: str, code: Code, level: str | None) -> Explanation:
+    """Return the explanation of a code by its catalogue entry. The hint of the entry comes first."""
+    do = (code.hint, *code.do) if code.hint else code.do
+    return Explanation(group, code.name, level, code.brief, code.more, code.rule or None, code.log, do)
 
 
 def plain(group: str, texts: Mapping[str, Texts]) -> tuple[Explanation, ...]:

@@ -6,7 +6,8 @@ from typing import Final
 
 from kstate_cli.check import streams_log as log
 from kstate_cli.check.outcome import Outcome
-from kstate_cli.explain.model import SILENT, Texts
+from kstate_cli.codes import SILENT
+from kstate_cli.explain.model import Texts
 from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kstate_cli.check import streams_log as log
-from kstate_cli.explain.model import SILENT, Texts
+from kstate_cli.codes import SILENT
+from kstate_cli.explain.model import Texts
 from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
 from kstate_cli.host import CHECK_THE_DISK
 from kstate_cli.statedir.problems import ProblemCode

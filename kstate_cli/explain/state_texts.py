@@ -9,7 +9,8 @@ from kstate_cli.change.journal import RunState
 from kstate_cli.change.run_states import CREATED, DAMAGED
 from kstate_cli.change.run_states import INTERRUPTED as RUN_INTERRUPTED
 from kstate_cli.check import streams_log as log
-from kstate_cli.explain.model import SILENT, Texts
+from kstate_cli.codes import SILENT
+from kstate_cli.explain.model import Texts
 from kstate_cli.restore.states import RestoreState
 from kstate_cli.texts import command
 from kstate_cli.texts import internals as see

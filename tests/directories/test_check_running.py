@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.check.findings import CODES
-from kstate_cli.check.running import NOT_KNOWN
+from kstate_cli.check.codes import CODES
 from tests.done import Done
 from tests.golden import unpack
 
@@ -40,7 +39,7 @@ def test_a_start_that_fails_is_not_foretold(tmp_path: Path, name: str, target: s
     assert {row["level"] for row in done.rows if row["type"] == "finding"} <= {"expected"}
     for row in [one for one in done.rows if one["type"] == "finding"]:
         # No command that changes the directory of a running application.
-        assert row.get("code") not in NOT_KNOWN or "kstate" not in row["hint"], row
+        assert not CODES[row["code"]].changes_at_close or "kstate" not in row["hint"], row
 
 
 def test_closed_it_is_foretold(tmp_path: Path) -> None:
@@ -63,7 +62,3 @@ def test_what_is_wrong_whatever_comes_is_a_finding(tmp_path: Path) -> None:
         "does-not-open",
     }
     assert "start-fails" in {row["outcome"] for row in done.rows if row["type"] == "prediction"}
-
-
-def test_the_codes_are_codes() -> None:
-    assert CODES.keys() >= NOT_KNOWN

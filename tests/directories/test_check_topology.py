@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kstate_cli.check.codes.topology import REHOME_REFUSED
 from kstate_cli.check.predict import check
 from kstate_cli.check.snapshot import CheckRequest
 from kstate_cli.check.streams_log import NO_BUILDER, UNKNOWN_TOPOLOGY
@@ -62,7 +63,7 @@ def test_where_everything_is_at_home_nothing_else_is_said(name: str, tmp_path: P
             without = check(application, request)
             told = check(application, replace(request, topology=asked))
             assert told.predictions == without.predictions
-            assert [one for one in told.findings if one.code != "rehome-refused"] == [*without.findings]
+            assert [one for one in told.findings if one.code != REHOME_REFUSED] == [*without.findings]
 
 
 @pytest.mark.parametrize(("name", "release"), [(LEGACY, "4.2"), (FAMILY, "4.3"), (NAMED, "3.9")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kstate_cli.broker.facts import LogFacts
+from kstate_cli.check.codes.logs import LOG_MISSING
 from kstate_cli.check.findings import Level
 from kstate_cli.check.logs import FactLogs
 from kstate_cli.check.outcome import Outcome
@@ -41,7 +42,7 @@ def told(app: Application, missing: set[TopicPartition], *, live: bool = True) -
 
 
 def named(report: Report) -> set[tuple[str, str]]:
-    return {(str(one.task), str(one.store)) for one in report.findings if one.code == "log-missing"}
+    return {(str(one.task), str(one.store)) for one in report.findings if one.code == LOG_MISSING}
 
 
 def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) -> None:
@@ -54,7 +55,7 @@ def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) 
             report = told(app, missing)
             assert named(report) == set.union(*(every[one] for one in missing)), key
             for one in report.findings:
-                if one.code == "log-missing":
+                if one.code == LOG_MISSING:
                     assert one.level is Level.ERROR
                     assert command("export", app.path, str(one.store)) in one.hint
             outcomes = {one.outcome for one in report.predictions if (one.task, one.store) in stores}

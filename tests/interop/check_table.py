@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from kstate_cli.check.findings import CODES
+from kstate_cli.check.codes import CODES
 from kstate_cli.patch_releases import BOUNDED_RESTORE
 from kstate_cli.releases import release
 from kstate_cli.texts import INTERNALS

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.check.findings import CODES, Code
+from kstate_cli.check.codes import CODES
+from kstate_cli.check.findings import FindingCode
 from kstate_cli.texts import INTERNALS
 from tests import syntax
 from tests.interop.check_cases import CASES
@@ -124,7 +125,7 @@ def section(page: Path, anchor: str) -> str:
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES)
-def test_a_finding_and_the_section_of_its_rule_name_each_other(code: Code) -> None:
+def test_a_finding_and_the_section_of_its_rule_name_each_other(code: FindingCode) -> None:
     """Who reads a finding is sent to a section; who reads the section sees which findings it is about."""
     for page, anchor in REFERENCE.findall(code.rule):
         assert f"`{code.name}`" in section(ROOT / INTERNALS / page, anchor), f"{page}#{anchor}"

@@ -18,7 +18,7 @@ import pytest
 import typer.main
 
 import kstate_cli
-from kstate_cli.check.findings import CODES
+from kstate_cli.check.codes import CODES
 from kstate_cli.cli.app import app
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.texts import filled
@@ -67,7 +67,10 @@ def parse(words: list[str], *, whole: bool) -> None:
 _BY_HAND = re.compile(rf"\bkstate (?:{'|'.join(COMMANDS)}|\x00)(?![\w-])|^kstate ?$")
 _WRITTEN_OUT = {
     "texts.py": "the owner of commands",
-    "check/findings.py": "templates, which filled() completes; see test_what_check_says_to_do",
+    **dict.fromkeys(
+        ["check/findings.py", *(f"check/codes/{path.name}" for path in (ROOT / "check" / "codes").glob("*.py"))],
+        "templates, which filled() completes; see test_what_check_says_to_do",
+    ),
     "kstate": "the name of the program and of its package",
     "kstate export": "what Spark's web pages call the job",
     "kstate restore": "what Spark's web pages call the job",

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.check.findings import CODES, Code, Level
+from kstate_cli.check.codes import CODES
+from kstate_cli.check.findings import FindingCode, Level
 from kstate_cli.cli.metrics import METRICS
 from kstate_cli.errors import CommandEnd
 from kstate_cli.maintain.measures import MEASURES
@@ -168,7 +169,9 @@ def test_a_json_member_that_is_made_up_is_missed(monkeypatch: pytest.MonkeyPatch
 def test_a_finding_that_is_made_up_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     page = DOCS.read_text(encoding="utf-8")
     assert render(known()) == page
-    monkeypatch.setitem(CODES, "made-up", Code("made-up", Level.ERROR, "KIP-1", "nothing to do"))
+    monkeypatch.setitem(
+        CODES, "made-up", FindingCode("made-up", "Made up", level=Level.ERROR, source="KIP-1", hint="nothing to do")
+    )
     assert "`made-up`" in render(known())
 
 

@@ -144,7 +144,7 @@ def check(
             _show(application, asked.release.version, report, start, quiet=quiet)
             if dump is not None and parts is not None:
                 say_parts(dump, parts, quiet=quiet)
-        metrics.findings = Counter((one.code, one.level.value) for one in report.findings)
+        metrics.findings = Counter((one.code.name, one.level.value) for one in report.findings)
         if dump is not None and parts is not None and report.clean and (damaged := damage_in(dump, parts)) is not None:
             raise damaged
         if report.clean:
@@ -159,7 +159,7 @@ def _verdict(report: Report, release: str) -> str:
 
     counted = []
     for level in (Level.ERROR, Level.WARNING):
-        codes = [one.code for one in report.findings if one.level is level]
+        codes = [one.code.name for one in report.findings if one.level is level]
         if codes:
             number = f"{len(codes)} {level.value}{'s' if len(codes) > 1 else ''}"
             counted.append(f"{number} ({some(list(dict.fromkeys(codes)), _SHOWN)})")
@@ -187,7 +187,7 @@ def _print_json(
                 "or_else": one.or_else.value if one.or_else else None,
                 "records": one.records.count if one.records else None,
                 "records_exact": one.records.exact if one.records else None,
-                "code": one.code,
+                "code": one.code.name if one.code else None,
                 "path": one.file,
                 "messages": list(one.messages),
                 **lag_members(start.lags.get((one.task, one.store or ""))),
@@ -199,10 +199,10 @@ def _print_json(
             {
                 "task": finding.task,
                 "store": finding.store,
-                "code": finding.code,
+                "code": finding.code.name,
                 "level": finding.level.value,
                 "message": finding.text,
-                "rule": finding.rule,
+                "rule": finding.code.rule,
                 "hint": finding.hint,
             },
         )
@@ -236,7 +236,7 @@ def _show(app: Application, release: str, report: Report, start: Start, *, quiet
     show_report(release, report, start)
     sys.stdout.flush()
     if (worst := worst_of(report.findings)) is not None:
-        say(f"what that means: {command('explain', worst.code)}", quiet=quiet)
+        say(f"what that means: {command('explain', worst.code.name)}", quiet=quiet)
     if app.running is not False:
         what = "is running" if app.running else "may be running"
         say(f"the application {what}: as of its last flush ({app.as_of})", quiet=quiet)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.check.findings import Finding, Level
+from kstate_cli.check.findings import Finding, FindingCode, Level
 from kstate_cli.check.outcome import Outcome, Records
 from kstate_cli.cli.columns import Column, Fold, fold_words
 from kstate_cli.cli.output import print_line, safe, screen_width, table
@@ -50,7 +50,7 @@ def show_report(release: str, report: Report, start: Start) -> None:
         table(
             None,
             ("task", "store", "finding", Column(f"the next start of {release}", fold=Fold.WORDS)),
-            [(one.task, one.store, one.code or "-", _told(one)) for one in others],
+            [(one.task, one.store, one.code.name if one.code else "-", _told(one)) for one in others],
         )
 
 
@@ -127,10 +127,10 @@ def _show_finding(alike: list[Finding]) -> None:
     places = list(dict.fromkeys(filter(None, ("/".join(filter(None, (one.task, one.store))) for one in alike))))
     where = f": {some(places, _SHOWN)}" if places else ""
     print_line("")
-    _print_folded(f"{first.level.value}: {first.code}{where}", _STYLES[first.level], indent="")
+    _print_folded(f"{first.level.value}: {first.code.name}{where}", _STYLES[first.level], indent="")
     for text in first_lines(list(dict.fromkeys(one.text for one in alike)), _SHOWN):
         _print_folded(text)
-    _print_folded(f"rule: {first.rule}")
+    _print_folded(f"rule: {first.code.rule}")
     for hint in first_lines(list(dict.fromkeys(one.hint for one in alike if one.hint != _NOTHING)), _SHOWN):
         said = _COMMAND.fullmatch(hint)
         if said is None:
@@ -148,7 +148,7 @@ def _print_folded(text: str, style: str = "", *, indent: str = _INDENT) -> None:
 
 
 def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
-    groups: dict[str, list[Finding]] = {}
+    groups: dict[FindingCode, list[Finding]] = {}
     for one in findings:
         groups.setdefault(one.code, []).append(one)
     return list(groups.values())

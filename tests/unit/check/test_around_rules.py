@@ -13,7 +13,25 @@ from typing import Any
 import pytest
 
 import kstate_cli.check
+from kstate_cli.check.codes.layout import (
+    FAILED_START_DELETES,
+    MALFORMED_CHECKPOINT,
+    NOT_UNDERSTOOD,
+    SHARED_STORE_REGROUPED,
+    STORE_IN_TWO_SUBTOPOLOGIES,
+)
+from kstate_cli.check.codes.logs import CHANGELOG_WITHOUT_STORE
+from kstate_cli.check.codes.surroundings import (
+    CLEANER_MAY_DELETE,
+    FOREIGN_OWNER,
+    KEPT_TOO_LONG,
+    LOCK_NOT_SHARED,
+    ONLY_KEPT,
+    UNFINISHED_RUN,
+    VERSIONED_POSITION,
+)
 from kstate_cli.check.files import Doubles, stores_in_two
+from kstate_cli.check.findings import FindingCode
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.predict import judge
 from kstate_cli.check.problems import not_understood
@@ -54,29 +72,29 @@ def around(**known: Any) -> Snapshot:
 
 
 CASES = {
-    "_ages": [(snapshot(healthy(mtime_ns=0)), ["cleaner-may-delete"]), (snapshot(healthy()), [])],
+    "_ages": [(snapshot(healthy(mtime_ns=0)), [CLEANER_MAY_DELETE]), (snapshot(healthy()), [])],
     "_versioned": [
-        (snapshot(task(store("ver", database("ver"), kind="versioned"))), ["versioned-position"]),
+        (snapshot(task(store("ver", database("ver"), kind="versioned"))), [VERSIONED_POSITION]),
         (snapshot(task(store("ver", database("ver"), kind="versioned")), to=OLD), []),
         (snapshot(healthy()), []),
     ],
-    "_owners": [(around(owner=5, others=("0_0/x",)), ["foreign-owner"]), (around(owner=5), [])],
+    "_owners": [(around(owner=5, others=("0_0/x",)), [FOREIGN_OWNER]), (around(owner=5), [])],
     "_mount": [
-        (around(mount=Mount(Path("/state"), "nfs4")), ["lock-not-shared"]),
+        (around(mount=Mount(Path("/state"), "nfs4")), [LOCK_NOT_SHARED]),
         (around(mount=Mount(Path("/state"), "ext4")), []),
     ],
     "_runs": [
-        (around(runs=(RunSeen("0001-migrate", damage="it is empty"),)), ["unfinished-run"]),
-        (around(runs=(RunSeen("0001-migrate", interrupted=True),)), ["unfinished-run"]),
-        (around(runs=(RunSeen("0001-migrate", kept_bytes=9, kept_since="2023-01-01"),)), ["kept-too-long"]),
-        (around(runs=(RunSeen("0001-migrate", lost="/a holds no task any more"),)), ["only-kept"]),
+        (around(runs=(RunSeen("0001-migrate", damage="it is empty"),)), [UNFINISHED_RUN]),
+        (around(runs=(RunSeen("0001-migrate", interrupted=True),)), [UNFINISHED_RUN]),
+        (around(runs=(RunSeen("0001-migrate", kept_bytes=9, kept_since="2023-01-01"),)), [KEPT_TOO_LONG]),
+        (around(runs=(RunSeen("0001-migrate", lost="/a holds no task any more"),)), [ONLY_KEPT]),
         (around(runs=(RunSeen("0001-migrate"),)), []),
     ],
     "_in_memory": [
-        (snapshot(healthy(), logs=[log(changelog("memory"), 0, 5)]), ["changelog-without-store"]),
+        (snapshot(healthy(), logs=[log(changelog("memory"), 0, 5)]), [CHANGELOG_WITHOUT_STORE]),
         (snapshot(healthy(), logs=[log(changelog("count"), 0, 5)]), []),
         (snapshot(named("orders"), logs=[log(changelog("orders-count"), 0, 5)]), []),
-        (snapshot(named("orders"), logs=[log(changelog("orders-memory"), 0, 5)]), ["changelog-without-store"]),
+        (snapshot(named("orders"), logs=[log(changelog("orders-memory"), 0, 5)]), [CHANGELOG_WITHOUT_STORE]),
     ],
 }
 
@@ -96,7 +114,7 @@ def test_every_rule_has_a_case_and_a_source() -> None:
 def test_stores_in_two_subtopologies() -> None:
     seen = snapshot(healthy(), task(store("count", database(), task="3_0"), name="3_0"))
     doubles = stores_in_two(seen)
-    assert doubles.copies == {"3_0"} and [one.code for one in doubles.findings] == ["store-in-two-subtopologies"]
+    assert doubles.copies == {"3_0"} and [one.code for one in doubles.findings] == [STORE_IN_TWO_SUBTOPOLOGIES]
     assert not doubles.shared
     assert stores_in_two(snapshot(healthy())) == Doubles()
 
@@ -109,21 +127,23 @@ def test_stores_of_one_builder() -> None:
         doubles = stores_in_two(snapshot(*of_one, to=release))
         assert not doubles.copies and doubles.shared == {"": 0}
         (found,) = doubles.findings
-        assert found.code == "shared-store-regrouped" and says in found.text and "up to 4.2.1" in found.text
+        assert found.code == SHARED_STORE_REGROUPED and says in found.text and "up to 4.2.1" in found.text
         assert "move" not in found.hint and f"--for {release}" in found.hint
 
 
 @pytest.mark.parametrize(
     ("place", "code", "told", "codes"),
     [
-        (Place(("1_0",)), ProblemCode.LINK, [], ["not-understood"]),
+        (Place(("1_0",)), ProblemCode.LINK, [], [NOT_UNDERSTOOD]),
         (task_place("0_0") / "x", ProblemCode.FOREIGN, [], []),
-        (task_place("0_0") / ".checkpoint", ProblemCode.MALFORMED_OFFSETS, [], ["not-understood"]),
-        (task_place("0_0") / ".checkpoint", ProblemCode.MALFORMED_OFFSETS, ["malformed-checkpoint"], []),
-        (task_place("0_0") / "x", ProblemCode.LINK, ["malformed-checkpoint"], ["not-understood"]),
+        (task_place("0_0") / ".checkpoint", ProblemCode.MALFORMED_OFFSETS, [], [NOT_UNDERSTOOD]),
+        (task_place("0_0") / ".checkpoint", ProblemCode.MALFORMED_OFFSETS, [MALFORMED_CHECKPOINT], []),
+        (task_place("0_0") / "x", ProblemCode.LINK, [MALFORMED_CHECKPOINT], [NOT_UNDERSTOOD]),
     ],
 )
-def test_what_no_rule_has_looked_at(place: Place, code: ProblemCode, told: list[str], codes: list[str]) -> None:
+def test_what_no_rule_has_looked_at(
+    place: Place, code: ProblemCode, told: list[FindingCode], codes: list[FindingCode]
+) -> None:
     problem = Problem(code, place, "is odd", "a rule")
     one = healthy()
     if place.task == "0_0":
@@ -185,11 +205,11 @@ def test_what_a_failed_start_deletes(to: str, exactly_once: bool, with_global: b
         tasks.append(task(table, name="global"))
     report = judge(snapshot(*tasks, to=to, exactly_once=exactly_once))
     assert report.fails
-    texts = [finding.text for finding in report.findings if finding.code == "failed-start-deletes"]
+    texts = [finding.text for finding in report.findings if finding.code == FAILED_START_DELETES]
     assert bool(texts) is (exactly_once and not with_global)
     assert all("2 task directories" in text and "rows of nolog" in text for text in texts)
 
 
 def test_a_start_that_does_not_fail_deletes_nothing() -> None:
     report = judge(snapshot(healthy(), to="4.2"))
-    assert not report.fails and "failed-start-deletes" not in {finding.code for finding in report.findings}
+    assert not report.fails and FAILED_START_DELETES not in {finding.code for finding in report.findings}

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from kstate_cli.check.codes.offsets import SEGMENT_BEHIND
 from kstate_cli.check.findings import Level
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.tasks import judge_task
@@ -49,14 +50,14 @@ def test_the_loss_is_predicted(
         asked={"transactional": transactional},
     )
     judged = judge_task(seen, seen.app.tasks[0])
-    (finding,) = [finding for finding in judged.findings if finding.code == "segment-behind"]
+    (finding,) = [finding for finding in judged.findings if finding.code == SEGMENT_BEHIND]
     assert finding.level is Level.ERROR and (finding.task, finding.store) == ("0_0", "w")
     for number, offset in enumerate(offsets):
         minute = f"2024-01-01 00:{number * 10:02}:00 UTC to "
         assert (minute in finding.text) is (offset != 199)
     assert "--store w" in finding.hint and "DUMP" in finding.hint
     (prediction,) = judged.predictions
-    assert (prediction.outcome, prediction.code) == (Outcome.OPENS_EMPTY, "segment-behind")
+    assert (prediction.outcome, prediction.code) == (Outcome.OPENS_EMPTY, SEGMENT_BEHIND)
     assert prediction.records is not None and prediction.records.count == 179
 
 
@@ -65,14 +66,14 @@ def test_a_start_from_the_lowest_offset_loses_nothing(offsets: tuple[int | None,
     """The newest segment that states an offset decides, and -4 has all of the changelog restored."""
     seen = snapshot(killed(*offsets), exactly_once=False)
     judged = judge_task(seen, seen.app.tasks[0])
-    assert "segment-behind" not in {finding.code for finding in judged.findings}
+    assert SEGMENT_BEHIND not in {finding.code for finding in judged.findings}
 
 
 def test_a_task_that_is_wiped_loses_nothing() -> None:
     seen = snapshot(killed(None, 199, status=1), exactly_once=True)
     judged = judge_task(seen, seen.app.tasks[0])
     assert [prediction.outcome for prediction in judged.predictions] == [Outcome.WIPED]
-    assert "segment-behind" not in {finding.code for finding in judged.findings}
+    assert SEGMENT_BEHIND not in {finding.code for finding in judged.findings}
 
 
 def test_a_segment_that_came_after_the_close_loses_nothing() -> None:

@@ -9,6 +9,21 @@ from typing import Any
 
 import pytest
 
+from kstate_cli.check.codes.layout import (
+    DOES_NOT_OPEN,
+    FOREIGN_IN_SEGMENTS,
+    MALFORMED_POSITION,
+    OFFSETS_IN_COLUMN_FAMILY,
+    OLD_SEGMENT_NAME,
+    SEGMENT_OFF_GRID,
+    SESSIONS_BEFORE_HEADERS,
+    SST_NOT_NAMED,
+    SST_TOO_NEW,
+    UNKNOWN_COLUMN_FAMILY,
+    UNKNOWN_KIND,
+)
+from kstate_cli.check.codes.offsets import GLOBAL_STATUS_OPEN, OFFSET_WITHOUT_STORE
+from kstate_cli.check.findings import FindingCode
 from kstate_cli.check.rule import Obstacle, StoreCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import GLOBAL_STORE_RULES, STORE_RULES
@@ -54,39 +69,39 @@ def sessions(**asked: Any) -> Snapshot:
     return snapshot(task(one), asked=asked)
 
 
-Case = tuple[Callable[[], Snapshot], list[str], dict[str, Any]]
+Case = tuple[Callable[[], Snapshot], list[FindingCode], dict[str, Any]]
 """The snapshot, the codes of the findings, and what is known of the store then."""
 NOTHING: dict[str, Any] = {}
 CASES: dict[str, list[Case]] = {
     "_kind": [
         (
             lambda: snapshot(task(store("ver", database(), kind="versioned")), to="3.4"),
-            ["unknown-kind"],
+            [UNKNOWN_KIND],
             {"ended": True},
         ),
         (good, [], NOTHING),
     ],
     "_files": [
-        (broken_position, ["malformed-position"], {"fatal": "malformed-position"}),
+        (broken_position, [MALFORMED_POSITION], {"fatal": MALFORMED_POSITION}),
         (good, [], NOTHING),
     ],
     "_segments": [
-        (lambda: windows("odd"), ["foreign-in-segments"], {"fatal": "foreign-in-segments"}),
-        (lambda: windows("odd", to=OLD), ["foreign-in-segments"], {"empty": "foreign-in-segments"}),
-        (lambda: windows("odd", to=OLD, rows=0), ["foreign-in-segments"], NOTHING),
-        (lambda: windows("win:600000"), ["old-segment-name"], NOTHING),
+        (lambda: windows("odd"), [FOREIGN_IN_SEGMENTS], {"fatal": FOREIGN_IN_SEGMENTS}),
+        (lambda: windows("odd", to=OLD), [FOREIGN_IN_SEGMENTS], {"empty": FOREIGN_IN_SEGMENTS}),
+        (lambda: windows("odd", to=OLD, rows=0), [FOREIGN_IN_SEGMENTS], NOTHING),
+        (lambda: windows("win:600000"), [OLD_SEGMENT_NAME], NOTHING),
         (lambda: windows("win-2020", "win.600000"), [], NOTHING),
     ],
     "_databases": [
-        (lambda: with_problem(ProblemCode.SST, "000009.sst"), ["does-not-open"], {"fatal": "does-not-open"}),
-        (lambda: with_problem(ProblemCode.NOT_A_LONG), ["does-not-open"], {"fatal": "does-not-open"}),
+        (lambda: with_problem(ProblemCode.SST, "000009.sst"), [DOES_NOT_OPEN], {"fatal": DOES_NOT_OPEN}),
+        (lambda: with_problem(ProblemCode.NOT_A_LONG), [DOES_NOT_OPEN], {"fatal": DOES_NOT_OPEN}),
         (lambda: with_problem(ProblemCode.UNKNOWN_FAMILY), [], NOTHING),
         (
             lambda: with_problem(
                 ProblemCode.NO_CURRENT, write_ahead={Path("/state/shop/0_0/rocksdb/count"): ("7.log",)}
             ),
-            ["does-not-open"],
-            {"fatal": "does-not-open"},
+            [DOES_NOT_OPEN],
+            {"fatal": DOES_NOT_OPEN},
         ),
         (
             lambda: with_problem(ProblemCode.NO_CURRENT, write_ahead={Path("/state/shop/0_0/rocksdb/count"): ()}),
@@ -95,31 +110,31 @@ CASES: dict[str, list[Case]] = {
         ),
         (
             lambda: snapshot(task(store("count", database(offsets=record(7)))), to=OLD),
-            ["offsets-in-column-family"],
-            {"fatal": "offsets-in-column-family"},
+            [OFFSETS_IN_COLUMN_FAMILY],
+            {"fatal": OFFSETS_IN_COLUMN_FAMILY},
         ),
-        (lambda: windows(to="3.9", sst_format=6), ["sst-too-new"], {"empty": "sst-too-new", "closed": True}),
+        (lambda: windows(to="3.9", sst_format=6), [SST_TOO_NEW], {"empty": SST_TOO_NEW, "closed": True}),
         (
             lambda: snapshot(task(store("count", database(families=("default", "odd"))))),
-            ["unknown-column-family"],
-            {"fatal": "unknown-column-family"},
+            [UNKNOWN_COLUMN_FAMILY],
+            {"fatal": UNKNOWN_COLUMN_FAMILY},
         ),
         (good, [], NOTHING),
     ],
     "_sessions": [
-        (lambda: sessions(headers_format=True), ["sessions-before-headers"], NOTHING),
-        (sessions, ["sessions-before-headers"], NOTHING),
+        (lambda: sessions(headers_format=True), [SESSIONS_BEFORE_HEADERS], NOTHING),
+        (sessions, [SESSIONS_BEFORE_HEADERS], NOTHING),
         (good, [], NOTHING),
     ],
     "_doubts": [
-        (lambda: with_problem(ProblemCode.SST_NOT_NAMED), ["sst-not-named"], NOTHING),
+        (lambda: with_problem(ProblemCode.SST_NOT_NAMED), [SST_NOT_NAMED], NOTHING),
         (good, [], NOTHING),
     ],
     "_no_database": [
         (
             lambda: snapshot(task(store("count"), lines={changelog("count"): 7})),
-            ["offset-without-store"],
-            {"empty": "offset-without-store"},
+            [OFFSET_WITHOUT_STORE],
+            {"empty": OFFSET_WITHOUT_STORE},
         ),
         (lambda: snapshot(task(store("count"))), [], NOTHING),
         (good, [], NOTHING),
@@ -127,22 +142,22 @@ CASES: dict[str, list[Case]] = {
     "_misplaced_segments": [
         (
             lambda: windows(starts=(10 * MINUTES, 20 * MINUTES, 30 * MINUTES + 7)),
-            ["segment-off-grid"],
-            {"empty": "segment-off-grid"},
+            [SEGMENT_OFF_GRID],
+            {"empty": SEGMENT_OFF_GRID},
         ),
         (windows, [], NOTHING),
     ],
 }
 GLOBAL_CASES: dict[str, list[Case]] = {
     "_global_databases": [
-        (lambda: windows(to="3.9", sst_format=6), ["sst-too-new"], {"fatal": "sst-too-new"}),
+        (lambda: windows(to="3.9", sst_format=6), [SST_TOO_NEW], {"fatal": SST_TOO_NEW}),
         (good, [], NOTHING),
     ],
     "_global_status": [
         (
             lambda: snapshot(task(store("count", database(offsets=record(7, status=OPEN))))),
-            ["global-status-open"],
-            {"fatal": "global-status-open"},
+            [GLOBAL_STATUS_OPEN],
+            {"fatal": GLOBAL_STATUS_OPEN},
         ),
         (lambda: snapshot(task(store("count", database(offsets=record(7, status=CLOSED))))), [], NOTHING),
         (
@@ -181,15 +196,15 @@ def _known(draft: StoreCheckDraft) -> dict[str, Any]:
 def test_what_is_made_anew_is_told_at_the_end() -> None:
     seen = good()
     told = RULES["_recreated"].judge(seen, of_store(seen, recreated=True))
-    assert ([one.code for one in told.findings], told.empty) == (["does-not-open"], "does-not-open")
+    assert ([one.code for one in told.findings], told.empty) == ([DOES_NOT_OPEN], DOES_NOT_OPEN)
     assert RULES["_recreated"].judge(seen, of_store(seen)) == of_store(seen)
 
 
 def test_the_first_obstacle_and_the_first_reason_count() -> None:
     seen = windows("odd", to="3.9", sst_format=6)
-    first = Obstacle("malformed-position", "", "", ())
+    first = Obstacle(MALFORMED_POSITION, "", "", ())
     assert RULES["_segments"].judge(windows("odd"), of_store(windows("odd"), fatal=first)).fatal is first
-    assert RULES["_databases"].judge(seen, of_store(seen, empty="foreign-in-segments")).empty == "foreign-in-segments"
+    assert RULES["_databases"].judge(seen, of_store(seen, empty=FOREIGN_IN_SEGMENTS)).empty == FOREIGN_IN_SEGMENTS
 
 
 def test_every_rule_has_a_case_and_a_source() -> None:

@@ -11,6 +11,51 @@ from typing import Any
 import pytest
 
 from kstate_cli.change.ages import Age
+from kstate_cli.check.codes.layout import (
+    DOES_NOT_OPEN,
+    FOREIGN_IN_TASK,
+    LEFTOVER_FILE,
+    LOCK_FILE_IN_TASK,
+    MALFORMED_CHECKPOINT,
+    SEGMENT_OFF_GRID,
+    SST_TOO_NEW,
+    STORE_IN_TWO_SUBTOPOLOGIES,
+    UNKNOWN_KIND,
+)
+from kstate_cli.check.codes.logs import (
+    AGE_UNKNOWN,
+    BELOW_LOG_START,
+    BEYOND_LOG_END,
+    CATCHES_UP,
+    GLOBAL_OUT_OF_RANGE,
+    GRACE_BUFFER_RESTORED,
+    LOG_MISSING,
+    NEAR_LOG_START,
+    OLDER_THAN_TOMBSTONES,
+    TOPIC_RECREATED,
+)
+from kstate_cli.check.codes.offsets import (
+    GLOBAL_UNKNOWN_OFFSET,
+    GLOBAL_UNKNOWN_TOPIC,
+    MAYBE_UNCLEAN,
+    NO_OFFSETS,
+    NO_SEGMENTS,
+    NO_SEGMENTS_YET,
+    OFFSET_MISSING,
+    OFFSET_WITHOUT_STORE,
+    SEGMENTS_DISAGREE,
+    SENTINEL_OFFSET,
+    STALE_CHECKPOINT,
+    STALE_POSITION,
+    STATUS_MISSING,
+    STATUS_OPEN,
+    STORE_MISSING,
+    UNKNOWN_OFFSET,
+    WITHOUT_CHANGELOG,
+)
+from kstate_cli.check.codes.surroundings import OLDER_THAN_MAX_AGE
+from kstate_cli.check.codes.topology import COPY_DELETED, STORE_ELSEWHERE, STORE_NOT_IN_TOPOLOGY
+from kstate_cli.check.findings import FindingCode
 from kstate_cli.check.global_stores import GLOBAL_RULES, judge_global
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.rule import Obstacle, TaskCheckDraft
@@ -28,7 +73,7 @@ from .made import NOW_MS, OLD, log, of_task, snapshot
 COUNT, OTHER = changelog("count"), changelog("other")
 TOPIC = TopicPartition("table", 0)
 GARBLED = MalformedBytesError("three fields", "IOException", streams_message="Malformed line in offset checkpoint file")
-OBSTACLE = Obstacle("does-not-open", "it does not open", "0_0/rocksdb/count", ())
+OBSTACLE = Obstacle(DOES_NOT_OPEN, "it does not open", "0_0/rocksdb/count", ())
 
 
 def healthy(**more: Any) -> Snapshot:
@@ -88,7 +133,7 @@ def moved(home: str | None, *, lacked: bool = False) -> Snapshot:
     return healthy(homes=Homes(lacked=waiting, elsewhere={"0_0": {"count": home}}))
 
 
-Case = tuple[Callable[[], tuple[Snapshot, TaskCheckDraft]], list[str], dict[str, Any]]
+Case = tuple[Callable[[], tuple[Snapshot, TaskCheckDraft]], list[FindingCode], dict[str, Any]]
 """What is known before, the codes of the findings, and what is known then."""
 
 
@@ -104,13 +149,13 @@ def before(
 
 CASES: dict[str, list[Case]] = {
     "_foreign": [
-        (before(lambda: healthy(files={"0_0": ["x.lock", "notes.txt"]})), ["foreign-in-task", "lock-file-in-task"], {}),
+        (before(lambda: healthy(files={"0_0": ["x.lock", "notes.txt"]})), [FOREIGN_IN_TASK, LOCK_FILE_IN_TASK], {}),
         (
             lambda: (
                 seen := snapshot(task(leftovers=(".checkpoint.tmp",)), files={"0_0": [".checkpoint.tmp"]}),
                 of_task(seen),
             ),
-            ["leftover-file"],
+            [LEFTOVER_FILE],
             {},
         ),
         (before(healthy), [], {}),
@@ -118,8 +163,8 @@ CASES: dict[str, list[Case]] = {
     "_too_old": [
         (
             before(lambda: snapshot(task(store("count", database()), lines={COUNT: 5}), asked={"max_age": timedelta(1)})),
-            ["older-than-max-age"],
-            {"predictions": [("count", "task-wiped", "older-than-max-age")], "ended": True},
+            [OLDER_THAN_MAX_AGE],
+            {"predictions": [("count", "task-wiped", OLDER_THAN_MAX_AGE)], "ended": True},
         ),
         (before(lambda: healthy(asked={"max_age": timedelta(1)})), [], {}),
         (before(family), [], {}),
@@ -132,7 +177,7 @@ CASES: dict[str, list[Case]] = {
                 ),
                 of_task(seen),
             ),
-            ["unknown-kind", "sst-too-new"],
+            [UNKNOWN_KIND, SST_TOO_NEW],
             {"ignored": ("ver",), "fails": ["count"]},
         ),
         (lambda: (seen := healthy(), of_task(seen)), [], {}),
@@ -141,29 +186,29 @@ CASES: dict[str, list[Case]] = {
         (before(two_tasks, 1), [], {"gone": ("other",)}),
         (
             before(lambda: snapshot(task(store("count", database()), lines={COUNT: 1, OTHER: 1}), to=OLD)),
-            ["offset-without-store"],
-            {"gone": ("other",), "empty": {"other": "offset-without-store"}},
+            [OFFSET_WITHOUT_STORE],
+            {"gone": ("other",), "empty": {"other": OFFSET_WITHOUT_STORE}},
         ),
         (
             before(lambda: snapshot(task(store("count", database(offsets=record(1))), lines={OTHER: 1}))),
-            ["offset-without-store"],
+            [OFFSET_WITHOUT_STORE],
             {},
         ),
         (before(healthy), [], {}),
     ],
     "read_checkpoint": [
-        (before(unreadable), ["malformed-checkpoint"], {"unreadable": "malformed-checkpoint"}),
+        (before(unreadable), [MALFORMED_CHECKPOINT], {"unreadable": MALFORMED_CHECKPOINT}),
         (before(healthy), [], {}),
     ],
     "compare": [
         (
             before(lambda: snapshot(task(store("count", database(offsets=record(50))), lines={COUNT: 60}))),
-            ["stale-checkpoint"],
+            [STALE_CHECKPOINT],
             {},
         ),
         (
             before(lambda: snapshot(task(store("count", database(offsets=record(50, position=9)), position=4)))),
-            ["stale-position"],
+            [STALE_POSITION],
             {},
         ),
         (
@@ -179,7 +224,7 @@ CASES: dict[str, list[Case]] = {
                     )
                 )
             ),
-            ["segments-disagree"],
+            [SEGMENTS_DISAGREE],
             {},
         ),
         (before(family), [], {}),
@@ -191,43 +236,43 @@ CASES: dict[str, list[Case]] = {
             [],
             {
                 "fails": ["count"],
-                "predictions": [("count", "start-fails", "does-not-open"), ("other", "not-reached", None)],
+                "predictions": [("count", "start-fails", DOES_NOT_OPEN), ("other", "not-reached", None)],
                 "ended": True,
             },
         ),
         (before(healthy), [], {}),
     ],
     "_status": [
-        (before(lambda: family(status=OPEN)), ["status-open"], {"code": "status-open"}),
+        (before(lambda: family(status=OPEN)), [STATUS_OPEN], {"code": STATUS_OPEN}),
         (
             before(
                 lambda: snapshot(task(store("count", database(offsets=record(5, status=OPEN)))), exactly_once=False)
             ),
-            ["status-open"],
+            [STATUS_OPEN],
             {},
         ),
         (before(lambda: family(status=None)), [], {}),
-        (before(lambda: states_nothing(transactional=False)), ["status-missing"], {}),
+        (before(lambda: states_nothing(transactional=False)), [STATUS_MISSING], {}),
         (before(lambda: states_nothing(transactional=True)), [], {}),
-        (before(lambda: states_nothing(transactional=True, lines={COUNT: 50})), ["status-missing"], {}),
+        (before(lambda: states_nothing(transactional=True, lines={COUNT: 50})), [STATUS_MISSING], {}),
         (before(family), [], {}),
     ],
     "_unreadable": [
         (before(healthy, unreadable=OBSTACLE, gone=("other",)), [], {"unreadable": OBSTACLE.code, "fails": ["count", "other"], "gone": ("other",)}),
-        (before(healthy, unreadable=OBSTACLE, code="status-open"), [], {"unreadable": OBSTACLE.code, "code": "status-open"}),
+        (before(healthy, unreadable=OBSTACLE, code=STATUS_OPEN), [], {"unreadable": OBSTACLE.code, "code": STATUS_OPEN}),
         (before(healthy), [], {}),
     ],
     "_sentinels": [
         (
             before(lambda: snapshot(task(store("count", database(offsets=record(-3)))))),
-            ["sentinel-offset"],
+            [SENTINEL_OFFSET],
             {"fails": ["count"]},
         ),
         (before(lambda: snapshot(task(store("count", database(offsets=record(-1)))))), [], {}),
         (before(healthy), [], {}),
     ],
     "_missing": [
-        (before(lambda: snapshot(task(store("count", database())), to=OLD)), ["no-offsets"], {"code": "no-offsets"}),
+        (before(lambda: snapshot(task(store("count", database())), to=OLD)), [NO_OFFSETS], {"code": NO_OFFSETS}),
         (
             before(
                 lambda: snapshot(
@@ -236,88 +281,88 @@ CASES: dict[str, list[Case]] = {
                     logs=[log(OTHER, 0, 9)],
                 )
             ),
-            ["offset-missing"],
-            {"code": "offset-missing"},
+            [OFFSET_MISSING],
+            {"code": OFFSET_MISSING},
         ),
         (
             before(lambda: snapshot(task(store("count", database(offsets=record(None))), lines={COUNT: OFFSET_UNKNOWN}))),
-            ["unknown-offset"],
-            {"code": "unknown-offset"},
+            [UNKNOWN_OFFSET],
+            {"code": UNKNOWN_OFFSET},
         ),
         (
             before(lambda: snapshot(task(store("win", kind="windowed", segmented=True), lines={changelog("win"): 5}))),
-            ["no-segments"],
-            {"code": "no-segments"},
+            [NO_SEGMENTS],
+            {"code": NO_SEGMENTS},
         ),
         (
             before(lambda: snapshot(task(store("win", kind="windowed", segmented=True)))),
-            ["no-segments-yet"],
-            {"code": "no-segments-yet"},
+            [NO_SEGMENTS_YET],
+            {"code": NO_SEGMENTS_YET},
         ),
-        (before(two_tasks, 1, gone=("other",)), ["store-missing"], {"code": "store-missing", "gone": ("other",)}),
+        (before(two_tasks, 1, gone=("other",)), [STORE_MISSING], {"code": STORE_MISSING, "gone": ("other",)}),
         (before(lambda: snapshot(task(store("count", database())), to=OLD, exactly_once=False)), [], {}),
         (before(healthy), [], {}),
     ],
     "predicted": [
-        (before(healthy), ["catches-up"], {"predictions": [("count", "restores", "catches-up")]}),
+        (before(healthy), [CATCHES_UP], {"predictions": [("count", "restores", CATCHES_UP)]}),
         (
             before(lambda: healthy(logs=[log(COUNT, 60, 100)], counts={(COUNT, 60): 40})),
-            ["below-log-start"],
-            {"predictions": [("count", "task-wiped", "below-log-start")]},
+            [BELOW_LOG_START],
+            {"predictions": [("count", "task-wiped", BELOW_LOG_START)]},
         ),
         (
             before(lambda: healthy(logs=[log(COUNT, 0, 20)], counts={(COUNT, 0): 20})),
-            ["beyond-log-end"],
-            {"predictions": [("count", "task-wiped", "beyond-log-end")]},
+            [BEYOND_LOG_END],
+            {"predictions": [("count", "task-wiped", BEYOND_LOG_END)]},
         ),
         (
             before(lambda: healthy(logs=[log(COUNT, 50, 1000)], counts={(COUNT, 51): 949, (COUNT, 50): 950})),
-            ["near-log-start", "catches-up"],
-            {"predictions": [("count", "restores", "catches-up")]},
+            [NEAR_LOG_START, CATCHES_UP],
+            {"predictions": [("count", "restores", CATCHES_UP)]},
         ),
         (
             before(lambda: healthy(logs=[], counts={}, lacking=[COUNT])),
-            ["log-missing"],
-            {"predictions": [("count", "unknown", "log-missing")]},
+            [LOG_MISSING],
+            {"predictions": [("count", "unknown", LOG_MISSING)]},
         ),
         (
             before(lambda: healthy(ids={COUNT: ("a", "b")}, counts={(COUNT, 51): 0, (COUNT, 0): 100})),
-            ["topic-recreated"],
+            [TOPIC_RECREATED],
             {"predictions": [("count", "opens", None)]},
         ),
         (
             before(lambda: snapshot(task(store("count", database())), to=OLD, exactly_once=False)),
-            ["without-changelog"],
-            {"predictions": [("count", "opens", "without-changelog")]},
+            [WITHOUT_CHANGELOG],
+            {"predictions": [("count", "opens", WITHOUT_CHANGELOG)]},
         ),
         (
-            before(healthy, code="status-open"),
+            before(healthy, code=STATUS_OPEN),
             [],
-            {"code": "status-open", "predictions": [("count", "task-wiped", "status-open")]},
+            {"code": STATUS_OPEN, "predictions": [("count", "task-wiped", STATUS_OPEN)]},
         ),
         (
-            before(healthy, empty={"count": "segment-off-grid"}),
+            before(healthy, empty={"count": SEGMENT_OFF_GRID}),
             [],
             {
-                "empty": {"count": "segment-off-grid"},
-                "predictions": [("count", "opens-without-rows", "segment-off-grid")],
+                "empty": {"count": SEGMENT_OFF_GRID},
+                "predictions": [("count", "opens-without-rows", SEGMENT_OFF_GRID)],
             },
         ),
         (
             before(lambda: healthy(logs=[], counts={}), ignored=("ver",)),
             [],
-            {"ignored": ("ver",), "predictions": [("count", "opens", None), ("ver", "ignored", "unknown-kind")]},
+            {"ignored": ("ver",), "predictions": [("count", "opens", None), ("ver", "ignored", UNKNOWN_KIND)]},
         ),
     ],
     "_after": [
-        (lambda: (seen := garbling(), restored(seen, "buf")), ["grace-buffer-restored"], {"predictions": [("buf", "restores-all", None)]}),
-        (lambda: (seen := old_data(), restored(seen, "count")), ["older-than-tombstones"], {"predictions": [("count", "restores-all", None)]}),
+        (lambda: (seen := garbling(), restored(seen, "buf")), [GRACE_BUFFER_RESTORED], {"predictions": [("buf", "restores-all", None)]}),
+        (lambda: (seen := old_data(), restored(seen, "count")), [OLDER_THAN_TOMBSTONES], {"predictions": [("count", "restores-all", None)]}),
         (
             lambda: (
                 seen := healthy(ages={("0_0", "count"): Age("0_0/count", {}, None)}),
                 restored(seen, "count"),
             ),
-            ["age-unknown"],
+            [AGE_UNKNOWN],
             {"predictions": [("count", "restores-all", None)]},
         ),
         (before(healthy), [], {}),
@@ -325,7 +370,7 @@ CASES: dict[str, list[Case]] = {
     "_unclean": [
         (
             before(lambda: snapshot(task(store("count", database(newest=9)), lines={COUNT: 5}, mtime=4), to=OLD)),
-            ["maybe-unclean"],
+            [MAYBE_UNCLEAN],
             {},
         ),
         (before(healthy), [], {}),
@@ -333,26 +378,26 @@ CASES: dict[str, list[Case]] = {
     "_elsewhere": [
         (
             lambda: (seen := moved(None), of_task(seen)),
-            ["store-not-in-topology"],
-            {"predictions": [("count", "ignored", "store-not-in-topology")]},
+            [STORE_NOT_IN_TOPOLOGY],
+            {"predictions": [("count", "ignored", STORE_NOT_IN_TOPOLOGY)]},
         ),
         (
             lambda: (seen := moved("1_0", lacked=True), of_task(seen)),
             [],
-            {"predictions": [("count", "ignored", "store-elsewhere")]},
+            {"predictions": [("count", "ignored", STORE_ELSEWHERE)]},
         ),
         (
             lambda: (seen := moved("1_0"), of_task(seen)),
-            ["store-elsewhere"],
-            {"predictions": [("count", "ignored", "store-elsewhere")]},
+            [STORE_ELSEWHERE],
+            {"predictions": [("count", "ignored", STORE_ELSEWHERE)]},
         ),
         (
             lambda: (
                 seen := moved("1_0", lacked=True),
                 of_task(seen, predictions=(Prediction("0_0", "other", Outcome.WIPED),)),
             ),
-            ["copy-deleted"],
-            {"predictions": [("other", "task-wiped", None), ("count", "ignored", "copy-deleted")]},
+            [COPY_DELETED],
+            {"predictions": [("other", "task-wiped", None), ("count", "ignored", COPY_DELETED)]},
         ),
         (before(healthy), [], {}),
     ],
@@ -396,12 +441,12 @@ def test_the_first_thing_that_goes_wrong_decides() -> None:
     seen = unreadable()
     found = judge_task(seen, seen.app.tasks[0])
     assert [(one.store, one.outcome, one.code) for one in found.predictions] == [
-        ("count", Outcome.FAILS, "malformed-checkpoint")
+        ("count", Outcome.FAILS, MALFORMED_CHECKPOINT)
     ]
     worse = snapshot(*_with_sst_format(seen.app.tasks[0], 6), to="3.9")
     found = judge_task(worse, worse.app.tasks[0])
-    assert [(one.outcome, one.code) for one in found.predictions] == [(Outcome.FAILS, "sst-too-new")]
-    assert [one.code for one in found.findings] == ["sst-too-new", "malformed-checkpoint"]
+    assert [(one.outcome, one.code) for one in found.predictions] == [(Outcome.FAILS, SST_TOO_NEW)]
+    assert [one.code for one in found.findings] == [SST_TOO_NEW, MALFORMED_CHECKPOINT]
 
 
 def _with_sst_format(one: Task, number: int) -> list[Task]:
@@ -414,13 +459,13 @@ def test_a_global_store_without_a_status(to: str, transactional: bool, told: int
     one = task(store("table", database("table", offsets=offsets), task="global"), name="global")
     seen = snapshot(one, to=to, asked={"transactional": transactional})
     found = [one.code for one in judge_global(seen, seen.app.tasks[0]).findings]
-    assert found.count("status-missing") == told
+    assert found.count(STATUS_MISSING) == told
 
 
 def test_what_writes_for_a_release_that_nobody_has_run_is_told_so() -> None:
     for to, more in (("4.3", ""), ("4.5", " --unproven")):
         seen = snapshot(task(store("count", database(offsets=record(50, status=OPEN)))), to=to)
-        (found,) = [one for one in judge_task(seen, seen.app.tasks[0]).findings if one.code == "status-open"]
+        (found,) = [one for one in judge_task(seen, seen.app.tasks[0]).findings if one.code == STATUS_OPEN]
         assert found.hint.endswith(f"--for {to}{more}")
 
 
@@ -432,24 +477,24 @@ def test_a_copy_of_a_task(to: str, with_global: bool, outcome: Outcome) -> None:
     stores = (store("table", database("table"), task="global"),) if with_global else ()
     seen = snapshot(task(store("count", database())), task(*stores, name="global"), to=to)
     (found,) = judge_copy(seen, seen.app.tasks[0]).predictions
-    assert (found.outcome, found.code) == (outcome, "store-in-two-subtopologies")
+    assert (found.outcome, found.code) == (outcome, STORE_IN_TWO_SUBTOPOLOGIES)
 
 
 @pytest.mark.parametrize(
     ("made", "codes", "outcome"),
     [
-        ({"offset": 50, "log": (0, 100), "counts": {(TOPIC, 50): 50}}, ["catches-up", "age-unknown"], Outcome.RESTORES),
+        ({"offset": 50, "log": (0, 100), "counts": {(TOPIC, 50): 50}}, [CATCHES_UP, AGE_UNKNOWN], Outcome.RESTORES),
         ({"offset": 100, "log": (0, 100), "counts": {(TOPIC, 100): 0}}, [], Outcome.OPENS),
-        ({"offset": 50, "log": (60, 100)}, ["global-out-of-range"], Outcome.FAILS),
-        ({"offset": 50, "log": (0, 10)}, ["beyond-log-end"], Outcome.FAILS),
-        ({"offset": OFFSET_UNKNOWN}, ["global-unknown-offset"], Outcome.FAILS),
+        ({"offset": 50, "log": (60, 100)}, [GLOBAL_OUT_OF_RANGE], Outcome.FAILS),
+        ({"offset": 50, "log": (0, 10)}, [BEYOND_LOG_END], Outcome.FAILS),
+        ({"offset": OFFSET_UNKNOWN}, [GLOBAL_UNKNOWN_OFFSET], Outcome.FAILS),
         ({"offset": 50}, [], Outcome.OPENS),
-        ({}, ["offset-missing"], Outcome.RESTORES_ALL),
-        ({"offset": 50, "lacking": [TOPIC]}, ["log-missing"], Outcome.UNKNOWN),
-        ({"offset": 50, "more": {TopicPartition("gone", 0): 1}}, ["global-unknown-topic"], Outcome.FAILS),
+        ({}, [OFFSET_MISSING], Outcome.RESTORES_ALL),
+        ({"offset": 50, "lacking": [TOPIC]}, [LOG_MISSING], Outcome.UNKNOWN),
+        ({"offset": 50, "more": {TopicPartition("gone", 0): 1}}, [GLOBAL_UNKNOWN_TOPIC], Outcome.FAILS),
     ],
 )
-def test_global_stores(made: dict[str, Any], codes: list[str], outcome: Outcome) -> None:
+def test_global_stores(made: dict[str, Any], codes: list[FindingCode], outcome: Outcome) -> None:
     lines = ({TOPIC: made["offset"]} if "offset" in made else {}) | made.get("more", {})
     one = task(store("table", database("table"), task="global"), name="global", lines=lines or None)
     known = {
@@ -468,5 +513,5 @@ def test_a_global_store_without_a_database_that_opens() -> None:
     bad = store("table", database("table", sst_format=6), task="global")
     seen = snapshot(task(bad, name="global", lines={TOPIC: 5}), to="3.9")
     found = judge_global(seen, seen.app.tasks[0])
-    assert [(one.outcome, one.code) for one in found.predictions] == [(Outcome.FAILS, "sst-too-new")]
+    assert [(one.outcome, one.code) for one in found.predictions] == [(Outcome.FAILS, SST_TOO_NEW)]
     assert Path(found.predictions[0].file or "").name == "table"

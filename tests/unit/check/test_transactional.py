@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kstate_cli.change.ages import Age
+from kstate_cli.check.codes.logs import CATCHES_UP
+from kstate_cli.check.codes.offsets import START_HANGS, STATUS_OPEN, VERSIONED_REPLAYED, WITHOUT_CHANGELOG
 from kstate_cli.check.findings import Level
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.rule import TaskCheckDraft
@@ -54,10 +56,10 @@ def test_a_status_of_1(alone: bool) -> None:
     opened = store("count", database(offsets=record(5, status=OPEN)))
     others = () if alone else (store("other", database("other", offsets=record(9, "other", status=None))),)
     draft = judged(task(opened, *others))
-    assert {"start-hangs", "status-open"} <= {finding.code for finding in draft.findings}
+    assert {START_HANGS, STATUS_OPEN} <= {finding.code for finding in draft.findings}
     expected = (Outcome.HANGS, None) if alone else (Outcome.WIPED, Outcome.HANGS)
     assert set(outcomes(draft).values()) == {expected}
-    (finding,) = [finding for finding in draft.findings if finding.code == "start-hangs"]
+    (finding,) = [finding for finding in draft.findings if finding.code == START_HANGS]
     assert finding.hint == "kstate wipe /state/shop --task 0_0"
     for option, to in ((False, "4.4"), (True, "4.3")):
         assert set(outcomes(judged(task(opened, *others), option=option, to=to)).values()) == {(Outcome.WIPED, None)}
@@ -137,10 +139,10 @@ def test_a_versioned_store_that_catches_up(status: int | None, level: Level) -> 
         logs, counts = [log(COUNT, 0, end)], {(COUNT, 6): end - 6, (COUNT, 0): end}
         seen = snapshot(task(versions), exactly_once=False, logs=logs, counts=counts, ages=ages)
         draft = judge_task(seen, seen.app.tasks[0])
-        levels = [finding.level for finding in draft.findings if finding.code == "versioned-replayed"]
+        levels = [finding.level for finding in draft.findings if finding.code == VERSIONED_REPLAYED]
         assert levels == ([level] if kind == "versioned" and end == 9 else [])
         codes = {prediction.code for prediction in draft.predictions}
-        assert codes == {None if end == 6 else "versioned-replayed" if kind == "versioned" else "catches-up"}
+        assert codes == {None if end == 6 else VERSIONED_REPLAYED if kind == "versioned" else CATCHES_UP}
 
 
 @pytest.mark.parametrize("rows", [0, 3])
@@ -162,7 +164,7 @@ def test_a_store_left_before_its_first_commit_may_have_a_changelog(with_logs: bo
         (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
         if rows and option:
             # The user vouches for a transactional run: its rows would have come with an offset.
-            assert prediction == Prediction("0_0", "table", Outcome.OPENS, prediction.records, "without-changelog")
+            assert prediction == Prediction("0_0", "table", Outcome.OPENS, prediction.records, WITHOUT_CHANGELOG)
             continue
         assert (prediction.outcome, prediction.or_else, prediction.records) == (
             Outcome.RESTORES_ALL,

@@ -12,6 +12,8 @@ from itertools import product
 import pytest
 
 from kstate_cli.change.ages import Age
+from kstate_cli.check.codes.layout import SEGMENT_OFF_GRID
+from kstate_cli.check.codes.offsets import NO_OFFSETS, OFFSET_MISSING
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.tasks import judge_task
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
@@ -61,7 +63,7 @@ FAULTS = {
     "no-offset": Fault(None, (0, 100), Outcome.RESTORES_ALL),
     "off-grid": Fault(None, (0, 100), Outcome.RESTORES_ALL, OFF_GRID),
 }
-WIPES = {"no-offset": "offset-missing", "off-grid": "segment-off-grid"}
+WIPES = {"no-offset": OFFSET_MISSING, "off-grid": SEGMENT_OFF_GRID}
 """The finding that names why a task is wiped."""
 STORES = ("count", "other")
 
@@ -90,7 +92,7 @@ def test_what_one_fault_does_to_the_other_store(names: tuple[str, str], exactly_
     outside = [fault for fault in faults if fault.outside]
     if exactly_once and lacking:
         assert {one.outcome for one in predictions} == {Outcome.WIPED}
-        assert {one.code for one in predictions} <= {*(WIPES[name] for name in lacking), "no-offsets"}
+        assert {one.code for one in predictions} <= {*(WIPES[name] for name in lacking), NO_OFFSETS}
         assert {one.or_else for one in predictions} == {None}
     elif outside:
         assert {one.outcome for one in predictions} == {Outcome.WIPED if exactly_once else Outcome.RESTORES_ALL}

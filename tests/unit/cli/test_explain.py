@@ -21,13 +21,13 @@ from kstate_cli import signals
 from kstate_cli.change.attempts import INTERRUPTED
 from kstate_cli.change.journal import RunState
 from kstate_cli.check import streams_log
-from kstate_cli.check.findings import CODES
+from kstate_cli.check.codes import CODES
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.cli.commands import explain
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import codes
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, CommandEnd, UsageError
-from kstate_cli.explain.catalogue import FINDINGS, explanations, find, groups, meant
+from kstate_cli.explain.catalogue import explanations, find, groups, meant
 from kstate_cli.explain.model import Explanation
 from kstate_cli.explain.page import page
 from kstate_cli.fleet.findings import FLEET_CODES
@@ -112,10 +112,6 @@ def test_every_member_is_explained_and_nothing_else(group: str, members: Iterabl
 
 def test_runs_are_in_no_state_that_the_schema_does_not_know() -> None:
     assert {one.value for one in RunState} < set(_codes("run"))
-
-
-def test_findings_have_no_texts_left_over() -> None:
-    assert FINDINGS.keys() == CODES.keys()
 
 
 def test_the_codes_of_verify_are_all_that_it_has() -> None:

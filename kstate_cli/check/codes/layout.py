@@ -1,0 +1,350 @@
+"""Findings of ``check``: stores and files that the release does not open, or opens with other rows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kstate_cli.check import streams_log as log
+from kstate_cli.check.findings import MIGRATE, NOTHING, RESTORE, WIPE_STORE, WIPE_TASK, FindingCode, Level
+from kstate_cli.codes import SILENT
+from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
+from kstate_cli.texts import command
+
+_STORE, _IS_CLOSED = log.SEGMENT_CLOSED
+_CLOSED = f"{_STORE.removesuffix('.')} {_IS_CLOSED}"
+_VERIFY = f"before that, see which files are damaged: {command('verify', 'APP')}"
+_AGAIN = f"then fill it again from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
+_REBUILD = f"or rebuild it at once: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
+_LOOK = f"what lies where: {command('ls', 'APP')}"
+
+OFFSETS_IN_COLUMN_FAMILY: Final = FindingCode(
+    "offsets-in-column-family",
+    "4.3 has opened the store, and an older release is to be started",
+    level=Level.ERROR,
+    more=(
+        "From 4.3 on changelog offsets lie in the RocksDB, in a column family of their own. One start of 4.3 puts it "
+        "there, even one that fails, and upgrade.from does not keep it from that. RocksDB opens a database only with "
+        "all of its column families, so up to 4.2 the start fails; window and session stores open without a word, and "
+        "empty. Nothing is lost: the offsets are put back where the older release looks for them."
+    ),
+    log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
+    source=(
+        "KIP-1035: releases up to 4.2 open no RocksDB with the column family offsets, upgrade.from or not ({page})"
+    ),
+    page="start.md#going-down",
+    hint=MIGRATE,
+)
+SST_TOO_NEW: Final = FindingCode(
+    "sst-too-new",
+    "A file with rows was written in a format that the release's RocksDB does not read",
+    level=Level.ERROR,
+    more=(
+        "4.0 and later write SSTs of format 6; 3.9 and earlier read up to 5. The rows are good: they are written anew "
+        "in the older format."
+    ),
+    log=(log.STORE_NOT_OPENED, log.FORMAT_VERSION, _CLOSED),
+    source="RocksDB up to 7.9.2 reads SST format 5 ({page})",
+    page="rocksdb.md#sst-formats",
+    hint=MIGRATE,
+)
+HEADERS_STORE: Final = FindingCode(
+    "headers-store",
+    "The store keeps record headers, which the release does not know",
+    level=Level.ERROR,
+    more=(
+        "It was opened with dsl.store.format=HEADERS, or by a supplier with headers, in 4.3. The headers have no place "
+        "in an older store: going back drops them, and keeps keys, values and timestamps."
+    ),
+    log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
+    source="KIP-1271: releases up to 4.2 have no stores with record headers ({page})",
+    page="start.md#going-down",
+    hint=f"{MIGRATE} --drop-headers",
+)
+UNKNOWN_COLUMN_FAMILY: Final = FindingCode(
+    "unknown-column-family",
+    "The store has a column family that no store of Kafka Streams has",
+    level=Level.ERROR,
+    more="Something else has written to the directory, or a release that this kstate does not know.",
+    log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, log.UNEXPECTED_FAMILY, _CLOSED),
+    source=("RocksDBStore.openRocksDB opens only the column families of its kind of store ({page})"),
+    page="stores.md#column-families",
+    hint=WIPE_STORE,
+    do=("before that, find out what made it: a newer kstate may know it", _AGAIN),
+)
+UNKNOWN_KIND: Final = FindingCode(
+    "unknown-kind",
+    "The release has no stores of this kind",
+    level=Level.WARNING,
+    more=(
+        "Versioned stores came with 3.5, grace buffers with 3.6, on-window-close stores with 3.3. The release does not "
+        "look at the directory; its topology cannot have the store."
+    ),
+    log=SILENT,
+    source="releases.py: the kind of store came with a later release",
+    hint="run a release that has such stores",
+)
+DOES_NOT_OPEN: Final = FindingCode(
+    "does-not-open",
+    "RocksDB does not open the store, or makes a new one in its place",
+    level=Level.ERROR,
+    more=(
+        "An SST that the MANIFEST names is missing or cut off, CURRENT is missing, or the stored offset has not 8 "
+        "bytes. Where CURRENT is missing and no write-ahead log lies there, RocksDB makes a new, empty database "
+        "without a word, and an old offset makes it look complete."
+    ),
+    log=(log.STORE_NOT_OPENED, log.LOG_WITHOUT_CURRENT, log.NOT_A_LONG),
+    source="RocksDBStore.openDB: RocksDB has to open the directory",
+    hint=WIPE_STORE,
+    do=(_VERIFY, _AGAIN),
+)
+SEGMENT_DOES_NOT_OPEN: Final = FindingCode(
+    "segment-does-not-open",
+    "A segment of a window or session store does not open, and Streams opens the store without it",
+    level=Level.ERROR,
+    more=(
+        "Up to 4.2 the exception is swallowed: the store is there without this segment and without every later one, "
+        "and its offset says that nothing is missing. Queries and joins miss rows from then on. Only where records are "
+        "restored into it does the start fail."
+    ),
+    log=(_CLOSED,),
+    source="AbstractSegments.openExisting swallows every exception up to 4.2 ({page})",
+    page="start.md#going-down",
+    hint=WIPE_STORE,
+    do=(_VERIFY, _AGAIN),
+)
+SESSIONS_BEFORE_HEADERS: Final = FindingCode(
+    "sessions-before-headers",
+    "On-window-close sessions of an older store would be read wrong as a store with headers",
+    level=Level.ERROR,
+    more=(
+        "4.3.1 opens such rows as if headers came before the value. It is the rows that are wrong, not the start: "
+        "nothing fails until one is read."
+    ),
+    log=(log.NOT_A_LONG,),
+    source=(
+        "RocksDBTimeOrderedSessionStoreWithHeaders of 4.3.1 puts a zero byte before on-window-close sessions of "
+        f'before (KIP-1285): a number is read as "{log.NOT_A_LONG}", a text is another one without a word'
+    ),
+    hint="leave dsl.store.format at DEFAULT; what was started with HEADERS once has to be wiped and restored",
+)
+SST_NOT_NAMED: Final = FindingCode(
+    "sst-not-named",
+    "A file with rows lies in the store that its MANIFEST does not name",
+    level=Level.WARNING,
+    changes_at_close=True,
+    more=(
+        "A crash leaves such files, half written or already replaced, and RocksDB deletes them. Where nothing crashed "
+        "the MANIFEST has lost its end: the store opens as it once was, and rows are missing without a word."
+    ),
+    log=SILENT,
+    source=(
+        "VersionSet::Recover: RocksDB opens what the MANIFEST names; one that is cut off between two records "
+        "opens as it once was, and after a crash such files are harmless"
+    ),
+    hint=f"where the application did not crash, rebuild the store: {RESTORE} --rebuild",
+    do=(_VERIFY,),
+)
+NOT_UNDERSTOOD: Final = FindingCode(
+    "not-understood",
+    "Something lies in the directory that kstate does not understand, so nothing is foretold of it",
+    level=Level.ERROR,
+    more=(
+        "A link, a FIFO, a file where a folder belongs, a RocksDB with foreign settings. A migration or restoration "
+        "is refused as long as it is there."
+    ),
+    source=(
+        "kstate follows no links, and foretells nothing of what it does not understand "
+        "(StateDirectory.getOrCreateDirectoryForTask: what is named like a task has to be a directory)"
+    ),
+    hint="put back what belongs there; what is wrong says: kstate ls APP",
+)
+MALFORMED_CHECKPOINT: Final = FindingCode(
+    "malformed-checkpoint",
+    "A .checkpoint cannot be read",
+    level=Level.ERROR,
+    more=(
+        "It is empty, cut off, of another version, or somebody has edited it. The start fails, in 4.3 even where "
+        "another instance has the task, and fails again until the file is gone. Without the file the offsets of the "
+        "task are gone too: under exactly-once it is wiped and restored."
+    ),
+    log=(log.CHECKPOINT_NOT_LOADED, log.GLOBAL_CHECKPOINT_NOT_READ, log.CHECKPOINT_NOT_MIGRATED, *SAID_OF_MALFORMED),
+    source="OffsetCheckpoint.read ({page})",
+    page="offsets.md#checkpoint",
+    hint=WIPE_TASK,
+    do=(_REBUILD,),
+)
+MALFORMED_STORE_CHECKPOINT: Final = FindingCode(
+    "malformed-store-checkpoint",
+    "A .checkpoint_STORE cannot be read",
+    level=Level.ERROR,
+    more=(
+        "4.3 keeps there the offset of a store that does not keep it itself: a grace buffer, a custom store. The start "
+        "fails until it is gone."
+    ),
+    log=(log.STORE_CHECKPOINT_NOT_LOADED, *SAID_OF_MALFORMED),
+    source="LegacyCheckpointingStateStore.init ({page})",
+    page="start.md#first-start-of-43",
+    hint=WIPE_TASK,
+    do=(_REBUILD,),
+)
+MALFORMED_POSITION: Final = FindingCode(
+    "malformed-position",
+    "A STORE.position cannot be read",
+    level=Level.ERROR,
+    more=(
+        "It says up to which input record the store has come (IQv2). Rows and offsets are not touched by it, but the "
+        "start fails, from 3.2 to 4.3."
+    ),
+    log=(log.POSITION_NOT_READ, *SAID_OF_MALFORMED),
+    source="StoreQueryUtils.readPositionFromCheckpoint ({page})",
+    page="offsets.md#position-files",
+    hint="remove the file: Positions begin empty",
+)
+DROPPED_LINE: Final = FindingCode(
+    "dropped-line",
+    "A line of .checkpoint has a negative offset, and Streams passes over it",
+    level=Level.WARNING,
+    more="The store counts as one without an offset: under exactly-once its task is wiped.",
+    log=(log.LINE_DROPPED,),
+    source=("OffsetCheckpoint.read drops lines with a negative offset other than -4 ({page})"),
+    page="offsets.md#checkpoint",
+    hint=RESTORE,
+)
+FOREIGN_IN_SEGMENTS: Final = FindingCode(
+    "foreign-in-segments",
+    "Something that is no segment lies among the segments of a window or session store",
+    level=Level.ERROR,
+    more=(
+        "A backup, a folder of an editor, a file that was copied there. Up to 4.2 it keeps every segment from being "
+        "opened: the store is empty, and its offset says that it is complete. 4.3 does not start."
+    ),
+    log=(log.NO_SEGMENT_ID, log.SEGMENT_NAME_TOO_SHORT),
+    source=(
+        "AbstractSegments.segmentIdFromSegmentName: up to 4.2 the store opens silently empty, 4.3 does not start "
+        "({page})"
+    ),
+    page="layout.md#foreign-entries",
+    hint="move it out of the application directory",
+    do=(_LOOK,),
+)
+FOREIGN_IN_TASK: Final = FindingCode(
+    "foreign-in-task",
+    "A file that is none of Streams' lies in a task's directory",
+    level=Level.WARNING,
+    more=(
+        "Streams passes over it. But the task no longer counts as empty, so that one without offsets is wiped under "
+        "exactly-once, the file with it."
+    ),
+    log=SILENT,
+    source=(
+        "StateDirectory.taskDirIsEmpty: under exactly-once a task with a foreign entry and no offset is wiped ({page})"
+    ),
+    page="layout.md#foreign-entries",
+    hint="move it out of the application directory",
+)
+LOCK_FILE_IN_TASK: Final = FindingCode(
+    "lock-file-in-task",
+    "A file whose name ends in .lock lies in a task's directory",
+    level=Level.WARNING,
+    more="Very old releases locked tasks with such files. The next start deletes it.",
+    log=SILENT,
+    source="StateDirectory.taskDirIsEmpty deletes what ends in .lock ({page})",
+    page="layout.md#foreign-entries",
+    hint="move it out of the application directory, if it is wanted",
+)
+LEFTOVER_FILE: Final = FindingCode(
+    "leftover-file",
+    "A .tmp that a crash has left",
+    level=Level.EXPECTED,
+    changes_at_close=True,
+    more="Streams writes offsets to a .tmp, and renames it. It is written over at the next commit.",
+    log=SILENT,
+    source="OffsetCheckpoint.write: a crash leaves it ({page})",
+    page="layout.md#paths",
+    hint=NOTHING,
+)
+OLD_SEGMENT_NAME: Final = FindingCode(
+    "old-segment-name",
+    "A segment has a name of a very old release",
+    level=Level.EXPECTED,
+    more="It has a date or a colon in it. The next start renames the segment; its rows stay.",
+    log=SILENT,
+    source="AbstractSegments.renameSegmentFile renames it at the start ({page})",
+    page="layout.md#segments",
+    hint=NOTHING,
+)
+SEGMENT_OFF_GRID: Final = FindingCode(
+    "segment-off-grid",
+    "The name of a segment is no multiple of the segment interval",
+    level=Level.ERROR,
+    more=(
+        "Streams computes which segment a time belongs to, and opens the directory of that name. This one it never "
+        "opens, or opens under another name: its rows are missing without a word. Retention or segment interval were "
+        "changed, or somebody has renamed it."
+    ),
+    log=SILENT,
+    source=(
+        "AbstractSegments.segmentName: a start that is no multiple of the segment interval is opened under "
+        "another name ({page})"
+    ),
+    page="layout.md#segments",
+    hint=f"rename it, or wipe the store: {WIPE_STORE}",
+    do=(_REBUILD,),
+)
+STORE_IN_TWO_SUBTOPOLOGIES: Final = FindingCode(
+    "store-in-two-subtopologies",
+    "The same store lies in tasks of two subtopologies",
+    level=Level.WARNING,
+    more=(
+        "One of the directories is a copy that is named like a task, or a new topology has renumbered its "
+        "subtopologies. 4.3 opens every task that it finds; with a global store it does not start."
+    ),
+    log=(log.ANOTHER_TASK,),
+    source=(
+        "a store belongs to one subtopology: a copy is named like a task, or subtopologies were renumbered ({page})"
+    ),
+    page="layout.md#foreign-entries",
+    hint=(
+        "name the topology, and check says which directory is left over: kstate check APP --for STARTED "
+        "--topology TOPOLOGY.txt"
+    ),
+    do=(_LOOK,),
+)
+SHARED_STORE_REGROUPED: Final = FindingCode(
+    "shared-store-regrouped",
+    "Several sub-topologies have a copy of one store",
+    level=Level.WARNING,
+    more=(
+        "Up to some patch releases, processors whose suppliers return one StoreBuilder are in sub-topologies of their "
+        "own, each with a copy of the store; all copies write one changelog. 4.2.2 and 4.4.0 make one sub-topology "
+        "with one store: numbers of tasks change, and Streams restores what moves. With both texts, rehome moves every "
+        "other store and leaves the shared one to Streams, since no copy has the records of all."
+    ),
+    log=(log.FROM_START, log.RESTORES_FROM_START),
+    source=(
+        "InternalTopologyBuilder.addStateStore: some patch releases put processors whose suppliers return one "
+        "StoreBuilder into one sub-topology (KAFKA-20464; {page})"
+    ),
+    page="start.md#one-store-of-several-sub-topologies",
+    hint=(
+        "write the texts of Topology#describe of both releases into files: kstate check APP --for STARTED "
+        "--topology AFTER.txt --from BEFORE.txt"
+    ),
+    do=(_LOOK,),
+)
+FAILED_START_DELETES: Final = FindingCode(
+    "failed-start-deletes",
+    "The start fails, and deletes the directories of tasks while it ends",
+    level=Level.WARNING,
+    more=(
+        "A stream thread that dies closes its tasks dirty, and under exactly-once that deletes their directories. "
+        "Everything with a changelog is restored from the beginning then, and the rest is lost. Real 4.2.1 deleted all "
+        "tasks of a directory of 4.3."
+    ),
+    log=SILENT,
+    source=(
+        "StateManagerUtil.closeStateManager: under exactly-once a task that is not closed clean is deleted ({page})"
+    ),
+    page="start.md#going-down",
+    hint="do not start the application before the errors are gone",
+)

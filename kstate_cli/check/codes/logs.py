@@ -1,0 +1,185 @@
+"""Findings of ``check``: the place of an offset in its log, and records that the log no longer has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kstate_cli.check import streams_log as log
+from kstate_cli.check.findings import EXPORT_FIRST, NOTHING, RESTORE, WIPE_GLOBAL, FindingCode, Level
+from kstate_cli.codes import SILENT
+
+_CORRUPTED = (log.OUT_OF_RANGE, log.CORRUPTED, log.REVIVED)
+_ASK = "what the broker has now: the same check with --bootstrap-server HOST:PORT"
+
+BELOW_LOG_START: Final = FindingCode(
+    "below-log-start",
+    "The log now begins after the offset that the store needs next",
+    level=Level.WARNING,
+    changes_at_close=True,
+    more=(
+        "Retention or compaction has moved the log start past the offset. Under exactly-once the task is wiped and "
+        "restored from the new beginning; under at-least-once it is restored over the rows that are there. Records "
+        "that the log has lost are not restored."
+    ),
+    log=_CORRUPTED,
+    source="StoreChangelogReader: OffsetOutOfRangeException (KIP-406; {page})",
+    page="changelogs.md#log-ends",
+    hint=RESTORE,
+)
+BEYOND_LOG_END: Final = FindingCode(
+    "beyond-log-end",
+    "The store is further than the end of its log",
+    level=Level.ERROR,
+    changes_at_close=True,
+    more=(
+        "The topic was deleted and made anew, or cut by an unclean leader election. What the store has beyond the end "
+        "exists nowhere else. Streams may wipe it: chance decides, by whether new records come before it looks."
+    ),
+    log=(*_CORRUPTED, log.GLOBAL_FAILED),
+    source=(
+        "StoreChangelogReader: OffsetOutOfRangeException; the topic was made anew or cut, and the store may be "
+        "the only copy ({page})"
+    ),
+    page="changelogs.md#log-ends",
+    hint=EXPORT_FIRST,
+    do=(_ASK,),
+)
+PAST_THE_DUMP: Final = FindingCode(
+    "past-the-dump",
+    "The store is further than the dump",
+    level=Level.EXPECTED,
+    changes_at_close=True,
+    more=(
+        "As a rule the application ran on after the dump was taken. It could also be that the topic was made anew: a "
+        "dump cannot tell."
+    ),
+    source=("the application ran on since the dump was taken, or the topic was made anew: the broker knows ({page})"),
+    page="changelogs.md#dump-or-store",
+    hint="ask the broker: --bootstrap-server HOST:PORT, or --offsets FILE",
+)
+GLOBAL_OUT_OF_RANGE: Final = FindingCode(
+    "global-out-of-range",
+    "The offset of a global store is not in its topic any more",
+    level=Level.ERROR,
+    changes_at_close=True,
+    more=(
+        "Streams deletes the folder global, and the start fails; the next one builds it anew. The start of 3.9 and "
+        "earlier never returns. The consumer of global stores resets to nothing (policy none; KIP-406 is in no "
+        "release)."
+    ),
+    log=(log.GLOBAL_FAILED,),
+    source=(
+        "GlobalStateManagerImpl.restoreState: the folder global is deleted and the start fails; the next one "
+        "rebuilds it (KIP-406; {page})"
+    ),
+    page="start.md#global-stores",
+    hint=WIPE_GLOBAL,
+)
+TOPIC_RECREATED: Final = FindingCode(
+    "topic-recreated",
+    "The topic has another id than when the store was made: it was deleted and made anew",
+    level=Level.ERROR,
+    more=(
+        "An offset of the old log means nothing in the new one, even where it lies within its bounds. What the store "
+        "has may be the only copy."
+    ),
+    log=SILENT,
+    source=(
+        "KIP-516: another topic id under the same name; offsets of the old log mean nothing in the new one ({page})"
+    ),
+    page="changelogs.md#another-log",
+    hint=EXPORT_FIRST,
+    do=(_ASK,),
+)
+LOG_MISSING: Final = FindingCode(
+    "log-missing",
+    "The broker does not have the topic, or the partition, that the store is restored from",
+    level=Level.ERROR,
+    more="It was deleted, or this is another cluster. Streams makes a changelog anew, and empty.",
+    log=(log.SOURCE_MISSING, log.OTHER_PARTITIONS),
+    source=(
+        "InternalTopicManager makes a changelog that is missing anew, and empty; a source topic that is missing "
+        "ends the start (MissingSourceTopicException), and so does a changelog with other partitions: it was "
+        "deleted, or this is another cluster ({page})"
+    ),
+    page="changelogs.md#log-ends",
+    hint=EXPORT_FIRST,
+    do=("look at the bootstrap server first: is it the cluster of this application?",),
+)
+NEAR_LOG_START: Final = FindingCode(
+    "near-log-start",
+    "The log will soon begin after the offset that the store needs next",
+    level=Level.WARNING,
+    changes_at_close=True,
+    more="Once it is, the store is restored from the beginning instead of from its offset.",
+    log=SILENT,
+    source=(
+        "delete retention moves the log start: once past the offset the store is restored from the beginning "
+        "(KIP-406; {page})"
+    ),
+    page="changelogs.md#log-ends",
+    hint=f"start soon, or: {RESTORE}",
+)
+CATCHES_UP: Final = FindingCode(
+    "catches-up",
+    "The start restores what lies between the offset and the end of the log",
+    level=Level.EXPECTED,
+    changes_at_close=True,
+    more="That is how Streams works: the more records, the longer it takes.",
+    log=(log.FROM_OFFSET, log.RESTORES_FROM_OFFSET, log.RESTORED),
+    source="StoreChangelogReader: from the offset to the end of the log",
+    hint=NOTHING,
+)
+OLDER_THAN_TOMBSTONES: Final = FindingCode(
+    "older-than-tombstones",
+    "The store may have missed deletes that the log no longer has",
+    level=Level.WARNING,
+    more=(
+        "A compacted topic drops a tombstone after delete.retention.ms. A store that goes on from an older offset "
+        "never sees it: keys that were deleted meanwhile stay in it, and come back in joins and queries."
+    ),
+    log=SILENT,
+    source=(
+        "delete.retention.ms: tombstones may be compacted away since the data was written, and deleted keys stay "
+        "({page})"
+    ),
+    page="changelogs.md#forgotten-deletes",
+    hint=RESTORE,
+)
+AGE_UNKNOWN: Final = FindingCode(
+    "age-unknown",
+    "It is not known when the store's data was written",
+    level=Level.EXPECTED,
+    more="If that is longer ago than delete.retention.ms, keys that were deleted meanwhile may stay in it.",
+    log=SILENT,
+    source=(
+        "no SST of the store, and no run of kstate, says when its data was written: older than "
+        "delete.retention.ms, deleted keys may stay ({page})"
+    ),
+    page="changelogs.md#forgotten-deletes",
+    hint=f"if it may be old: {RESTORE} --rebuild",
+)
+GRACE_BUFFER_RESTORED: Final = FindingCode(
+    "grace-buffer-restored",
+    "Streams garbles the keys of a grace buffer when it restores it",
+    level=Level.WARNING,
+    changes_at_close=True,
+    more=(
+        "Rows of the buffer of a stream-table join with a grace period have the time before the record's key. When it "
+        "restores, Streams puts the time before a key that has it already: such a record is never found again, and "
+        "stays. A restoration by kstate has the right keys."
+    ),
+    log=SILENT,
+    source=("RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over ({page})"),
+    page="changelogs.md#grace-buffers",
+    hint=RESTORE,
+)
+CHANGELOG_WITHOUT_STORE: Final = FindingCode(
+    "changelog-without-store",
+    "A changelog has no directory here: a store in memory",
+    level=Level.EXPECTED,
+    more="It is restored whole at every start, from the beginning. Where it should lie on disk, it is missing.",
+    log=(log.RESTORES_FROM_START,),
+    source="a changelog that no directory here belongs to: a store in memory, restored whole at every start",
+    hint=NOTHING,
+)

@@ -1,0 +1,46 @@
+"""A code that kstate prints: one entry with its name, its texts, its rule and what to do.
+
+Every kind of code has its catalogue: ``check/codes``, ``fleet/findings.py``, ``verify/findings.py``. Rules and views
+import the entry by its constant, so that mypy rejects a misspelt code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kstate_cli.texts import internals
+
+SILENT: Final[tuple[str, ...]] = ()
+"""The ``log`` of a code of which Kafka Streams prints nothing."""
+_PAGE: Final = "{page}"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One code. Two entries are equal if their names are: JSON and metrics contain the name only."""
+
+    name: str
+    """The stable name. It never changes: scripts and alerts compare it."""
+    brief: str = field(compare=False)
+    """What it means, in one line, without a full stop."""
+    more: str = field(default="", compare=False, kw_only=True)
+    """What follows from it, in sentences."""
+    log: tuple[str, ...] | None = field(default=None, compare=False, kw_only=True)
+    """Sentences of :mod:`kstate_cli.check.streams_log`; None if Streams could not print anything about it."""
+    source: str = field(default="", compare=False, kw_only=True)
+    """The class of Kafka Streams, the KIP or the reason that it follows from; ``{page}`` stands for the section."""
+    page: str | None = field(default=None, compare=False, kw_only=True)
+    """The section of docs/internals, such as ``start.md#going-down``."""
+    hint: str = field(default="", compare=False, kw_only=True)
+    """What to do, printed with each finding: an instruction, with the command last."""
+    do: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
+    """What else helps, a line each, for ``kstate explain``. A command stands last on its line."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def rule(self) -> str:
+        """Return ``source`` with the path of its section; empty if the code follows from no rule of Streams."""
+        return self.source if self.page is None else self.source.replace(_PAGE, internals(self.page))
