@@ -36,7 +36,7 @@ class FindingCode(Code):
     to 4.2, exactly-once has no ``.checkpoint`` while it runs. The offsets on disk are those of the last flush.
     """
     states_absence: bool = field(default=False, compare=False, kw_only=True)
-    """The finding states that something does not exist: unproven if kstate could not read the whole task."""
+    """The finding states that something does not exist, which a task that was read in part does not prove."""
 
 
 @dataclass(frozen=True, slots=True)

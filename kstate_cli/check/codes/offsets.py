@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.texts import TRANSACTIONAL_STORES
 from kstate_cli.check import streams_log as log
 from kstate_cli.check.findings import (
     MIGRATE,
@@ -17,7 +16,7 @@ from kstate_cli.check.findings import (
     Level,
 )
 from kstate_cli.codes import SILENT
-from kstate_cli.texts import command
+from kstate_cli.texts import TRANSACTIONAL_STORES, command
 
 _CORRUPTED = (log.CORRUPTED, log.REVIVED, log.WIPED)
 _NO_OFFSETS = (log.NO_OFFSETS, *_CORRUPTED)
