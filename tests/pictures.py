@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.restore.states import TRANSITIONS, RestoreState
+from kstate_cli.restore.running.states import TRANSITIONS, RestoreState
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 _STYLE: Final = """

@@ -31,7 +31,7 @@ from kstate_cli.errors import CommandEnd
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.query.result import FailureReason
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
-from kstate_cli.restore.states import TRANSITIONS, RestoreState
+from kstate_cli.restore.running.states import TRANSITIONS, RestoreState
 from kstate_cli.specification.model import spec_kinds
 from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, STEPS, keys_of
 from kstate_cli.specification.toml_file import KEYS, TOP

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli import temporary
 from kstate_cli.dump_writer.task import RangeJob, RangeQueue, RangeResult, capture_range
-from kstate_cli.parallel.progress import Counters
-from kstate_cli.parallel.workers import Processes, Workers
+from kstate_cli.parallel.workers import Counters, Processes, Workers
 from kstate_cli.signals import now_and_then
 from kstate_cli.spark.context import SparkSettings, run_tasks, slots_of, spark_context
 

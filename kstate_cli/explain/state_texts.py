@@ -11,7 +11,7 @@ from kstate_cli.change.run_states import INTERRUPTED as RUN_INTERRUPTED
 from kstate_cli.check import streams_log as log
 from kstate_cli.codes import SILENT
 from kstate_cli.explain.model import Texts
-from kstate_cli.restore.states import RestoreState
+from kstate_cli.restore.running.states import RestoreState
 from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 

@@ -11,8 +11,7 @@ from typing import Final
 
 from kstate_cli import temporary
 from kstate_cli.export.part import PartJob, PartResult, write_in_worker, write_part
-from kstate_cli.parallel.progress import counted
-from kstate_cli.parallel.workers import Processes
+from kstate_cli.parallel.workers import Processes, counted
 
 PROCESSES_BYTES: Final = 32 << 20
 """From so many bytes of SSTs on, processes gain more than their start costs."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kstate_cli.export.columns import PIECES, batches, schema_of
 from kstate_cli.host import WRITING_THREADS, require_headroom
-from kstate_cli.parallel.progress import Counter, Progress, leave_everything_in
+from kstate_cli.parallel.workers import Counter, Progress, leave_everything_in
 from kstate_cli.rocks.scanning import FlatPiece
 from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import SerdeError

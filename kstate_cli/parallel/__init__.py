@@ -1,1 +1,1 @@
-"""Work that several processes share: the processes, and how far they are."""
+"""Work that several processes share, and its progress."""

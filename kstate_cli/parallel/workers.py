@@ -1,28 +1,34 @@
-"""Worker processes: rocksdict holds the interpreter's lock while it opens and closes a database.
+"""Run jobs in worker processes, and count their progress in a file that all of them map.
 
-A worker is a fresh interpreter, never a fork: RocksDB's threads do not survive a fork, and whoever uses this may have
-threads of its own. It gets jobs as pickles on its standard input, and ends with its parent, however that ends.
+rocksdict holds the interpreter's lock while it opens and closes a database, so threads would take turns. A worker is a
+fresh interpreter, never a fork: RocksDB's threads do not survive a fork, and the caller may have threads of its own. A
+worker gets jobs as pickles on its standard input, and ends with its parent, however the parent ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
 from kstate_cli.host import HostError
 from kstate_cli.rocks.descriptors import most_descriptors
-from kstate_cli.signals import ENDING, signals_held, submitted
+from kstate_cli.signals import ENDING, now_and_then, signals_held, submitted
 
 _MANY = 96
 """From so many jobs on, processes gain more than their start costs."""
@@ -217,3 +223,80 @@ def serve(parent: int) -> None:
             answer = False, error
         pickle.dump(answer, answers)
         answers.flush()
+
+
+_BYTES = 8
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """One counter in a file of them."""
+
+    file: Path
+    number: int
+
+
+class Progress:
+    """Counts the bytes of one job; without a counter nobody looks."""
+
+    def __init__(self, counter: Counter | None, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._shared: mmap.mmap | None = None
+        if counter is not None:
+            self._at = counter.number * _BYTES
+            with open(counter.file, "r+b") as file:
+                self._shared = mmap.mmap(file.fileno(), 0)
+
+    def add(self, size: int) -> None:
+        """So many more bytes."""
+        # Rows take more or fewer bytes than the SSTs that they are in: never past the end.
+        self._done = min(self._done + size, self._total)
+        self._write()
+
+    def finished(self) -> None:
+        """The job is done, however many bytes were counted."""
+        self._done = self._total
+        self._write()
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
+
+    def _write(self) -> None:
+        if self._shared is not None:
+            self._shared[self._at : self._at + _BYTES] = self._done.to_bytes(_BYTES, "little")
+
+
+class Counters:
+    """The counters of all jobs."""
+
+    def __init__(self, file: Path, count: int) -> None:
+        self._file = file
+        # A file to map must not be empty.
+        file.write_bytes(bytes(_BYTES * max(1, count)))
+
+    def counter(self, number: int) -> Counter:
+        """The counter of one job."""
+        return Counter(self._file, number)
+
+    def done(self) -> int:
+        """The sum of all counters."""
+        data = self._file.read_bytes()
+        return sum(int.from_bytes(data[at : at + _BYTES], "little") for at in range(0, len(data), _BYTES))
+
+
+@contextmanager
+def counted(scratch: Path, jobs: int, at: Callable[[int], None]) -> Iterator[Counters]:
+    """The counters of so many jobs, in the folder ``scratch``; ``at`` gets their sum now and then, from a thread."""
+    counters = Counters(scratch / "counters", jobs)
+    with now_and_then(lambda: at(counters.done()), _LOOK_SECONDS):
+        yield counters
+
+
+def leave_everything_in(scratch: Path) -> None:
+    """From now on this worker process makes what is temporary in the folder ``scratch``, which its parent removes.
+
+    So nothing is left of it, at whatever moment it is killed.
+    """
+    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)

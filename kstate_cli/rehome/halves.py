@@ -20,7 +20,7 @@ from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some
 
 if TYPE_CHECKING:
     from kstate_cli.change.plan import Step
-    from kstate_cli.rehome.draft import RehomeDraft
+    from kstate_cli.rehome.snapshot import RehomeDraft
     from kstate_cli.statedir.model import Application
 
 _NAMED = 5

@@ -1,6 +1,9 @@
-"""What only the broker knows of a change of homes: who still runs, what nobody would read, whether Streams would start.
+"""Ask the live cluster before a rehoming: its identity, group members, unread records and partition counts.
 
-Only asks: no group is joined, nothing is committed.
+Streams makes a task for each partition of the largest source topic (``PartitionGrouper``). It ends at the start if an
+existing changelog has another number of partitions (``InternalTopicManager``). For a table that is restored from its
+source topic Streams compares nothing: tasks beyond its partitions are never restored, and the application never runs
+(``tests/interop/test_rehome_broker.py::test_what_streams_makes_of_topics_of_two_sizes``).
 """
 
 from __future__ import annotations
@@ -23,15 +26,18 @@ from kstate_cli.broker.tails import read_tails
 from kstate_cli.errors import Refused
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.rehome.model import WhyRefused
-from kstate_cli.rehome.partitions import other_counts, source_counts
-from kstate_cli.rehome.unread import between
 from kstate_cli.texts import first_lines, plural, some
 
 if TYPE_CHECKING:
     from kstate_cli.formats.topic_partition import TopicPartition
-    from kstate_cli.rehome.draft import RehomeDraft
+    from kstate_cli.rehome.snapshot import RehomeDraft
     from kstate_cli.specification.homes import Described
     from kstate_cli.specification.topology import Subtopology
+from collections.abc import Collection
+
+from kstate_cli.formats.topic_partition import changelog_prefix
+from kstate_cli.specification.homes import Described, Home
+from kstate_cli.specification.topology import INNER, Subtopology
 
 _NAMED: Final = 5
 _AGAIN_SECONDS: Final = 1.0
@@ -164,7 +170,7 @@ def _unread(cluster: Cluster, app_id: str, topics: list[str]) -> Iterator[str]:
 
 
 def _refuse_partitions(draft: RehomeDraft, counts: Mapping[str, int]) -> None:
-    """What :mod:`kstate_cli.rehome.partitions` finds: refused; where topics alone differ it is told."""
+    """What :mod:`kstate_cli.rehome.live` finds: refused; where topics alone differ it is told."""
     wrong = []
     for home, part in draft.homes():
         sources = source_counts(draft.app.app_id, draft.options.new, part, counts)
@@ -195,3 +201,94 @@ def _refuse_partitions(draft: RehomeDraft, counts: Mapping[str, int]) -> None:
 def _together_before(old: Described | None, part: Subtopology) -> bool:
     """Whether one sub-topology has read all these topics already."""
     return old is not None and any(set(part.topics) <= set(one.topics) for one in old.text.subtopologies)
+
+
+def on_broker(app_id: str, part: Subtopology, topic: str, known: Collection[str]) -> str:
+    """What a topic of a text is called on the broker: those that Streams makes have the application's prefix there.
+
+    ``InternalTopologyBuilder.decorateTopic``; the text has them without.
+    """
+    decorated = f"{changelog_prefix(app_id, part.topology)}-{topic}"
+    return decorated if decorated in known else topic
+
+
+def between(
+    app_id: str, new: Described | None, old: Described | None, known: Collection[str], groups: Collection[str]
+) -> list[str]:
+    """The topics of the broker that were read between sub-topologies, and that the new topology does not read.
+
+    By the old text; without one those that Streams has made for the application, by their names. ``known`` are all
+    topics, ``groups`` all groups: ``app-2-x-repartition`` is a topic of ``app-2`` where that is one.
+    """
+    read = set() if new is None else {name for part, topic in _read(new) for name in _names(app_id, part, topic)}
+    if old is None:
+        return sorted(topic for topic in known if topic not in read and _is_inner(app_id, topic, groups))
+    inner = {on_broker(app_id, part, topic, known) for part, topic in _read(old) if topic in old.text.inner_topics}
+    return sorted(inner & set(known) - read)
+
+
+def _read(described: Described) -> Iterator[tuple[Subtopology, str]]:
+    for part in described.text.subtopologies:
+        if not part.is_global:
+            yield from ((part, topic) for topic in part.topics)
+
+
+def _names(app_id: str, part: Subtopology, topic: str) -> tuple[str, str]:
+    return topic, f"{changelog_prefix(app_id, part.topology)}-{topic}"
+
+
+def _is_inner(app_id: str, topic: str, groups: Collection[str]) -> bool:
+    if not topic.startswith(f"{app_id}-") or not topic.endswith(INNER):
+        return False
+    return not any(
+        len(one) > len(app_id) and one.startswith(f"{app_id}-") and topic.startswith(f"{one}-") for one in groups
+    )
+
+
+def source_counts(
+    app_id: str, new: Described | None, part: Subtopology, counts: Mapping[str, int]
+) -> dict[str, int | None]:
+    """The source topics of a sub-topology, by the broker's names, and how many partitions each has.
+
+    A repartition topic that is not there yet gets as many as the largest source of what writes to it; None where the
+    broker does not have that either, or nobody writes to it.
+    """
+    return {
+        name: _count(app_id, new, part, topic, counts, frozenset())
+        for topic in part.topics
+        for name in (on_broker(app_id, part, topic, counts),)
+    }
+
+
+def _count(
+    app_id: str,
+    new: Described | None,
+    part: Subtopology,
+    topic: str,
+    counts: Mapping[str, int],
+    seen: frozenset[str],
+) -> int | None:
+    known = counts.get(on_broker(app_id, part, topic, counts))
+    if known is not None or new is None or topic in seen:
+        return known
+    writers = [
+        other
+        for other in new.text.subtopologies
+        if other.topology == part.topology and any(node.writes == topic for node in other.nodes)
+    ]
+    above = [_count(app_id, new, other, source, counts, seen | {topic}) for other in writers for source in other.topics]
+    return max((one for one in above if one is not None), default=None)
+
+
+def other_counts(
+    home: Home, sources: Mapping[str, int | None], changelogs: Collection[str], counts: Mapping[str, int]
+) -> Iterator[str]:
+    """Changelogs whose number of partitions does not go with the sub-topology's tasks, as lines."""
+    tasks, largest = max(((count, name) for name, count in sources.items() if count is not None), default=(0, ""))
+    for topic in sorted(changelogs):
+        count = counts.get(topic)
+        if count is not None and (count != tasks if topic not in sources else count < tasks):
+            yield (
+                f"{topic} has {count} partitions, and sub-topology {home} {tasks} tasks, as many as {largest} has "
+                "partitions"
+            )

@@ -15,21 +15,20 @@ from kstate_cli.offsets.left_behind import Guesses, release_of
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.owners import give_lines
 from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
-from kstate_cli.rehome.draft import RehomeDraft, is_stray, is_virgin
-from kstate_cli.rehome.foreign import custom_stores, refuse_foreign
 from kstate_cli.rehome.halves import settle
-from kstate_cli.rehome.lacking import refuse_unknown_kinds
 from kstate_cli.rehome.live import judge_live, refuse_partitions
 from kstate_cli.rehome.mapping import Specified, by_numbers, by_texts, half_a_task, stranded
 from kstate_cli.rehome.model import Because, Held, Placed, WhyRefused
 from kstate_cli.rehome.options import RehomeOptions
-from kstate_cli.rehome.task_files import write_files
+from kstate_cli.rehome.snapshot import RehomeDraft, is_stray, is_virgin
+from kstate_cli.rehome.task_files import refuse_unknown_kinds, write_files
 from kstate_cli.specification.combine import refuse_other_kinds
 from kstate_cli.specification.completion import table_of
-from kstate_cli.specification.homes import Home
+from kstate_cli.specification.homes import Home, StoreKey
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import store_folder
 from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command, first_lines, some
 
 _NAMED = 5
@@ -341,3 +340,40 @@ def _task(path: str) -> str:
     name = Place(tuple(path.split("/"))).task
     assert name is not None
     return name
+
+
+def custom_stores(resolved: TaskOffsets, options: RehomeOptions) -> dict[str, Path]:
+    """The directories of a task that a text, or an offset, calls a store: they are moved as they are."""
+    task = resolved.task
+    named = {*resolved.absent, *task.store_files}
+    for described in (options.new, options.old):
+        if described is not None:
+            named |= {key.store for key in described.homes if key == StoreKey(task.topology or "", key.store)}
+    return {name: path for name, path in _foreign(resolved).items() if name in named and path.is_dir()}
+
+
+def refuse_foreign(draft: RehomeDraft, tasks: Iterable[str]) -> None:
+    """Raises Refused for what nobody knows in tasks that stores go from: nor knows anybody where it belongs."""
+    unknown = []
+    for name in sorted(tasks):
+        resolved = draft.tasks[name]
+        custom = custom_stores(resolved, draft.options)
+        unknown += [f"{name}/{entry}" for entry in _foreign(resolved) if entry not in custom]
+    if unknown:
+        raise Refused(
+            "not understood, and in a task that stores go from",
+            details=first_lines(unknown),
+            where=str(draft.app.path),
+            code=WhyRefused.FOREIGN,
+            hint="move it out of the application directory, if the application does not need it",
+        )
+
+
+def _foreign(resolved: TaskOffsets) -> dict[str, Path]:
+    """What is in a task, by the path below it, and nothing of Streams."""
+    task, length = resolved.task, len(resolved.task.place.names)
+    return {
+        "/".join(problem.place.names[length:]): task.path.joinpath(*problem.place.names[length:])
+        for problem in task.problems
+        if problem.code is ProblemCode.FOREIGN
+    }

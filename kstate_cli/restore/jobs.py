@@ -1,13 +1,13 @@
-"""What one task, of Spark or in this process, is told, and what it tells: plain data that travels between hosts."""
+"""The job of one task and its result: plain data that travels between hosts, and the names of its files."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import astuple, dataclass
 from typing import Any, Final, get_args, get_type_hints
 
 from kstate_cli.dump_reader.model import Slice
 from kstate_cli.formats.position import Position
-from kstate_cli.restore.file_names import fitting
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +120,27 @@ class SliceResult:
     positions: tuple[tuple[int | None, Position], ...]
     """Per segment, the Position that the ``c`` headers of its records merge to."""
     seconds: float
+
+
+_LONGEST: Final = 96
+_DIGEST: Final = 16
+
+
+def task_key(task: str) -> str:
+    """A task as part of a file name: those of a named topology, ``__name__/0_1``, have a slash."""
+    return task.replace("/", ".")
+
+
+def task_of(key: str) -> str:
+    """The task of a ``task_key``: in a topology's name there may be dots, behind it there are none."""
+    topology, _, task = key.rpartition(".")
+    return f"{topology}/{task}" if topology else task
+
+
+def fitting(name: str) -> str:
+    """``name`` where it is short; else its beginning and a digest of all of it. At most 96 bytes of UTF-8."""
+    encoded = name.encode()
+    if len(encoded) <= _LONGEST:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:_DIGEST]
+    return f"{encoded[: _LONGEST - _DIGEST - 1].decode(errors='ignore')}~{digest}"

@@ -1,8 +1,10 @@
-"""Where sorted files are until they are ingested: a folder that driver and executors share, or a URI that both reach.
+"""Keep sorted files until RocksDB ingests them: in a folder that driver and executors share, or below a URI.
 
-RocksDB writes local files only: under a URI one is made in a temporary folder of the executor and copied out.
+RocksDB writes local files only: for a URI, an executor writes each file into a temporary folder and copies it out.
+The notes of finished slices also tell ``kstate status`` how far a restoration is.
 
-Not the staged application directory (``change.stage``), nor whose folder below ``--staging`` is (``staging_area``).
+The staged application directory is another place (``change.stage``). ``staging_area`` knows whose folder below
+``--staging`` is.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from kstate_cli.restore.jobs import SliceJob, SliceResult
+from collections import Counter
+from collections.abc import Sequence
+
+from kstate_cli.change.journal import Run
+from kstate_cli.restore.jobs import SliceJob, task_of
 
 STARTED, DONE = ".started", ".done"
 _NOTED: Final[dict[str, dict[str, type]]] = {
@@ -257,3 +264,45 @@ class Staging:
 def _chunks(source: BinaryIO, ended: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
     while not ended() and (chunk := source.read(_CHUNK)):
         yield chunk
+
+
+SLICES_EVENT = "slices"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreProgress:
+    """Slices of one store."""
+
+    task: str
+    store: str
+    done: int
+    total: int
+    records: int
+    """Records in the slices that are done."""
+
+
+def slices_of_stores(jobs: Sequence[SliceJob]) -> dict[str, int]:
+    """What the journal keeps: ``task/store`` to its number of slices."""
+    return dict(Counter(_shown(job.task, job.store) for job in jobs))
+
+
+def store_progress(run: Run) -> list[StoreProgress]:
+    """Of a run in RESTORING; empty where its staging cannot be seen from this host."""
+    event = run.last(SLICES_EVENT)
+    done: dict[str, dict[int, int]] = {}
+    for note in Staging(str(event.get("staging", ""))).notes(DONE) if event else ():
+        done.setdefault(_shown(note["task"], note["store"]), {})[note["number"]] = note["records"]
+    return [
+        StoreProgress(*_read(store), len(done.get(store, ())), total, sum(done.get(store, {}).values()))
+        for store, total in event.get("stores", {}).items()
+    ]
+
+
+def _shown(task: str, store: str) -> str:
+    return f"{task}/{store}"
+
+
+def _read(shown: str) -> tuple[str, str]:
+    """The task and the store, in whose name there is no slash."""
+    key, _, store = shown.rpartition("/")
+    return task_of(key), store

@@ -32,10 +32,10 @@ from kstate_cli.spark import kept_start
 from kstate_cli.spark.daemon import MODULE as DAEMON
 from kstate_cli.spark.daemon import MODULES, import_modules
 from kstate_cli.spark.jvm import JAVA, Jvm, Launch, by_spark_submit, let_signals_come, under_spark_submit
-from kstate_cli.spark.side_thread import in_side_thread
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+from typing import Final
 
 _LOCAL = "local"
 _DRIVER_MEMORY = "512m"
@@ -387,3 +387,34 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
         for name, old in before.items():
             if old is None:
                 os.environ.pop(name, None)
+
+
+_POLL_SECONDS: Final = 0.2
+
+
+def in_side_thread(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
+    """Does ``work`` in another thread and waits for it here, in the thread that signals interrupt.
+
+    For everything that asks Spark: its client takes any exception amid a conversation, a signal's too, for an error of
+    its own, and goes on with half a conversation. Raises what ``work`` raises. What is interrupted goes on until Spark
+    is ended. ``on_poll`` is called now and then, here.
+    """
+    done = threading.Event()
+    value: list[Answer] = []
+    error: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            value.append(work())
+        except BaseException as raised:  # handed to the thread that waits
+            error.append(raised)
+        finally:
+            done.set()
+
+    start(threading.Thread(target=run, name="spark", daemon=True))
+    while not done.wait(_POLL_SECONDS):
+        if on_poll is not None:
+            on_poll()
+    if error:
+        raise error[0]
+    return value[0]

@@ -16,6 +16,7 @@ import importlib.util
 import json
 import os
 import re
+import stat
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from typing import Any, Final
 
 from kstate_cli import regular_files
 from kstate_cli.formats.json_text import parse_json
+from kstate_cli.regular_files import kind_of
 from kstate_cli.spark.jvm import JAVA, RELEASE, find_java, release_file
-from kstate_cli.spark.safe_place import why_not_safe
 
 FORMAT: Final = 1
 FOR_ALL: Final = Path("/var/cache/kstate/spark")
@@ -212,3 +213,32 @@ def of_spark(home: str) -> dict[str, Any]:
 def _identity(path: Path) -> list[Any]:
     status = os.stat(path)
     return [path.name, status.st_size, status.st_mtime_ns]
+
+
+_OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def why_not_safe(path: Path) -> str | None:
+    """What lets another user change a file or folder, or exchange it; None where nothing does.
+
+    ``path`` is absolute, and has no links in it. Raises OSError where it is not there.
+    """
+    for folder in reversed(path.parents):
+        status = os.lstat(folder)
+        if not stat.S_ISDIR(status.st_mode):
+            return f"{folder} is {kind_of(status.st_mode)}, not a directory"
+        # In a folder like /tmp others may add names, and not take those of ours.
+        if (why := _of_others(folder, status, sticky=bool(status.st_mode & stat.S_ISVTX))) is not None:
+            return why
+    status = os.lstat(path)
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        return f"{path} is {kind_of(status.st_mode)}"
+    return _of_others(path, status, sticky=False)
+
+
+def _of_others(path: Path, status: os.stat_result, *, sticky: bool) -> str | None:
+    if status.st_uid not in (0, os.geteuid()):
+        return f"{path} belongs to uid {status.st_uid}"
+    if status.st_mode & _OTHERS_MAY_WRITE and not sticky:
+        return f"others may write to {path} (mode {stat.S_IMODE(status.st_mode):04o})"
+    return None

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kstate_cli import temporary
-from kstate_cli.parallel.progress import counted
-from kstate_cli.parallel.workers import Processes
+from kstate_cli.parallel.workers import Processes, counted
 from kstate_cli.rocks.files import is_log, is_manifest, is_sst
 from kstate_cli.statedir.model import Application, Database
 from kstate_cli.statedir.named import no_such

@@ -18,7 +18,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import decode_rows
 from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.host import cannot_be_read, host_error
-from kstate_cli.parallel.progress import Counter, Progress
+from kstate_cli.parallel.workers import Counter, Progress
 from kstate_cli.regular_files import open_regular
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import CURRENT, is_sst

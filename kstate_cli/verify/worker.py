@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from kstate_cli.parallel.progress import leave_everything_in
+from kstate_cli.parallel.workers import leave_everything_in
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport, verify_database
 
 

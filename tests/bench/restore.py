@@ -33,11 +33,11 @@ from kstate_cli.change.build import BuildDatabase, build_database
 from kstate_cli.change.folder import read_runs
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.releases import release
-from kstate_cli.restore.judge import Allowed
-from kstate_cli.restore.plan import RestoreOptions
-from kstate_cli.restore.planner import plan_restore
-from kstate_cli.restore.prepare import Slicing, Slots, make_jobs, slot_memory, to_steps
-from kstate_cli.restore.sorted_files import build_sorted_files
+from kstate_cli.restore.planning.judge import Allowed
+from kstate_cli.restore.planning.plan import RestoreOptions
+from kstate_cli.restore.planning.planner import plan_restore
+from kstate_cli.restore.running.prepare import Slicing, Slots, make_jobs, slot_memory, to_steps
+from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging
 from kstate_cli.specification.combine import resolve_spec
 from kstate_cli.specification.toml_file import parse_draft

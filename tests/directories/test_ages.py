@@ -23,9 +23,9 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.ages import age_of
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import release
-from kstate_cli.restore.judge import Allowed
-from kstate_cli.restore.plan import RestoreOptions, RestorePlan
-from kstate_cli.restore.planner import plan_restore
+from kstate_cli.restore.planning.judge import Allowed
+from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
+from kstate_cli.restore.planning.planner import plan_restore
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.specification.combine import resolve_spec

@@ -28,7 +28,7 @@ from kstate_cli.change.edit import EditJob, edit
 from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.change.journal import RunState
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
-from kstate_cli.restore.restoration import interrupted_hint
+from kstate_cli.restore.running.restoration import interrupted_hint
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.texts import shell
 from tests import syntax

@@ -6,7 +6,8 @@ What is otherwise seen from hundreds of MiB on: several layers in a database, ea
 from __future__ import annotations
 
 from kstate_cli.cli.app import main
-from kstate_cli.restore import layers, prepare
+from kstate_cli.restore.running import prepare
+from kstate_cli.restore.sorting import layers
 from kstate_cli.rocks import settings
 
 SMALL = (

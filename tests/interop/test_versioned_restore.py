@@ -25,7 +25,7 @@ from rocksdict import BlockBasedOptions, Options, Rdict
 from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.versioned import SegmentValue
-from kstate_cli.restore.versioned import NO_TIMESTAMP, VersionedReplay, accepted_mask, segment_id
+from kstate_cli.restore.sorting.versioned import NO_TIMESTAMP, VersionedReplay, accepted_mask, segment_id
 from kstate_cli.rocks.shadow import Shadow
 
 from .releases import classes, streams_jars

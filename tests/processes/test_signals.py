@@ -16,8 +16,8 @@ import os, random, signal, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from kstate_cli.errors import Interrupted
-from kstate_cli.restore.signals import first_signal_only
-from kstate_cli.spark.side_thread import in_side_thread
+from kstate_cli.restore.running.pipeline import first_signal_only
+from kstate_cli.spark.context import in_side_thread
 from kstate_cli.signals import FullPool, mapped, signals_held, submitted
 
 armed = []

@@ -18,10 +18,10 @@ import pytest
 from kstate_cli.change.folder import read_runs
 from kstate_cli.dump_reader.model import Slice
 from kstate_cli.errors import RunFailed
-from kstate_cli.restore.engines import OnThisHost
 from kstate_cli.restore.jobs import SliceJob
-from kstate_cli.restore.prepare import SMALL_BYTES
-from kstate_cli.restore.stopwatch import CHECK, INGEST, PHASES, PLAN, SLICES, SWITCH, SYNC, VERIFY
+from kstate_cli.restore.running.engines import OnThisHost
+from kstate_cli.restore.running.prepare import SMALL_BYTES
+from kstate_cli.restore.running.states import CHECK, INGEST, PHASES, PLAN, SLICES, SWITCH, SYNC, VERIFY
 from tests.bench.make_dump import make_dump
 
 from . import support

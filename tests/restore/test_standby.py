@@ -18,7 +18,7 @@ from kstate_cli.change.build import MOST_OVERLAPPING
 from kstate_cli.change.lockfile import application_lock
 from kstate_cli.change.standby import read_standby, standby_path
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.restore.following import newest_manifest_of
+from kstate_cli.restore.running.pipeline import newest_manifest_of
 from kstate_cli.rocks.writable import WritableStore
 from tests.directories.support import kstate
 from tests.done import Done

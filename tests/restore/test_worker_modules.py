@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.restore.engines import OF_SLICES
 from kstate_cli.restore.jobs import SliceJob
-from kstate_cli.restore.sorted_files import build_sorted_files
+from kstate_cli.restore.running.engines import OF_SLICES
+from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.spark.context import SparkSettings, run_tasks, spark_context
 from tests.unit.restore.slicing import job_of, key_of, write_dump
 

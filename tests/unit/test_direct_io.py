@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kstate_cli.direct_io import PAGE_BYTES, aligned, chunks, open_direct, read_into, whole_pages, write_from
-from kstate_cli.restore.waiting_file import WaitingFile
+from kstate_cli.restore.sorting.values_in_order import WaitingFile
 
 SCHEMA = pa.schema([("row", pa.int32()), ("value", pa.binary())])
 

@@ -69,11 +69,11 @@ CARRIED_OUT = {
             ("export/store_export.py", "leave out --value-serde"),
             ("export/out_folder.py", "name a new folder, or --overwrite"),
             ("dump_reader/open.py", "--dump-is-complete"),
-            ("restore/obstacles.py", "--dump-is-committed"),
+            ("restore/planning/obstacles.py", "--dump-is-committed"),
             ("cli/options/logs.py", "leave out --dump"),
             ("cli/views/ls.py", "leave out --from-changelog"),
-            ("restore/following.py", "leave out --follow"),
-            ("restore/prepare.py", "give it more"),
+            ("restore/running/pipeline.py", "leave out --follow"),
+            ("restore/running/prepare.py", "give it more"),
             ("fleet/listing.py", "make one on each host"),
             ("fleet/expected.py", "--offsets and --spec name"),
             ("cli/options/rehome.py", "--topology NEW.txt"),
@@ -105,7 +105,7 @@ CARRIED_OUT = {
     ("rehome/mapping.py", "name the topology that ran before"): (
         "directories/test_rehome.py::test_a_started_copy_gives_way_to_that_of_before"
     ),
-    ("rehome/lacking.py", "a store that ran here before, in memory"): (
+    ("rehome/task_files.py", "a store that ran here before, in memory"): (
         "directories/test_rehome.py::test_a_new_store_is_from_the_beginning_on"
     ),
     ("host.py", "_hint(number)"): "directories/test_limits.py::test_every_command",
@@ -113,10 +113,10 @@ CARRIED_OUT = {
     ("change/location_checks.py", "os.R_OK | os.W_OK | os.X_OK"): (
         "directories/test_hints_about_rights.py::test_a_state_dir_of_root"
     ),
-    ("restore/obstacles.py", "*lines"): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
-    ("restore/obstacles.py", "as in"): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
-    ("restore/pipeline.py", "mkdir"): "directories/test_hints.py::test_a_state_dir_that_is_not_there_yet",
-    ("restore/pipeline.py", "give --spec kstate.toml"): (
+    ("restore/planning/obstacles.py", "*lines"): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
+    ("restore/planning/obstacles.py", "as in"): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
+    ("restore/running/pipeline.py", "mkdir"): "directories/test_hints.py::test_a_state_dir_that_is_not_there_yet",
+    ("restore/running/pipeline.py", "give --spec kstate.toml"): (
         "directories/test_hints.py::test_a_directory_that_is_lost_and_no_specification"
     ),
     (
@@ -193,7 +193,7 @@ CARRIED_OUT = {
         "complete it from a dump",
     ): "directories/test_rehome_completion.py::test_one_host_completes_and_the_other_lets_go",
     (
-        "rehome/lacking.py",
+        "rehome/task_files.py",
         "where they are, `ls` with --spec",
     ): "directories/test_rehome_completion.py::test_what_must_be_known_on_every_host",
     (
@@ -219,7 +219,10 @@ CARRIED_OUT = {
     ): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
     ("dump_writer/keeping.py", "copy it here again"): "interop/test_dump_hints.py::test_a_file_of_a_dump_that_is_lost",
     ("dump_reader/errors.py", "'--out', *out"): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
-    ("restore/following.py", "command('dump'"): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
+    (
+        "restore/running/pipeline.py",
+        "command('dump'",
+    ): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     ("parallel/workers.py", "with fewer --workers"): "restore/test_engines.py::test_a_process_that_is_killed",
     ("rehome/halves.py", "name the release that runs here"): (
         "directories/test_rehome_completion.py::test_another_release_than_the_one_that_runs_here"
@@ -231,7 +234,7 @@ CARRIED_OUT = {
     ("restore/staging_area.py", "remove it yourself"): (
         "directories/test_runs.py::test_what_cannot_be_looked_at_keeps_a_run_until_it_is_named"
     ),
-    ("restore/prepare.py", "replace them whole with --rebuild"): (
+    ("restore/running/prepare.py", "replace them whole with --rebuild"): (
         "restore/test_distant_bases.py::test_a_versioned_store_on_a_cluster"
     ),
     ("change/commit.py", "command('undo', app)"): "faults/test_sweep.py::test_whole_or_not_at_all",

@@ -17,7 +17,7 @@ import pytest
 
 from kstate_cli import host
 from kstate_cli.host import HostError, cannot_be_read, host_error
-from kstate_cli.restore.obstacles import broken, refuse_problems
+from kstate_cli.restore.planning.obstacles import broken, refuse_problems
 from kstate_cli.rocks import errors
 from kstate_cli.rocks.errors import RocksError, real
 from kstate_cli.statedir.places import store_place

@@ -13,8 +13,8 @@ import pytest
 from kstate_cli.cli.views.stores import store_rows
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.releases import release
-from kstate_cli.restore.obstacles import warn_of_the_rest
-from kstate_cli.restore.plan import RestoreOptions
+from kstate_cli.restore.planning.obstacles import warn_of_the_rest
+from kstate_cli.restore.planning.plan import RestoreOptions
 from kstate_cli.specification.model import Spec, StoreSpec
 from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack

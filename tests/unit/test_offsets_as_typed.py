@@ -24,7 +24,10 @@ PRINTED = [
 ]
 KAFKA_SPELLING = re.compile(r"[a-zA-Z]-[0-9]+=-?[0-9]")
 """``orders-0=5``: of whole commands, and of nothing else that is printed."""
-IN_FILES = {("kstate_cli/formats/offsets.py", "kafka_name"), ("kstate_cli/restore/restoration.py", "kafka_name")}
+IN_FILES = {
+    ("kstate_cli/formats/offsets.py", "kafka_name"),
+    ("kstate_cli/restore/running/restoration.py", "kafka_name"),
+}
 """Kafka's own spelling is for files: keys of the column family, the name of a folder, lines of a journal."""
 
 

@@ -15,7 +15,7 @@ MOST = 6
 MORE = {
     "query/streams.py: __init__": "the library's own options, each with its name",
     "cli/views/plan.py: show_end": "what a command says at its end",
-    "restore/prepare.py: _databases": "what a restoration has of one store",
+    "restore/running/prepare.py: _databases": "what a restoration has of one store",
 }
 COMMAND_FUNCTIONS = {f"cli/commands/{entry.module}.py: {entry.name}" for entry in COMMANDS.values()}
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pytest
 
-from kstate_cli.restore.states import TRANSITIONS, RestoreState
+from kstate_cli.restore.running.states import TRANSITIONS, RestoreState
 from tests import pictures
 from tests.pictures import FOLDER, PICTURES
 

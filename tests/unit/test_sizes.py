@@ -24,8 +24,8 @@ TO_THE_BYTE = {
     "verify/files.py": "a file that has not the size that the MANIFEST says",
     "verify/database.py": "the length of a key",
     "rows/serdes.py": "the length of a key or value",
-    "restore/obstacles.py": "the length of a name",
-    "restore/convert.py": "the length of a key",
+    "restore/planning/obstacles.py": "the length of a name",
+    "restore/sorting/convert.py": "the length of a key",
 }
 """Modules whose messages have numbers of bytes, and what of; those of ``formats`` are about the layout of bytes."""
 _NUMBER_OF_BYTES = re.compile(r"(^|[^%])\0 (?:more )?bytes\b")

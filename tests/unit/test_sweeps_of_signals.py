@@ -14,7 +14,7 @@ import pytest
 import kstate_cli
 from kstate_cli.errors import CommandEnd, Interrupted, KstateError, OutputLost
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.restore.states import IllegalTransition
+from kstate_cli.restore.running.states import IllegalTransition
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.messages import RocksCode, RocksMessage
 from kstate_cli.rows.errors import StoreUnreadable
@@ -26,7 +26,7 @@ THREADS = {"Thread", "Timer", "ThreadPoolExecutor"}
 GOES_ON = {
     ("cli/app.py", "main"): "the one place where a command ends",
     (
-        "spark/side_thread.py",
+        "spark/context.py",
         "run",
     ): "runs in a thread of its own, where no signal is raised; hands over what it caught",
     ("signals.py", "signals_held"): "raises what it caught once every handler is back",

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from kstate_cli.rehome.halves import Completion, Wanted
     from kstate_cli.rehome.options import RehomeOptions
     from kstate_cli.releases import Release
-    from kstate_cli.restore.plan import RestorePlan, StoreWork
-    from kstate_cli.restore.restoration import RestoreOutcome, RestoreRequest
+    from kstate_cli.restore.planning.plan import RestorePlan, StoreWork
+    from kstate_cli.restore.running.restoration import RestoreOutcome, RestoreRequest
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.statedir.model import Application
 
@@ -209,8 +209,8 @@ def _complete(request: RestoreRequest, larger: CompletedRehoming, shown: PlanSho
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.views.plan import show_plan
     from kstate_cli.cli.views.restore import RestoreProgress
-    from kstate_cli.restore.engines import RestoreEngine
-    from kstate_cli.restore.pipeline import restore
+    from kstate_cli.restore.running.engines import RestoreEngine
+    from kstate_cli.restore.running.pipeline import restore
 
     lines = JsonLines(request.terms.app, sys.stderr) if shown.output is Format.json else None
     with RestoreProgress(lines, quiet=shown.quiet) as progress:
@@ -274,7 +274,7 @@ class FromDump:
         """Nothing is here of these stores: each is built from the earliest offset. Raises Refused."""
         from kstate_cli.formats.task_id import TaskId
         from kstate_cli.rehome.halves import Completion
-        from kstate_cli.restore.planner import plan_restore
+        from kstate_cli.restore.planning.planner import plan_restore
         from kstate_cli.specification.combine import resolve_spec
         from kstate_cli.specification.model import Spec
         from kstate_cli.statedir.names import CHECKPOINT
@@ -321,7 +321,7 @@ class CompletedRehoming:
     def plan(self, request: RestoreRequest, dump: Dump, application: Application) -> RestorePlan:
         """Where every store goes, and what comes from the dump. Raises Refused and UsageError."""
         from kstate_cli.rehome.planner import plan_rehome
-        from kstate_cli.restore.plan import RestorePlan
+        from kstate_cli.restore.planning.plan import RestorePlan
 
         completer = FromDump(request, dump)
         plan = plan_rehome(application, replace(self.options, completer=completer))

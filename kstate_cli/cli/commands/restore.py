@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from kstate_cli.cli.views.barrier import BarrierView
     from kstate_cli.cli.views.plan import PlanShown
     from kstate_cli.cli.views.restore import RestoreProgress
-    from kstate_cli.restore.plan import RestorePlan
-    from kstate_cli.restore.restoration import RestoreOutcome
+    from kstate_cli.restore.planning.plan import RestorePlan
+    from kstate_cli.restore.running.restoration import RestoreOutcome
 
 
 @declared
@@ -75,13 +75,12 @@ def restore(
     from kstate_cli.cli.subject import found_app
     from kstate_cli.cli.views.plan import PlanShown
     from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, tell_round
-    from kstate_cli.restore.engines import RestoreEngine
-    from kstate_cli.restore.following import follow_dump
-    from kstate_cli.restore.judge import Allowed
-    from kstate_cli.restore.pipeline import application_path
-    from kstate_cli.restore.pipeline import restore as run_restore
-    from kstate_cli.restore.plan import RestoreOptions
-    from kstate_cli.restore.restoration import RestoreRequest
+    from kstate_cli.restore.planning.judge import Allowed
+    from kstate_cli.restore.planning.plan import RestoreOptions
+    from kstate_cli.restore.running.engines import RestoreEngine
+    from kstate_cli.restore.running.pipeline import application_path, follow_dump
+    from kstate_cli.restore.running.pipeline import restore as run_restore
+    from kstate_cli.restore.running.restoration import RestoreRequest
     from kstate_cli.spark.context import SparkSettings
     from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.specification.topology import read_topology

@@ -50,10 +50,10 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
     from kstate_cli.change import run_states
     from kstate_cli.change.attempts import INTERRUPTED, state_of
     from kstate_cli.change.engine import pinned_bytes
-    from kstate_cli.restore.overview import store_progress
-    from kstate_cli.restore.resume import RESUMES_EVENT
+    from kstate_cli.restore.running.resume import RESUMES_EVENT
+    from kstate_cli.restore.running.states import SPENT_EVENT
+    from kstate_cli.restore.staging import store_progress
     from kstate_cli.restore.staging_area import left_in_area
-    from kstate_cli.restore.stopwatch import SPENT_EVENT
 
     state = run_states.state_shown(run, held=held)
     is_over = run.state not in run_states.UNFINISHED or state == run_states.INTERRUPTED

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kstate_cli.change.course import Terms
     from kstate_cli.rehome.live import Cluster
     from kstate_cli.rehome.options import RehomeOptions
-    from kstate_cli.restore.restoration import RestoreRequest
+    from kstate_cli.restore.running.restoration import RestoreRequest
 
 _SPARK: Final = "spark"
 
@@ -118,9 +118,9 @@ class CompletionOptions:
         from kstate_cli.cli.options.logs import facts_source
         from kstate_cli.errors import UsageError
         from kstate_cli.releases import release
-        from kstate_cli.restore.judge import Allowed
-        from kstate_cli.restore.plan import RestoreOptions
-        from kstate_cli.restore.restoration import RestoreRequest
+        from kstate_cli.restore.planning.judge import Allowed
+        from kstate_cli.restore.planning.plan import RestoreOptions
+        from kstate_cli.restore.running.restoration import RestoreRequest
         from kstate_cli.spark.context import SparkSettings
 
         assert self.from_changelog is not None

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kstate_cli.formats.topic_partition import TopicPartition
-    from kstate_cli.restore.engines import RestoreEngine
+    from kstate_cli.restore.running.engines import RestoreEngine
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -268,7 +268,7 @@ def pair_of(text: str) -> tuple[str, str]:
 def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> RestoreEngine:
     """``spark`` or ``local``, which leaves nothing to say about Spark. Raises UsageError."""
     from kstate_cli.errors import UsageError
-    from kstate_cli.restore.engines import RestoreEngine
+    from kstate_cli.restore.running.engines import RestoreEngine
 
     if text not in {one.value for one in RestoreEngine}:
         raise UsageError(f"--engine {text!r} is neither spark nor local", hint="leave it out for spark")

@@ -11,14 +11,14 @@ from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.views.progress import OFTEN_SECONDS, Meter, counted
 from kstate_cli.pace import PaceMeter
-from kstate_cli.restore.restoration import RestoreWatcher
+from kstate_cli.restore.running.restoration import RestoreWatcher
 from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     from kstate_cli.barrier.wait import Waiting
-    from kstate_cli.restore.plan import RestorePlan
-    from kstate_cli.restore.restoration import RestoreOutcome
-    from kstate_cli.restore.states import RestoreState
+    from kstate_cli.restore.planning.plan import RestorePlan
+    from kstate_cli.restore.running.restoration import RestoreOutcome
+    from kstate_cli.restore.running.states import RestoreState
 
 
 def finish(

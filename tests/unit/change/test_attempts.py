@@ -9,7 +9,7 @@ import pytest
 from kstate_cli.change.attempts import INTERRUPTED, STATE_EVENT, state_of
 from kstate_cli.change.folder import create_run
 from kstate_cli.change.run_states import UNFINISHED
-from kstate_cli.restore.states import RestoreState
+from kstate_cli.restore.running.states import RestoreState
 
 LEADS_TO = {
     "failed": [("failed", {"why": "it was killed"})],

@@ -34,7 +34,7 @@ from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
 from kstate_cli.query.result import FailureReason
 from kstate_cli.rehome.model import WhyRefused
-from kstate_cli.restore.states import RestoreState
+from kstate_cli.restore.running.states import RestoreState
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.verify import findings as verify_findings
 from tests import json_lines, syntax

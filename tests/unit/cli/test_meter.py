@@ -21,7 +21,7 @@ from kstate_cli.cli.views.progress import (
     counted,
 )
 from kstate_cli.cli.views.restore import RestoreProgress
-from kstate_cli.restore.states import RestoreState
+from kstate_cli.restore.running.states import RestoreState
 from tests.unit.model import database
 
 

@@ -206,7 +206,7 @@ class Block(bytearray):
 
 
 def test_what_is_held_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more of all of them than a task's memory has room for (restore/prepare.py)."""
+    """No more of all of them than a task's memory has room for (restore/running/prepare.py)."""
     alive: WeakSet[Block] = WeakSet()
     most = [0]
 

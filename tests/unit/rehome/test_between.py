@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstate_cli.rehome.partitions import other_counts, source_counts
-from kstate_cli.rehome.unread import between
+from kstate_cli.rehome.live import between, other_counts, source_counts
 from kstate_cli.specification.homes import Described, Home
 from kstate_cli.specification.topology import parse_topology
 

@@ -25,11 +25,11 @@ from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import StoreKind, store_kind, store_kinds
 from kstate_cli.formats.values import Header, encode_headers
 from kstate_cli.releases import release
-from kstate_cli.restore import row_order
 from kstate_cli.restore.jobs import SliceJob
-from kstate_cli.restore.sorted_files import build_sorted_files
+from kstate_cli.restore.sorting import row_order
+from kstate_cli.restore.sorting.sorted_files import build_sorted_files
+from kstate_cli.restore.sorting.winners import LastOfEachKey
 from kstate_cli.restore.staging import digest_of
-from kstate_cli.restore.winners import LastOfEachKey
 from kstate_cli.rocks.shadow import Shadow
 
 from .slicing import HOUR, MIB, NOW, Headers, job_of, sorted_rows, write_dump

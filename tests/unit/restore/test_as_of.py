@@ -10,8 +10,8 @@ from kstate_cli.change.ages import Age, LogMark
 from kstate_cli.dump_reader.model import ClockMark, Dump
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
-from kstate_cli.restore.as_of import comparable, log_since
-from kstate_cli.restore.judge import Action, Allowed, judge
+from kstate_cli.restore.planning.as_of import comparable, log_since
+from kstate_cli.restore.planning.judge import Action, Allowed, judge
 
 KEY = TopicPartition("t", 0)
 SECOND = 1_000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kstate_cli.errors import Refused
 from kstate_cli.formats.keys import SessionKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.restore import convert
+from kstate_cli.restore.sorting import convert
 
 
 @given(st.sets(st.binary(max_size=20), max_size=60))

@@ -11,7 +11,7 @@ from kstate_cli.dump_reader.manifest import Reading
 from kstate_cli.dump_reader.model import PartitionDump, Round
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log, log_of
-from kstate_cli.restore.judge import Action, Allowed, Verdict, judge
+from kstate_cli.restore.planning.judge import Action, Allowed, Verdict, judge
 
 KEY = TopicPartition("t", 0)
 START, END = 100, 200

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from kstate_cli.restore.keys_in_order import KeysInOrder
+from kstate_cli.restore.sorting.row_order import KeysInOrder
 from tests.unit.test_direct_io import deleted_files
 
 ROWS, WIDTH = 1_000, 30

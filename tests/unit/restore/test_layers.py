@@ -14,9 +14,9 @@ from kstate_cli.change.build import FEW_LAYERS, BuildDatabase, build_database, v
 from kstate_cli.formats.keys import SessionKey, WindowKey
 from kstate_cli.formats.store_kinds import store_kind, store_kinds
 from kstate_cli.releases import release
-from kstate_cli.restore import layers
 from kstate_cli.restore.jobs import SliceResult, SortedFile
-from kstate_cli.restore.sorted_files import build_sorted_files
+from kstate_cli.restore.sorting import layers
+from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import digest_of
 from kstate_cli.rocks.create import data_family
 from kstate_cli.rocks.errors import RocksError

@@ -11,8 +11,8 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.errors import Refused
 from kstate_cli.releases import release
-from kstate_cli.restore.plan import RestoreOptions
-from kstate_cli.restore.planner import plan_restore
+from kstate_cli.restore.planning.plan import RestoreOptions
+from kstate_cli.restore.planning.planner import plan_restore
 from kstate_cli.specification.combine import resolve_spec
 from kstate_cli.specification.toml_file import read_draft
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.formats.keys import VersionedKey
-from kstate_cli.restore.ordered_versions import out_of_order, rows_in_order
-from kstate_cli.restore.sorted_files import build_sorted_files
-from kstate_cli.restore.versioned import NO_TIMESTAMP, VersionedReplay, accepted_mask, segment_id
+from kstate_cli.restore.sorting.history import out_of_order, rows_in_order
+from kstate_cli.restore.sorting.sorted_files import build_sorted_files
+from kstate_cli.restore.sorting.versioned import NO_TIMESTAMP, VersionedReplay, accepted_mask, segment_id
 
 from .slicing import HOUR, MIB, NOW, job_of, sorted_rows, write_dump
 

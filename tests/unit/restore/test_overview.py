@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstate_cli.restore.file_names import task_key, task_of
+from kstate_cli.restore.jobs import task_key, task_of
 
 
 @pytest.mark.parametrize("task", ["0_1", "global", "__orders__/0_1", "__a.b__/12_3"])

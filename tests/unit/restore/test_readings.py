@@ -10,7 +10,7 @@ import kstate_cli
 ROOT = Path(kstate_cli.__file__).parent
 READINGS = {"batches", "iter_slice", "read_all", "windows", "_read", "read"}
 """Generators that may have threads. Of those called ``read`` and ``_read`` the ones in these modules."""
-MODULES = [*sorted((ROOT / "restore").glob("*.py")), ROOT / "dump_reader" / "reader.py"]
+MODULES = [*sorted((ROOT / "restore").rglob("*.py")), ROOT / "dump_reader" / "reader.py"]
 
 
 WALKERS = {"next", "iter", "list", "tuple", "enumerate", "zip"}

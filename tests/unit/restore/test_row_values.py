@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.values import Header, decode_headers, encode_headers
-from kstate_cli.restore.row_values import encoded_headers, row_values
+from kstate_cli.restore.sorting.row_values import encoded_headers, row_values
 
 HEADER = st.tuples(st.text(max_size=70), st.none() | st.binary(max_size=70))
 HEADERS = st.lists(st.none() | st.lists(HEADER, max_size=5), max_size=12)

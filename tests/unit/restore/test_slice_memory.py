@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kstate_cli.restore.arrow_pool import LEAN, VARIABLE
+from kstate_cli.restore.sorting.batches import LEAN, VARIABLE
 
 from .slicing import MIB, write_dump
 
@@ -21,7 +21,7 @@ import json, sys
 from dataclasses import replace
 from pathlib import Path
 import pyarrow as pa
-from kstate_cli.restore.sorted_files import build_sorted_files
+from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from tests.memory import peak_bytes
 from tests.unit.restore.slicing import job_of
 small, dump, staging = map(Path, sys.argv[1:])

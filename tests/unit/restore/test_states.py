@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from kstate_cli.restore.states import IllegalTransition, RestoreState, StateMachine
+from kstate_cli.restore.running.states import IllegalTransition, RestoreState, StateMachine
 
 LEGAL = {
     ("CREATED", "REBALANCING"), ("CREATED", "PENDING_SHUTDOWN"), ("CREATED", "PENDING_ERROR"),

@@ -19,8 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kstate_cli.direct_io import PAGE_BYTES, write_from
-from kstate_cli.restore.values_in_order import ValuesInOrder, window_starts
-from kstate_cli.restore.waiting_file import WaitingFile
+from kstate_cli.restore.sorting.values_in_order import ValuesInOrder, WaitingFile, window_starts
 from tests.unit.test_direct_io import deleted_files
 
 NUMBERS = itertools.count()
@@ -161,8 +160,8 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wh
             raise OSError(errno.ENOSPC, "full")
         write_from(descriptor, buffer, begin)
 
-    monkeypatch.setattr("kstate_cli.restore.waiting_file.write_from", until_full)
-    monkeypatch.setattr("kstate_cli.restore.waiting_file._TOGETHER", PAGE_BYTES)
+    monkeypatch.setattr("kstate_cli.restore.sorting.values_in_order.write_from", until_full)
+    monkeypatch.setattr("kstate_cli.restore.sorting.values_in_order._TOGETHER", PAGE_BYTES)
     before, open_before = threading.active_count(), deleted_files()
     row = pa.array([b"value" * 20] * 10)
 
@@ -198,7 +197,7 @@ def test_whoever_ends_amid_a_reading_leaves_no_thread(tmp_path: Path, monkeypatc
     before = threading.active_count()
     for first in range(0, 2_000, 10):
         values.add(np.arange(first, first + 10), pa.array([b"value" * 20] * 10))
-    monkeypatch.setattr("kstate_cli.restore.values_in_order._between", fails)
+    monkeypatch.setattr("kstate_cli.restore.sorting.values_in_order._between", fails)
     with pytest.raises(MemoryError) as raised, closing(values.windows()) as windows:
         next(windows)
     assert raised.value.__traceback__ is not None

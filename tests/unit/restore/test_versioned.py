@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
-from kstate_cli.restore.versioned import NO_TIMESTAMP, VersionedReplay, accepted_mask, segment_id
+from kstate_cli.restore.sorting.versioned import NO_TIMESTAMP, VersionedReplay, accepted_mask, segment_id
 
 Record = tuple[bytes, bytes | None, int]
 Rows = dict[bytes, bytes]

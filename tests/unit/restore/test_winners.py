@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.byte_tables import binary_of
-from kstate_cli.restore.numbered_keys import NumberedKeys
-from kstate_cli.restore.winners import LastOfEachKey, numbered
+from kstate_cli.restore.sorting.numbered_keys import NumberedKeys
+from kstate_cli.restore.sorting.winners import LastOfEachKey, numbered
 
 any_keys = st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"", b"a", b"b"]))
 digits = st.integers(0, 300).map(lambda number: b"key-%08d" % number)
@@ -137,7 +137,7 @@ def test_merging_takes_no_more_than_what_waits() -> None:
     """Seen from outside: the sort takes memory that nothing in Python is told of."""
     code = """
 import numpy as np
-from kstate_cli.restore.numbered_keys import _Some, NumberedKeys
+from kstate_cli.restore.sorting.numbered_keys import _Some, NumberedKeys
 from tests.memory import peak_bytes
 keys = NumberedKeys(1)
 keys._like, keys._bits, keys._shift = np.zeros(8, np.uint8), np.full(8, 0x0F, np.uint8), 20

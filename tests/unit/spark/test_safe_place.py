@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.spark.safe_place import why_not_safe
+from kstate_cli.spark.kept_start import why_not_safe
 
 
 @pytest.fixture

@@ -1,0 +1,156 @@
+"""Who carries the slices out: Spark, processes of this host, or this process itself.
+
+The tasks are the same, and so are the files they make.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kstate_cli.change.commits_made import unchanged
+from kstate_cli.dump_reader.model import Dump, PartitionDump
+from kstate_cli.errors import KstateError, Refused, RunFailed
+from kstate_cli.parallel.workers import Processes, Workers
+from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.spark.context import SparkSettings, ask, run_tasks, slots_of, spark_context
+from kstate_cli.texts import first_line
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+OF_SLICES: Final = (
+    "kstate_cli.restore.sorting.sorted_files",
+    "numpy.ma",
+    "pyarrow.compute",
+    "pyarrow.fs",
+    "pyarrow.parquet",
+    "rocksdict",
+)
+"""What most slices need: imported while Spark starts, here and by the parent of its workers, which are forks of it.
+Numpy and Arrow are made for a fork after they were imported; no database is opened before."""
+
+
+class RestoreEngine(str, Enum):
+    """``--engine``."""
+
+    spark = "spark"
+    local = "local"
+
+
+class Runner(Protocol):
+    """What carries out the slices of one restoration, as long as it is open."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once."""
+
+    def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
+        """The results in the order of the jobs; ``on_poll`` is called now and then, in this thread.
+
+        Raises Refused for what a slice refuses, RunFailed, OSError or RocksError for one that cannot be made.
+        """
+
+    def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
+        """A dump at ``target`` with the rows of one partition in order. Raises Refused, RunFailed and DumpError."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnSpark:
+    """One Spark task per slice."""
+
+    context: SparkContext
+    slots: int
+
+    def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
+        """As ``run_tasks``: what a slice refuses is raised at once, anything else Spark tries again."""
+        from kstate_cli.restore.sorting.sorted_files import build_sorted_files
+
+        return run_tasks(self.context, build_sorted_files, jobs, on_poll, refusals=Refused)
+
+    def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
+        """One shuffle."""
+        from kstate_cli.dump_reader.repartition import repartition
+
+        return ask(lambda: repartition(self.context, dump, [partition.key], target))
+
+
+@dataclass(frozen=True, slots=True)
+class OnThisHost:
+    """Without Java, and without the seconds that Spark takes to start: in this process, one slice after the other.
+
+    A slice that fails is not tried again: what fails on this host fails again.
+    """
+
+    slots: int = 1
+
+    def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
+        """``on_poll`` is called after each slice."""
+        results = []
+        for job in jobs:
+            results.append(_made(job))
+            on_poll()
+        return results
+
+    def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
+        """That takes a shuffle, which only Spark has."""
+        raise Refused(
+            f"the rows of {partition.key} lie all over the files of {dump.uri}: putting them in order takes Spark",
+            hint="leave out --engine local, or give it more --memory",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InProcesses(OnThisHost):
+    """In as many processes of this host as there are slots, which end with this one, however it ends."""
+
+    pool: Workers = field(kw_only=True)
+
+    def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
+        """``on_poll`` is called when a slice has ended and all before it have. HostError where a process has died."""
+        results = []
+        try:
+            for result in self.pool.map(_made, jobs):
+                results.append(result)
+                on_poll()
+        except BaseException:
+            # Nobody writes any more once this has returned.
+            self.pool.stop()
+            raise
+        return results
+
+
+def _made(job: SliceJob) -> SliceResult:
+    from kstate_cli.restore.sorting.sorted_files import build_sorted_files
+
+    try:
+        return build_sorted_files(job)
+    except (KstateError, OSError, RocksError):
+        raise
+    except Exception as error:
+        raise RunFailed(
+            f"{job.shown} cannot be made: {type(error).__name__}: {first_line(error)}",
+            hint=unchanged("fix the cause and run the command again"),
+        ) from error
+
+
+@contextlib.contextmanager
+def started(engine: RestoreEngine, spark: SparkSettings, slots: int) -> Iterator[Runner]:
+    """A runner that has ended, with everything that it started, when this is left. Raises RunFailed.
+
+    ``slots``: how many slices at once, where it is not Spark that knows.
+    """
+    if engine is RestoreEngine.local and slots == 1:
+        yield OnThisHost()
+        return
+    if engine is RestoreEngine.local:
+        with Processes(slots) as pool:
+            yield InProcesses(slots, pool=pool)
+        return
+    with spark_context(spark, modules=OF_SLICES) as context:
+        yield OnSpark(context, slots_of(context))

@@ -1,0 +1,343 @@
+"""Run ``kstate restore`` from its paths to its result, once or in rounds (``--follow``).
+
+A restoration follows the course of every change (``change.course``). One signal ends it, and kstate closes completely
+whatever it has begun to close.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn, Protocol
+
+from kstate_cli.change.attempts import refuse_after_error
+from kstate_cli.change.course import Course, follow
+from kstate_cli.change.engine import execute
+from kstate_cli.change.reading import reading
+from kstate_cli.change.standby import refuse_no_standby
+from kstate_cli.dump_reader.growing import render
+from kstate_cli.dump_reader.location import open_location, shown
+from kstate_cli.dump_reader.model import Dump
+from kstate_cli.dump_reader.open import newest_manifest, read_dump
+from kstate_cli.dump_reader.verification import refuse_damaged
+from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError, warn_before
+from kstate_cli.formats.task_id import TaskId
+from kstate_cli.restore.planning.plan import RestorePlan
+from kstate_cli.restore.planning.planner import plan_restore
+from kstate_cli.restore.running.engines import RestoreEngine
+from kstate_cli.restore.running.prepare import SMALL_BYTES, refuse_distant_bases, slot_memory
+from kstate_cli.restore.running.restoration import (
+    Restoration,
+    RestoreOutcome,
+    RestoreRequest,
+    RestoreWatcher,
+    interrupted_hint,
+)
+from kstate_cli.restore.running.states import StateMachine, Stopwatch
+from kstate_cli.restore.staging_area import check_area
+from kstate_cli.signals import ENDING
+from kstate_cli.spark.jvm import check_java
+from kstate_cli.specification.combine import resolve_spec
+from kstate_cli.specification.model import Spec
+from kstate_cli.statedir.find import find_application
+from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.special import refuse_special
+from kstate_cli.texts import command, shell
+
+_ROWS_NOT_READ: Final = (
+    "the rows of the dump were not read, so the plan does not know of damage within its files: --verify-dump reads "
+    "them before the plan"
+)
+
+
+def application_path(path: Path) -> Path:
+    """As ``find_application``, but a directory that is lost may be named: it is made anew.
+
+    Raises UsageError unless its parent is there, Refused for what may not be read.
+    """
+    with reading():
+        is_there = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
+    if is_there:
+        return find_application(path)
+    absolute = Path(os.path.realpath(path.parent)) / path.name
+    if not absolute.parent.is_dir():
+        raise UsageError(
+            f"{absolute.parent} does not exist",
+            hint="give state.dir/application.id; where that is right, make its state.dir, as the application's user:",
+            hint_details=[shell("mkdir", "-p", absolute.parent)],
+        )
+    return absolute
+
+
+class Larger(Protocol):
+    """A change of another command, of which a restoration is a part: one plan, one run, one exchange."""
+
+    def plan(self, request: RestoreRequest, dump: Dump, application: Application) -> RestorePlan:
+        """All of it; without work where nothing is to be restored. Raises Refused and UsageError."""
+
+    def last_word(self) -> None:
+        """Called under the lock before anything is staged."""
+
+
+def restore(
+    request: RestoreRequest,
+    *,
+    on_plan: Callable[[RestorePlan], None],
+    watcher: RestoreWatcher,
+    state: StateMachine | None = None,
+    larger: Larger | None = None,
+) -> RestoreOutcome:
+    """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway; Interrupted after a signal.
+
+    ``state`` is that of several rounds, and whoever gives it listens to it: it is left RUNNING, or as it is where
+    there is nothing to do. ``larger``: what the restoration is a part of.
+    """
+    with first_signal_only():
+        try:
+            return _restore(request, on_plan, watcher, state, larger)
+        except Interrupted as error:
+            error.hint = error.hint or interrupted_hint()
+            raise
+
+
+def _restore(
+    request: RestoreRequest,
+    on_plan: Callable[[RestorePlan], None],
+    watcher: RestoreWatcher,
+    state: StateMachine | None,
+    larger: Larger | None,
+) -> RestoreOutcome:
+    app = request.terms.app
+    refuse_special(app)
+    watch = Stopwatch()
+    dump = read_dump(
+        request.dump,
+        complete=request.complete,
+        committed_only=request.committed_only,
+        full_dump=request.full_dump,
+    )
+    if request.verify_dump:
+        refuse_damaged(dump)
+    if request.ask is not None:
+        facts = request.ask({key.topic for key in dump.partitions})
+        request = replace(request, options=replace(request.options, facts=facts))
+
+    def carry_out(plan: RestorePlan) -> RestoreOutcome:
+        refuse_after_error(app, after_error=request.after_error)
+        outcome = RestoreOutcome(plan)
+        if larger is not None:
+            larger.last_word()
+        if not plan.work:
+            outcome.result = execute(plan.change, request.terms.run, watcher.phase)
+            return outcome
+        by_size = replace(request, engine=engine_for(request, plan))
+        of_rounds, own = state, StateMachine()
+        own.listen(watcher.state)
+        Restoration(by_size, dump, outcome, watcher, of_rounds or own, watch).run(close=of_rounds is None)
+        return outcome
+
+    is_shown = False
+
+    def show(plan: RestorePlan) -> None:
+        nonlocal is_shown
+        is_shown = True
+        on_plan(plan)
+
+    course = Course(
+        plan=lambda application: _with_what_was_read(request, _plan(request, dump, application, larger)),
+        on_plan=show,
+        carry_out=carry_out,
+        tell=watcher.recovered,
+        progress=watcher.phase,
+        workers=request.terms.run.workers,
+    )
+    with _skipped_files_first(dump, lambda: is_shown):
+        plan, outcome = follow(course, request.terms)
+    return outcome or RestoreOutcome(plan)
+
+
+@contextmanager
+def _skipped_files_first(dump: Dump, is_shown: Callable[[], bool]) -> Iterator[None]:
+    """Print the warnings of the dump before a refusal that comes before the plan, which has them too."""
+    try:
+        yield
+    except KstateError as error:
+        if not is_shown():
+            for text in (*dump.warnings, *dump.hidden):
+                warn_before(error, text)
+        raise
+
+
+def _plan(request: RestoreRequest, dump: Dump, application: Application | None, larger: Larger | None) -> RestorePlan:
+    if larger is not None:
+        assert application is not None, "no terms let it be lost"
+        plan = larger.plan(request, dump, application)
+        if plan.work:
+            _check_means(request, plan)
+        return plan
+    if request.terms.run.standby:
+        refuse_no_standby(request.terms.app)
+    only = _asked_for(request, application)
+    spec = resolve_spec(application, request.spec, request.topology, only=only, named=request.spec_name)
+    if application is None or not application.tasks:
+        _check_name(request.terms.app, spec)
+    plan = plan_restore(request.terms.app, application, spec, dump, request.options)
+    if not plan.change.empty:
+        _check_means(request, plan)
+    return plan
+
+
+def _with_what_was_read(request: RestoreRequest, plan: RestorePlan) -> RestorePlan:
+    """Return the plan of a dry run with a note on what it does not know: only the restore itself reads all rows."""
+    if not (request.terms.dry_run and plan.work) or request.verify_dump:
+        return plan
+    return replace(plan, change=replace(plan.change, notes=(*plan.change.notes, _ROWS_NOT_READ)))
+
+
+def _asked_for(request: RestoreRequest, application: Application | None) -> frozenset[str] | None:
+    """The stores of which the specification has to tell; None where it is all.
+
+    Where tasks are named, not those that the directory shows in other sub-topologies alone, or as global ones.
+    """
+    options = request.options
+    if options.stores or not options.tasks or application is None:
+        return options.stores or None
+    try:
+        wanted = {_place(name) for name in options.tasks}
+    except ValueError:
+        return None  # no name of a task: told by whoever looks for it
+    here: set[str] = set()
+    elsewhere: set[str] = set()
+    for task in application.tasks:
+        (here if _place(task.name) in wanted else elsewhere).update(store.name for store in task.stores)
+    stated = {store.name for store in request.spec.stores} if request.spec is not None else set()
+    described = set(request.topology.stores) if request.topology is not None else set()
+    return frozenset((here | stated | described) - (elsewhere - here))
+
+
+def _place(task: str) -> tuple[str | None, int | None]:
+    """The sub-topology of a task: all its tasks have the same stores. Raises ValueError."""
+    known = TaskId.parse(task)
+    return known.topology, known.subtopology
+
+
+def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
+    """What the run needs beside the directory and the dump: refused here, before it is a run. Raises UsageError too."""
+    if engine_for(request, plan) is RestoreEngine.local:
+        slot_memory(request.memory, 1, jvm=False)
+    else:
+        check_java()
+        refuse_distant_bases(plan.work, request.spark)
+        slot_memory(request.memory, request.spark.slots or 1)
+    if request.staging:
+        check_area(request.staging)
+
+
+def engine_for(request: RestoreRequest, plan: RestorePlan) -> RestoreEngine:
+    """A round of a standby that brings little is carried out here: Spark's start would be most of it."""
+    placed = request.spark.master is not None or request.spark.effective_master is None or request.staging is not None
+    small = sum(one.bytes for one in plan.work) <= SMALL_BYTES
+    return RestoreEngine.local if request.terms.run.standby and small and not placed else request.engine
+
+
+def _check_name(app: Path, spec: Spec) -> None:
+    """Of a directory that is made anew only the name says whose it is. Raises Refused."""
+    if spec.application is not None and spec.application != app.name:
+        raise Refused(
+            f"{app} would be the directory of application {app.name}, and the spec is about {spec.application}",
+            hint=f"give {app.parent / spec.application} or {app / spec.application}",
+        )
+    if not spec.stores:
+        raise Refused(
+            f"{app} is not there, and nothing else says which stores it had: a specification has to",
+            hint="give --spec kstate.toml; where none was kept, a directory of the application on another host tells "
+            f"most of it: {command('ls', 'APP', '--spec')}",
+        )
+    changelogs = [store.changelog for store in spec.stores if store.changelog and not store.source_topic]
+    if spec.application is None and not any(topic.startswith(f"{app.name}-") for topic in changelogs):
+        raise Refused(
+            f"nothing says that {app.name} is the application.id: no changelog begins with it",
+            hint="give state.dir/application.id, or add application = … to the spec",
+        )
+
+
+@contextlib.contextmanager
+def first_signal_only() -> Iterator[None]:
+    """The first signal raises Interrupted; those that come while everything is being closed change nothing any more.
+
+    They do come: a supervisor that signals a group and then the process, a key that is pressed again. Raised amid the
+    closing, a second one would leave a run without its last state, or Spark without its end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread
+        return
+    came: list[int] = []
+
+    def once(number: int, _frame: FrameType | None) -> None:
+        if not came:
+            came.append(number)
+            raise Interrupted(number)
+
+    before = {number: signal.getsignal(number) for number in ENDING}
+    try:
+        for number in ENDING:
+            signal.signal(number, once)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def follow_dump(
+    request: RestoreRequest,
+    seconds: float,
+    *,
+    on_plan: Callable[[RestorePlan], None],
+    watcher: RestoreWatcher,
+    on_round: Callable[[RestoreOutcome], None],
+) -> NoReturn:
+    """Looks for a new manifest every so many seconds, and restores what it adds; ends with what a round raises.
+
+    The lock is free between rounds, and each round looks whether anybody has used the directory since the one before. A
+    round that fails leaves what the last one made. Raises as ``restore``; Interrupted after a signal.
+    """
+    state, seen = StateMachine(), None
+    state.listen(watcher.state)
+    try:
+        while True:
+            began = time.monotonic()
+            # What is committed while this round reads is one more round, with nothing to do at worst.
+            manifest = newest_manifest_of(request.dump)
+            if manifest != seen:
+                on_round(restore(request, on_plan=on_plan, watcher=watcher, state=state))
+                seen = manifest
+            time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+    finally:
+        state.close()
+
+
+def newest_manifest_of(uri: str) -> tuple[int, str]:
+    """Return generation and SHA-256 of the newest manifest of a dump that grows.
+
+    Another dump in the same place may have come to the same generation. Raises Refused for a dump that does not grow,
+    DumpError and UsageError.
+    """
+    filesystem, root = open_location(uri)
+    grown = newest_manifest(filesystem, root, shown(uri))
+    if grown is None:
+        raise Refused(
+            "it is no dump that grows: nothing would ever be new in it",
+            where=shown(uri),
+            hint="leave out --follow, or follow one that is written by:",
+            hint_details=[command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", "DUMP")],
+        )
+    return grown.generation, hashlib.sha256(render(grown)).hexdigest()

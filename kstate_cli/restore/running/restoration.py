@@ -1,0 +1,410 @@
+"""One run of a restoration, through the states of KIP-728 and KIP-696.
+
+The states go to the journal as events ``state``; the engine's own events say what became of the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kstate_cli.broker.facts import Facts
+from kstate_cli.change.ages import Age, add_ages
+from kstate_cli.change.attempts import STATE_EVENT
+from kstate_cli.change.clean import PRECIOUS_EVENT, drop_earlier_rounds
+from kstate_cli.change.commits_made import unchanged
+from kstate_cli.change.course import Terms
+from kstate_cli.change.engine import RunResult, execute
+from kstate_cli.change.expected import RECORDS_EVENT
+from kstate_cli.change.folder import read_runs
+from kstate_cli.change.journal import SORTED_FILES, Run, RunState
+from kstate_cli.change.plan import Step
+from kstate_cli.change.standby import STANDBY_EVENT
+from kstate_cli.dump_reader.digests import Digests, known_digests
+from kstate_cli.dump_reader.direct_file import larger_than_cache
+from kstate_cli.dump_reader.location import is_here, open_location
+from kstate_cli.dump_reader.model import Dump, PartitionDump
+from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, UsageError
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.restore.jobs import SliceJob, SliceResult, fitting
+from kstate_cli.restore.planning.as_of import bounds, made
+from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
+from kstate_cli.restore.running.engines import RestoreEngine, Runner, started
+from kstate_cli.restore.running.prepare import (
+    RestoredStore,
+    Slicing,
+    Slots,
+    make_jobs,
+    slot_memory,
+    slots_here,
+    to_steps,
+    with_digests,
+)
+from kstate_cli.restore.running.resume import TakenOver, identified, kept_slices, take_over
+from kstate_cli.restore.running.states import (
+    CHECK,
+    DIGESTS,
+    SLICES,
+    SPENT_EVENT,
+    START,
+    STOP,
+    SYNC,
+    TRANSITIONS,
+    RestoreState,
+    StateMachine,
+    Stopwatch,
+)
+from kstate_cli.restore.staging import DONE, SLICES_EVENT, Staging, is_local, slices_of_stores
+from kstate_cli.restore.staging_area import below, end_area, make_area, remove_from_area, settled
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.spark.context import SparkSettings
+from kstate_cli.specification.draft import SpecDraft
+from kstate_cli.specification.topology import TopologyText
+from kstate_cli.texts import command
+
+LOGS_EVENT = "logs"
+"""Topic id, leader epoch and last record of every log that the run has restored from."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """What the user asked for."""
+
+    terms: Terms
+    dump: str
+    options: RestoreOptions
+    spark: SparkSettings
+    engine: RestoreEngine = RestoreEngine.spark
+    spec: SpecDraft | None = None
+    spec_name: str = "kstate.toml"
+    topology: TopologyText | None = None
+    memory: int | None = None
+    """Bytes that everything together may use on this host; None for a usual amount."""
+    staging: str | None = None
+    complete: bool = False
+    """Without a manifest: no file and no record is missing."""
+    committed_only: bool = False
+    """Without a manifest: it was read with read_committed."""
+    ask: Callable[[Iterable[str]], Facts] | None = None
+    """Asks a broker, or a file, for the logs of these topics. Raises RunFailed and UsageError."""
+    digests: bool = True
+    """Compare the files of the dump with the manifest's SHA-256."""
+    verify_dump: bool = False
+    """Read every file of the dump in full before the plan."""
+    after_error: bool = False
+    """An earlier run ended in ERROR, and somebody has looked at it."""
+    full_dump: int | None = None
+    """Restore from the full dumps that were the newest in this generation; None for the newest of all."""
+
+
+@dataclass(slots=True)
+class RestoreOutcome:
+    """The plan, and what became of it."""
+
+    plan: RestorePlan
+    result: RunResult | None = None
+    reports: list[RestoredStore] = field(default_factory=list)
+
+
+class RestoreWatcher:
+    """What a run tells while it goes on; does nothing by itself."""
+
+    def phase(self, name: str, path: str, size: int) -> None:
+        """The engine's phases, and ``spark``."""
+
+    def state(self, before: RestoreState, after: RestoreState) -> None:
+        """A change of state."""
+
+    def recovered(self, text: str) -> None:
+        """What has become of a run that another process had left unfinished."""
+
+    def warning(self, text: str) -> None:
+        """Something that does not change what becomes of the run."""
+
+    def resumed(self, predecessor: str, slices: int, total: int) -> None:
+        """So many of all slices were finished by an earlier run, and are taken over."""
+
+    def slices(self, done: int, total: int, records: int, all_records: int, size: int) -> None:
+        """Slices that are finished, and what is in them."""
+
+
+class Restoration:
+    """One run, from CREATED to a terminal state."""
+
+    def __init__(
+        self,
+        request: RestoreRequest,
+        dump: Dump,
+        outcome: RestoreOutcome,
+        watcher: RestoreWatcher,
+        state: StateMachine,
+        watch: Stopwatch,
+    ) -> None:
+        self._request, self._dump, self._outcome, self._watcher = request, dump, outcome, watcher
+        self._plan = outcome.plan
+        self._machine = state
+        self._watch = watch
+        self._journal: Run | None = None
+        self._staging: Staging | None = None
+        self._ordered: dict[TopicPartition, Dump] = {}
+        self._ages: list[Age] = []
+
+    def run(self, *, close: bool = True) -> None:
+        """Carries the plan out. Whatever fails ends in ERROR, a signal in NOT_RUNNING; both are in the journal.
+
+        Without ``close`` it stays RUNNING: another round follows. To be called within ``first_signal_only``: closing is
+        not interrupted.
+        """
+        self._machine.listen(self._record)
+        try:
+            self._run(close=close)
+        finally:
+            self._machine.forget(self._record)
+
+    def _run(self, *, close: bool) -> None:
+        try:
+            self._outcome.result = execute(
+                self._plan.change, self._request.terms.run, self._phase, prepare=self._prepare
+            )
+            self._tell_spent()
+            self._date_what_was_made()
+            self._machine.to(RestoreState.RUNNING)
+            if self._request.terms.run.standby:
+                self._drop_earlier_rounds()
+            if close:
+                self._machine.close()
+        except (Interrupted, KeyboardInterrupt) as error:
+            if not self._machine.close():
+                # KIP-696: in PENDING_ERROR and ERROR there is nothing to close any more.
+                self._watcher.warning(f"the run is in {self._machine.state.value} already: closing it changes nothing")
+                self._fail()
+            if isinstance(error, Interrupted):
+                error.hint = self._ways_on()
+            raise
+        except BaseException as error:
+            self._fail()
+            if isinstance(error, KstateError) and not isinstance(error, Refused):
+                error.hint = error.hint or "fix the cause"
+                if error.exit_code == RunFailed.exit_code:
+                    error.hint_details = (*error.hint_details, "then run the command again, with --after-error")
+            raise
+        finally:
+            if self._staging is not None and self._journal is not None:
+                end_area(self._journal, self._staging.target)
+
+    def _phase(self, name: str, path: str, size: int) -> None:
+        self._watch.engine(name)
+        if name != SYNC:
+            self._watcher.phase(name, path, size)
+
+    def _tell_spent(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._journal is not None:
+                self._journal.write(SPENT_EVENT, seconds=self._watch.spent())
+
+    def _drop_earlier_rounds(self) -> None:
+        assert self._journal is not None
+        for text in drop_earlier_rounds(self._request.terms.app, self._journal.name):
+            self._watcher.warning(text)
+
+    def _ways_on(self) -> str | None:
+        """After a signal: what the journal proves of the directory, and what is there for the next run."""
+        run = self._journal
+        if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
+            done = run.state is RunState.KEPT
+            more = f"more is told by: {command('status', self._request.terms.app)}"
+            return "the restoration is done" if done else more
+        try:
+            kept, slices = kept_slices(self._request.terms.app)
+        except (OSError, Refused):
+            return interrupted_hint()
+        if slices:
+            return interrupted_hint(f"{100 * kept // slices} % of its records are sorted, and kept")
+        return interrupted_hint("what is sorted is kept" if kept else "")
+
+    def _date_what_was_made(self) -> None:
+        """The new files are in their place: what is known of them may speak of them now, not only of their offsets."""
+        terms = self._request.terms
+        try:
+            add_ages(terms.app, made(terms.app, self._ages, workers=terms.run.workers))
+        except (OSError, KstateError, RocksError) as error:
+            self._watcher.warning(f"how old the restored data is could not be recorded in full: {error}")
+
+    def _fail(self) -> None:
+        if self._machine.state not in (RestoreState.PENDING_ERROR, RestoreState.ERROR):
+            self._machine.to(RestoreState.PENDING_ERROR)
+        if self._machine.state is RestoreState.PENDING_ERROR:
+            self._machine.to(RestoreState.ERROR)
+
+    def _record(self, before: RestoreState, after: RestoreState) -> None:
+        # What became of the directory the engine has recorded; the state must not turn a good run into a failed one.
+        with contextlib.suppress(OSError):
+            if self._journal is not None and self._journal.path.is_dir():
+                self._journal.write(STATE_EVENT, before=before.value, state=after.value)
+
+    def _prepare(self, run: Run) -> tuple[Step, ...]:
+        self._journal = run
+        self._machine.to(RestoreState.REBALANCING)
+        request, plan = self._request, self._plan
+        self._write_down(run)
+        folder = run.path / SORTED_FILES
+        folder.mkdir()
+        self._end_earlier_areas(run)
+        staging = Staging(str(folder), self._direct)
+        if request.staging:
+            staging = self._staging = Staging(make_area(settled(request.staging), request.terms.app.name, run))
+        try:
+            if request.engine is RestoreEngine.spark:
+                self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
+            self._watch.to(START)
+            with Digests(self._dump) as digests:
+                # Files are compared while Spark starts, or by who reads them anyway; what was made of them counts only
+                # once they are.
+                if not self._direct:
+                    digests.compare(self._known_digests)
+                with started(request.engine, request.spark, self._slots_here()) as runner:
+                    self._watch.to(SLICES)
+                    try:
+                        jobs, results = self._restore_slices(runner, run, staging, digests)
+                    except BaseException as error:
+                        # Leaving it closes Spark: that belongs to the state that comes now.
+                        self._ending(error)
+                        raise
+                    self._watch.to(STOP)
+                self._watch.to(DIGESTS)
+                self._tell(staging, jobs)
+                digests.wait()
+            self._watch.to(CHECK)
+            steps, self._outcome.reports = to_steps(
+                plan.work, results, request.options.release, staging, folder, request.terms.app
+            )
+            add_ages(request.terms.app, self._ages)
+        except BaseException as error:
+            self._ending(error)
+            # The folder in an area of many has an owner of its own, who removes its mark last.
+            if isinstance(error, (Interrupted, KeyboardInterrupt)) and self._staging is None:
+                staging.keep_finished()
+            elif self._staging is None:
+                staging.remove()
+            raise
+        return (*plan.change.steps, *steps)
+
+    def _write_down(self, run: Run) -> None:
+        """Before anything is made: from which logs, as of when, and what must not be cleaned away by its age."""
+        request, plan = self._request, self._plan
+        if request.terms.run.standby:
+            run.write(STANDBY_EVENT)
+        why = [line for one in plan.work for line in one.only_copy]
+        if why:
+            run.write(PRECIOUS_EVENT, why="; ".join(why))
+        self._ages = bounds(plan.work, self._dump, request.options.facts, run.name)
+        logs = {tp.kafka_name: mark.as_json() for age in self._ages for tp, mark in age.logs.items()}
+        run.write(LOGS_EVENT, logs=logs)
+
+    def _slots_here(self) -> int:
+        request, plan = self._request, self._plan
+        if request.engine is RestoreEngine.spark:
+            return 0
+        size = sum(one.bytes for one in plan.work)
+        return slots_here(request.memory, request.terms.run.workers, size=size)
+
+    def _restore_slices(
+        self, runner: Runner, run: Run, staging: Staging, digests: Digests
+    ) -> tuple[list[SliceJob], list[SliceResult]]:
+        request, plan = self._request, self._plan
+        slots, jvm = runner.slots, request.engine is RestoreEngine.spark
+        jobs = make_jobs(
+            plan.work,
+            Slicing(
+                request.terms.app,
+                self._dump,
+                request.options.release,
+                staging.target,
+                Slots(slots, _slot_memory(request.memory, slots, jvm=jvm)),
+                lambda dump: self._in_order(runner, dump, staging),
+                direct=self._direct,
+            ),
+        )
+        jobs = identified(jobs)
+        # An area elsewhere tells nobody how far its slices are: the journal needs no URI for that.
+        local = staging.target if is_local(staging.target) else None
+        run.write(SLICES_EVENT, stores=slices_of_stores(jobs), **({"staging": local} if local else {}))
+        taken = TakenOver(None)
+        if self._staging is None:
+            taken = take_over(request.terms.app, run, run.path / SORTED_FILES, jobs)
+        if taken.predecessor is not None:
+            self._watcher.resumed(taken.predecessor, len(taken.results), len(jobs))
+        self._machine.to(RestoreState.RESTORING)
+        finished = {(one.task, one.store, one.number) for one in taken.results}
+        left = [job for job in jobs if (job.task, job.store, job.number) not in finished]
+        if self._direct:
+            left, others = with_digests(left, self._known_digests)
+            digests.compare(others)
+        results = runner.run(left, lambda: self._tell(staging, jobs)) if left else []
+        run.write(RECORDS_EVENT, records=sum(one.records for one in results))
+        results += taken.results
+        return jobs, results
+
+    def _end_earlier_areas(self, run: Run) -> None:
+        """What killed runs of this application have left in staging areas; what stays `kstate status` shows."""
+        for one in read_runs(self._request.terms.app):
+            if one.name != run.name:
+                try:
+                    remove_from_area(one)
+                except (OSError, KstateError) as error:
+                    self._watcher.warning(str(error))
+
+    @cached_property
+    def _used(self) -> set[str]:
+        """The files of the dump that are read."""
+        return {piece.path for one in self._plan.work for part in one.parts for piece in one.pieces(part)}
+
+    @cached_property
+    def _direct(self) -> bool:
+        """Whether the dump is read around the page cache."""
+        return is_here(open_location(self._dump.uri)[0]) and larger_than_cache(self._used)
+
+    @cached_property
+    def _known_digests(self) -> dict[str, str]:
+        return known_digests(self._dump, self._used) if self._request.digests else {}
+
+    def _ending(self, error: BaseException) -> None:
+        """The state in which everything is closed: after a signal, or after a failure."""
+        after = RestoreState.PENDING_ERROR
+        if isinstance(error, (Interrupted, KeyboardInterrupt)):
+            after = RestoreState.PENDING_SHUTDOWN
+        if after in TRANSITIONS[self._machine.state]:
+            self._machine.to(after)
+
+    def _in_order(self, runner: Runner, dump: PartitionDump, staging: Staging) -> tuple[PartitionDump, str]:
+        if dump.key not in self._ordered:
+            target = below(staging.target, fitting(f"sorted-{dump.key.kafka_name}"))
+            self._watcher.phase("sort", str(dump.key), 0)
+            self._ordered[dump.key] = runner.in_order(self._dump, dump, target)
+        ordered = self._ordered[dump.key]
+        return ordered.partitions[dump.key], ordered.uri
+
+    def _tell(self, staging: Staging, jobs: Sequence[SliceJob]) -> None:
+        done = {(note["task"], note["store"], note["number"]): note for note in staging.notes(DONE)}
+        self._watcher.slices(
+            len(done),
+            len(jobs),
+            sum(note["records"] for note in done.values()),
+            sum(job.slice.rows for job in jobs),
+            sum(note["data_bytes"] for note in done.values()),
+        )
+
+
+def interrupted_hint(kept: str = "") -> str | None:
+    """What is said after a signal; nothing where it came after the switch."""
+    return unchanged(kept, "run the same command again")
+
+
+def _slot_memory(memory: int | None, slots: int, *, jvm: bool) -> int:
+    """As ``slot_memory``; how many tasks run at once on a cluster is not known before Spark runs. Raises Refused."""
+    try:
+        return slot_memory(memory, slots, jvm=jvm)
+    except UsageError as error:
+        raise Refused(error.message, hint=error.hint, hint_details=error.hint_details) from None

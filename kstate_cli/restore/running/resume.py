@@ -1,0 +1,167 @@
+"""Slices that an interrupted run has finished: the next run takes their files over instead of making them anew.
+
+A slice is the same one only where everything that its rows follow from is: the job, the very files of the dump, and the
+version of kstate. A finished SST is durable (``SstFileWriter::Finish`` syncs it) before the note that names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kstate_cli import __version__
+from kstate_cli.change.attempts import state_of
+from kstate_cli.change.folder import read_runs
+from kstate_cli.change.journal import SORTED_FILES, Run, RunState
+from kstate_cli.dump_reader.location import open_location
+from kstate_cli.formats.numbers import MAX_I64, MIN_I64
+from kstate_cli.formats.position import Position
+from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.restore.staging import DONE, SLICES_EVENT, Staging, digest_of, files_of, seal
+
+RESUMES_EVENT = "resumes"
+_ATTEMPT = re.compile("[0-9a-f]{12}")
+_GIVEN_UP = frozenset({"INTERRUPTED", "NOT_RUNNING"})
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What the predecessor of a run has left to it."""
+
+    predecessor: str | None
+    results: tuple[SliceResult, ...] = ()
+
+
+def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
+    """The jobs with their identity; without one where rows on this host go into them, which may have changed."""
+    stamps: dict[tuple[str, str], str] = {}
+    with_identity = []
+    for job in jobs:
+        if job.base:
+            with_identity.append(job)
+            continue
+        digest = hashlib.sha256(f"{__version__} {_rows_of(job)!r}".encode())
+        for path in sorted({piece.path for piece in job.slice.pieces}):
+            if (job.dump_uri, path) not in stamps:
+                stamps[job.dump_uri, path] = _stamp(job.dump_uri, path)
+            digest.update(stamps[job.dump_uri, path].encode())
+        with_identity.append(replace(job, identity=digest.hexdigest()))
+    return with_identity
+
+
+def _rows_of(job: SliceJob) -> SliceJob:
+    """What decides which rows it makes, and in which files."""
+    return replace(job, staging="", memory=0, identity="", direct=False, digests=())
+
+
+def _stamp(uri: str, path: str) -> str:
+    status = open_location(uri)[0].get_file_info(path)
+    return f"{path} {status.size} {status.mtime_ns};"
+
+
+def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> TakenOver:
+    """Moves what earlier runs have finished of ``jobs`` into ``folder``, and removes the rest of what they left."""
+    earlier = [one for one in read_runs(app) if one.name != run.name and state_of(one) is not None]
+    if not earlier:
+        return TakenOver(None)
+    last = earlier[-1]
+    given_up = last.state is RunState.FAILED and state_of(last) in _GIVEN_UP
+    wanted = {job.identity: job for job in jobs if job.identity}
+    results: dict[str, SliceResult] = {}
+    for one in reversed(earlier):
+        left = one.path / SORTED_FILES
+        if left.is_symlink() or not left.is_dir():
+            continue
+        for note in Staging(str(left)).notes(DONE):
+            job = wanted.get(str(note.get("identity")))
+            if job is not None and job.identity not in results and note["seal"] == seal(note):
+                result = _moved(note, job, left, folder)
+                if result is not None:
+                    results[job.identity] = result
+        shutil.rmtree(left, ignore_errors=True)
+    if not given_up:
+        return TakenOver(None)
+    run.write(RESUMES_EVENT, predecessor=last.name, slices=len(results), of=len(jobs))
+    return TakenOver(last.name, tuple(results.values()))
+
+
+def kept_slices(app: Path) -> tuple[int, int]:
+    """(n, m): of the m slices that the newest restoration has, n are finished and wait for the run that resumes it.
+
+    (n, 0) where it did not get so far as to know its slices; n counts those of all runs then too.
+    """
+    runs = [run for run in read_runs(app) if state_of(run) is not None]
+    kept = sum(
+        Staging(str(run.path / SORTED_FILES)).finished() for run in runs if not (run.path / SORTED_FILES).is_symlink()
+    )
+    stores = runs[-1].last(SLICES_EVENT).get("stores", {}) if runs else {}
+    return kept, sum(stores.values())
+
+
+def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> SliceResult | None:
+    """The result that a note tells of, its files moved; None where anything about it is not as it should be.
+
+    Every byte of the files is read: what a host that went down has left may have any size, and any content.
+    """
+    try:
+        files = files_of(note)
+        positions = tuple(
+            (
+                None if segment is None else _number(segment),
+                Position.from_map({t: {int(p): _number(o) for p, o in of.items()} for t, of in position.items()}),
+            )
+            for segment, position in note["positions"]
+        )
+        names = [os.path.basename(file.path) for file in files]
+        whole = all(
+            not (left / name).is_symlink()
+            and (left / name).is_file()
+            and (left / name).stat().st_size == file.size
+            and digest_of(left / name) == file.digest
+            for name, file in zip(names, files, strict=True)
+        )
+        if not whole:
+            return None
+        result = SliceResult(
+            number=job.number,
+            task=job.task,
+            store=job.store,
+            attempt=_ATTEMPT.fullmatch(note["attempt"])[0],  # type: ignore[index]
+            files=tuple(replace(f, path=str(folder / name)) for f, name in zip(files, names, strict=True)),
+            records=_number(note["records"]),
+            data_bytes=_number(note["data_bytes"]),
+            null_keys=_number(note["null_keys"]),
+            expired=_number(note["expired"]),
+            max_time=None if note["max_time"] is None else _number(note["max_time"]),
+            positions=positions,
+            seconds=_seconds(note["seconds"]),
+        )
+        for name in names:
+            os.rename(left / name, folder / name)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OSError):
+        return None
+    with contextlib.suppress(OSError):
+        Staging(str(folder)).mark_done(job, result)
+    return result
+
+
+def _number(value: object) -> int:
+    """Raises ValueError for anything but a number that a result may have."""
+    if type(value) is not int or not MIN_I64 <= value <= MAX_I64:
+        raise ValueError(f"no number: {value!r}")
+    return value
+
+
+def _seconds(value: object) -> float:
+    """Raises ValueError for anything but a finite number."""
+    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+        raise ValueError(f"no seconds: {value!r}")
+    return float(value)  # type: ignore[arg-type]

@@ -1,0 +1,89 @@
+"""Read the records of a slice in batches of the needed columns, and choose Arrow's memory pool for it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Protocol
+
+from kstate_cli.dump_reader.location import open_location
+from kstate_cli.dump_reader.open_files import Passage
+from kstate_cli.dump_reader.reader import iter_slice, read_slice
+from kstate_cli.restore.jobs import SliceJob
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+import os
+from typing import Final
+
+_LEAST_BATCH, _MOST_BATCH = 32_768, 131_072
+"""Records."""
+_BATCHES = 64
+"""A slice has so many: of few records they are smaller, as memory that was never used before takes its time."""
+BATCH_PARTS = 16
+"""A batch takes at most so small a part of a task's memory."""
+_MOST_BATCH_BYTES = 64 << 20
+"""And no more than caches and 32-bit positions have room for."""
+_WRITE_ROWS = 32_768
+
+
+class CountSink(Protocol):
+    """Where counts go."""
+
+    records: int
+    null_keys: int
+    data_bytes: int
+
+
+def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Generator[pa.Table, None, None]:
+    """The records of the slice, in the order of their offsets. Raises DumpError and OSError.
+
+    It may have threads that read ahead: whoever asks for it closes it.
+    """
+    filesystem = open_location(job.dump_uri)[0]
+    if job.slice.ordered:
+        yield from iter_slice(job.slice, columns, filesystem, batch_records(job), batch_bytes(job), passage)
+        return
+    # Out of order it has to be sorted as a whole; such slices are small enough for that.
+    table = read_slice(job.slice, columns, filesystem)
+    rows = batch_records(job)
+    for first in range(0, len(table), rows):
+        yield table.slice(first, rows)
+
+
+def batch_records(job: SliceJob) -> int:
+    """How many records a batch has, at the most."""
+    return min(max(_LEAST_BATCH, job.slice.rows // _BATCHES), _MOST_BATCH)
+
+
+def batch_bytes(job: SliceJob) -> int:
+    """Of a batch, at the most."""
+    return min(job.memory // BATCH_PARTS, _MOST_BATCH_BYTES)
+
+
+def rows_together(job: SliceJob) -> int:
+    """How many rows are handed to the writer together, at the most."""
+    each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
+    return max(1, min(_WRITE_ROWS, max(job.memory // BATCH_PARTS, 1) // each))
+
+
+VARIABLE: Final = "ARROW_DEFAULT_MEMORY_POOL"
+"""Arrow's own."""
+LEAN: Final = "jemalloc", "system"
+"""It takes about what is in use."""
+USUAL: Final = "mimalloc", "system"
+"""Arrow's: it takes up to twice that, and is a little faster with memory that it has had before."""
+
+
+def choose_pool(*, fits: bool) -> None:
+    """The pool of this process for a slice that ``fits`` its memory, or does not; the user's where one is named.
+
+    Memory that a process has not had before costs time: the kernel clears it, and the host of a virtual machine may
+    have to find it first. Of what a large slice takes nearly all was had before.
+    """
+    import pyarrow as pa
+
+    if VARIABLE in os.environ:
+        return
+    there = pa.supported_memory_backends()
+    name = next(one for one in (LEAN if fits else USUAL) if one in there)
+    pa.set_memory_pool(getattr(pa, f"{name}_memory_pool")())

@@ -1,0 +1,403 @@
+"""Make sorted files of a versioned store, where a row depends on all records of its key.
+
+Nearly every key's records come with rising timestamps. Then each version ends where the next record of its key begins
+and is stored in the segment of that end, so that whole columns are computed at once. Keys in any other order, and those
+that the store already has, are replayed record by record
+(:class:`~kstate_cli.restore.sorting.versioned.VersionedReplay`). Both ways give the same rows
+(``tests/unit/restore/test_ordered_versions.py``).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kstate_cli.errors import Refused
+from kstate_cli.formats.families import DEFAULT_CF
+from kstate_cli.formats.keys import VersionedKey
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.versioned import read_versions
+from kstate_cli.restore.jobs import SliceJob
+from kstate_cli.restore.sorting import convert
+from kstate_cli.restore.sorting.batches import CountSink
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.texts import quoted
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from kstate_cli.restore.sorting.convert import Ints
+    from kstate_cli.restore.sorting.layers import Layer
+    from kstate_cli.restore.sorting.versioned import VersionedReplay
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kstate_cli.formats.keys import LATEST_SEGMENT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kstate_cli.restore.sorting.convert import Ints
+
+REPLAYED_BYTES = 1_000
+"""What a version takes while its key is replayed."""
+_WRITE_ROWS = 16_384
+_PREFIX = 8
+
+
+class RowSink(Protocol):
+    """Where rows go."""
+
+    def open(self, segment: int | None) -> Layer:
+        """The next layer."""
+
+
+Batches = Callable[[tuple[str, ...]], "Generator[pa.Table, None, None]"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Histories:
+    """The accepted records of a job, sorted by key and, within a key, by offset."""
+
+    names: pa.BinaryArray
+    """The keys, sorted; a record's key is a number of them."""
+    keys: Ints
+    times: Ints
+    values: pa.LargeBinaryArray
+
+
+def build_history(job: SliceJob, batches: Batches, layers: RowSink, counts: CountSink) -> int | None:
+    """Writes what the slice makes, which is the whole of what is restored of a partition; returns its stream time (ms).
+
+    Of the slice only keys of the job's bucket are kept in memory; which records the grace period drops depends on all
+    of them, so times are read first.
+    """
+    accepted, stream_time = _accepted(job, batches, counts)
+    histories = _read(job, batches, counts, accepted)
+    _write(histories, _in_base(job, histories, stream_time) if job.base else _rows(job, histories, stream_time), layers)
+    return stream_time if len(accepted) else None
+
+
+def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArray[np.bool_], int]:
+    """Of every record that has a key whether a restore takes it; and the stream time after them."""
+    import numpy as np
+
+    from kstate_cli.restore.sorting.versioned import NO_TIMESTAMP, accepted_mask
+
+    parts = []
+    with closing(batches(("key", "timestamp"))) as tables:
+        for table in tables:
+            valid = table.column("key").is_valid().to_numpy()
+            if job.bucket[0] == 0:  # every bucket reads all of them
+                counts.records += len(table)
+                counts.null_keys += len(table) - int(valid.sum())
+            counts.data_bytes += table.nbytes
+            parts.append(table.column("timestamp").to_numpy().astype(np.int64)[valid])
+    times = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    try:
+        before = _newest(job.base) if job.base else NO_TIMESTAMP
+    except MalformedBytesError as error:
+        # A store that Streams has reopened may file a late record in front of older ones.
+        raise Refused(
+            f"{job.shown}: the store has a row whose versions are out of order: {error}",
+            hint=f"rebuild it from the whole changelog: --rebuild --store {quoted(job.store)}",
+        ) from None
+    return accepted_mask(times, job.retention_ms, before)
+
+
+def _rows(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows:
+    """Of a store that is built from nothing."""
+    import numpy as np
+    import pyarrow as pa
+
+    from kstate_cli.restore.sorting.versioned import segment_id
+
+    odd = out_of_order(histories.keys, histories.times, ~histories.values.is_valid().to_numpy(zero_copy_only=False))
+    plain = ~np.isin(histories.keys, odd)
+    values = histories.values.filter(pa.array(plain))
+    first_live = segment_id(stream_time - job.retention_ms, job.interval_ms)
+    parts = [rows_in_order(histories.keys[plain], histories.times[plain], values, job.interval_ms, first_live)]
+    del values
+    parts += [_replayed(job, histories, some, stream_time) for some in _by_memory(odd, histories.keys, job.memory)]
+    return HistoryRows(
+        np.concatenate([one.segments for one in parts]),
+        np.concatenate([one.keys for one in parts]),
+        pa.concat_arrays([one.values for one in parts]),
+    )
+
+
+def _in_base(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows:
+    """What changes in a store that is there."""
+    import numpy as np
+
+    return _replayed(job, histories, np.arange(len(histories.names)), stream_time)
+
+
+def _replayed(job: SliceJob, histories: _Histories, some: Ints, stream_time: int) -> HistoryRows:
+    """The rows of some keys, record by record."""
+    import numpy as np
+    import pyarrow as pa
+
+    from kstate_cli.restore.sorting.versioned import VersionedReplay
+
+    replay = VersionedReplay(job.retention_ms, job.interval_ms, stream_time)
+    if job.base:
+        _load(job, replay, {*histories.names.take(pa.array(some)).to_pylist()})
+    chosen = np.isin(histories.keys, some)
+    numbers = histories.keys[chosen]
+    keys = histories.names.take(pa.array(numbers)).to_pylist()
+    values = histories.values.filter(pa.array(chosen)).to_pylist()
+    for key, time, value in zip(keys, histories.times[chosen].tolist(), values, strict=True):
+        replay.put(key, value, time)
+    return _rows_of(replay, histories)
+
+
+def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[np.bool_]) -> _Histories:
+    """``accepted``: of every record that has a key."""
+    import numpy as np
+    import pyarrow as pa
+
+    keys, values, times, at = [], [], [], 0
+    # Offsets once more: a file that has become another one since it was read first is told by them.
+    with closing(batches(("key", "value", "timestamp", "offset"))) as tables:
+        for table in tables:
+            counts.data_bytes += table.nbytes
+            valid = table.column("key").is_valid().to_numpy()
+            chosen = valid.copy()
+            upto = at + int(valid.sum())
+            chosen[valid] = accepted[at:upto]
+            at = upto
+            number, buckets = job.bucket
+            if buckets > 1:
+                chosen[chosen] = [
+                    zlib.crc32(key) % buckets == number for key in table.column("key").filter(chosen).to_pylist()
+                ]
+            taken = table.filter(pa.array(chosen)).combine_chunks()
+            keys += taken.column("key").chunks
+            values += taken.column("value").cast(pa.large_binary()).chunks
+            times.append(taken.column("timestamp").to_numpy().astype(np.int64))
+    coded = pa.chunked_array(keys, pa.binary()).combine_chunks().dictionary_encode()
+    sorted_keys = convert.sort_order(coded.dictionary)
+    rank = np.empty(len(sorted_keys), dtype=np.int64)
+    rank[sorted_keys] = np.arange(len(sorted_keys))
+    of_record = rank[coded.indices.to_numpy(zero_copy_only=False)]
+    by_key = np.argsort(of_record, kind="stable")
+    return _Histories(
+        names=coded.dictionary.take(pa.array(sorted_keys)),
+        keys=of_record[by_key],
+        times=np.concatenate(times)[by_key] if times else np.empty(0, dtype=np.int64),
+        values=pa.chunked_array(values, pa.large_binary()).combine_chunks().take(pa.array(by_key)),
+    )
+
+
+def _by_memory(some: Ints, keys: Ints, memory: int) -> Iterator[Ints]:
+    """Parts of some keys whose records can be replayed together."""
+    import numpy as np
+
+    if not len(some):
+        return
+    records = np.searchsorted(keys, some, "right") - np.searchsorted(keys, some, "left")
+    part = np.cumsum(records) // max(memory // REPLAYED_BYTES, 1)
+    yield from np.split(some, np.flatnonzero(np.diff(part)) + 1)
+
+
+def _rows_of(replay: VersionedReplay, histories: _Histories) -> HistoryRows:
+    """What was replayed, as columns; rows that are gone have no value."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows: list[tuple[bytes, bytes | None]] = [*replay.rows(), *((key, None) for key in replay.deleted())]
+    prefixes = b"".join(key[:_PREFIX] for key, _ in rows)
+    keys = pc.index_in(pa.array([key[_PREFIX:] for key, _ in rows], pa.binary()), histories.names)
+    return HistoryRows(
+        np.frombuffer(prefixes, dtype=">i8").astype(np.int64),
+        keys.to_numpy(zero_copy_only=False).astype(np.int64),
+        pa.array([value for _, value in rows], pa.large_binary()),
+    )
+
+
+def _newest(base: str) -> int:
+    """The stream time that the rows of a store show: the time at which its newest version began."""
+    newest = -1
+    with Shadow(Path(base)) as shadow:
+        for key, value in shadow.rows(DEFAULT_CF):
+            at = VersionedKey.from_bytes(key)
+            newest = max(newest, read_versions(at, value).newest_time)
+    return newest
+
+
+def _load(job: SliceJob, replay: VersionedReplay, wanted: set[bytes]) -> None:
+    """Gives the replay what the store has of the keys that the slice changes."""
+    by_key: dict[bytes, list[tuple[bytes, bytes]]] = {}
+    with Shadow(Path(job.base)) as shadow:
+        for key, value in shadow.rows(DEFAULT_CF):
+            if key[_PREFIX:] in wanted:
+                by_key.setdefault(key[_PREFIX:], []).append((key, value))
+    for key, rows in by_key.items():
+        replay.load(key, rows)
+
+
+def _write(histories: _Histories, rows: HistoryRows, layers: RowSink) -> None:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # Keys are compared as bytes: the segment of the latest versions, -1, comes last.
+    order = np.lexsort((rows.keys, rows.segments.view(np.uint64)))
+    nothing = pa.scalar(b"")
+    layer = layers.open(None)
+    for first in range(0, len(order), _WRITE_ROWS):
+        part = order[first : first + _WRITE_ROWS]
+        segments = np.ascontiguousarray(rows.segments[part].astype(">i8"))
+        prefixes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(_PREFIX), len(part), [None, pa.py_buffer(segments)])
+        keys = pc.binary_join_element_wise(
+            prefixes.cast(pa.binary()), histories.names.take(pa.array(rows.keys[part])), nothing
+        )
+        layer.put(keys, rows.values.take(pa.array(part)), deletes=True)
+    layer.close()
+
+
+_TOMBSTONE: Final = -1
+_ROW_HEAD: Final = 16
+"""End of the newest version and begin of the oldest one, ``i64`` each."""
+_VERSION: Final = 12
+"""Begin, ``i64``, and size of the value, ``i32``, -1 of a tombstone."""
+_TIME: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRows:
+    """Rows, in no particular order."""
+
+    segments: Ints
+    """The id that a row's key begins with, ``LATEST_SEGMENT`` for a latest version."""
+    keys: Ints
+    """The number of its key."""
+    values: pa.LargeBinaryArray
+
+
+def out_of_order(keys: Ints, times: Ints, tombstones: NDArray[np.bool_]) -> Ints:
+    """The keys that need a replay, of records that are sorted by key and, within a key, by offset.
+
+    They are those with times (ms) that do not rise or are negative, and with a tombstone where no version is.
+    """
+    if not len(keys):
+        return np.empty(0, dtype=np.int64)
+    first = np.ones(len(keys), dtype=np.bool_)
+    first[1:] = keys[1:] != keys[:-1]
+    odd = (times < 0) | (first & tombstones)
+    odd[1:] |= ~first[1:] & ((times[1:] <= times[:-1]) | (tombstones[1:] & tombstones[:-1]))
+    return np.unique(keys[odd])
+
+
+def rows_in_order(
+    keys: Ints, times: Ints, values: pa.LargeBinaryArray, interval_ms: int, first_live: int
+) -> HistoryRows:
+    """The rows of records that are sorted by key, none of which :func:`out_of_order` names; ``None`` is a tombstone.
+
+    ``first_live``: rows of older segments have expired. Latest versions never do.
+    """
+    count = len(keys)
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    followed = np.zeros(count, dtype=np.bool_)
+    followed[:-1] = keys[1:] == keys[:-1]
+    sizes = pc.binary_length(values).fill_null(0).to_numpy().astype(np.int64)
+    latest = np.flatnonzero(present & ~followed)
+    closed = np.flatnonzero(present & followed)
+    ends = times[closed + 1]
+    segments = ends // interval_ms
+    alive = segments >= first_live
+    closed, ends, segments = closed[alive], ends[alive], segments[alive]
+    first = _first_of_each(keys[closed], segments)
+    heads, last = _segment_heads(times[closed], ends, sizes[closed], first)
+    # A row is its head and the values of its versions: heads and values are put behind each other, and joined.
+    parts = np.concatenate((closed, latest))
+    begins = np.concatenate((first, len(closed) + np.arange(len(latest), dtype=np.int64)))
+    heads = pa.concat_arrays([heads, _binary(_big_endian(times[latest]).ravel(), np.full(len(latest), _TIME))])
+    return HistoryRows(
+        np.concatenate((segments[last], np.full(len(latest), LATEST_SEGMENT, dtype=np.int64))),
+        np.concatenate((keys[closed][last], keys[latest])),
+        _joined(heads, values.take(pa.array(parts)), begins),
+    )
+
+
+def _first_of_each(keys: Ints, segments: Ints) -> Ints:
+    """Where the versions of each row begin."""
+    new = np.ones(len(keys), dtype=np.bool_)
+    new[1:] = (keys[1:] != keys[:-1]) | (segments[1:] != segments[:-1])
+    return np.flatnonzero(new)
+
+
+def _segment_heads(begins: Ints, ends: Ints, sizes: Ints, first: Ints) -> tuple[pa.LargeBinaryArray, Ints]:
+    """What precedes the values of each row, and the last version of each row.
+
+    ``RocksDBVersionedStoreSegmentValueFormatter``: versions newest first; a gap between two is a tombstone.
+    """
+    rows, versions = len(first), len(begins)
+    last = np.append(first[1:], versions)[: len(first)] - 1
+    gap = np.zeros(versions, dtype=np.bool_)
+    gap[1:] = begins[1:] > ends[:-1]
+    gap[first] = False
+    entries = 1 + gap.astype(np.int64)
+    upto = np.cumsum(entries)
+    before = upto - entries
+    in_row = np.add.reduceat(entries, first) if rows else entries
+    lengths = _ROW_HEAD + _VERSION * in_row
+    starts = np.cumsum(lengths) - lengths
+    data = np.zeros(int(lengths.sum()), dtype=np.uint8)
+    _put(data, starts, _big_endian(ends[last]))
+    _put(data, starts + 8, _big_endian(begins[first]))
+    row = np.repeat(np.arange(rows), np.diff(np.append(first, versions)))
+    # The oldest entry of a row is its last: the number of an entry counts from the row's end.
+    number = in_row[row] - 1 - (upto - 1 - before[first][row])
+    at = starts[row] + _ROW_HEAD + _VERSION * number
+    _put(data, at, _big_endian(begins))
+    _put(data, at + _TIME, _big_endian(sizes, 4))
+    gaps = np.flatnonzero(gap)
+    _put(data, at[gaps] + _VERSION, _big_endian(ends[gaps - 1]))
+    _put(data, at[gaps] + _VERSION + _TIME, _big_endian(np.full(len(gaps), _TOMBSTONE), 4))
+    return _binary(data, lengths), last
+
+
+def _joined(heads: pa.LargeBinaryArray, values: pa.LargeBinaryArray, begins: Ints) -> pa.LargeBinaryArray:
+    """Each head with the values that follow it; ``begins``: the first value of each head."""
+    rows, count = len(heads), len(values)
+    lengths = np.diff(np.append(begins, count)) + 1
+    offsets = np.zeros(rows + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    order = np.empty(rows + count, dtype=np.int64)
+    is_value = np.ones(rows + count, dtype=np.bool_)
+    is_value[offsets[:-1]] = False
+    order[offsets[:-1]] = np.arange(rows)
+    order[is_value] = rows + np.arange(count)
+    mixed = pa.concat_arrays([heads, values]).take(pa.array(order))
+    listed = pa.LargeListArray.from_arrays(pa.array(offsets), mixed)
+    return pc.binary_join(listed, pa.scalar(b"", pa.large_binary()))
+
+
+def _big_endian(numbers: Ints, width: int = _TIME) -> NDArray[np.uint8]:
+    """One row of ``width`` bytes for each."""
+    return np.ascontiguousarray(numbers.astype(f">i{width}")).view(np.uint8).reshape(-1, width)
+
+
+def _put(data: NDArray[np.uint8], starts: Ints, rows: NDArray[np.uint8]) -> None:
+    for byte in range(rows.shape[1]):
+        data[starts + byte] = rows[:, byte]
+
+
+def _binary(data: NDArray[np.uint8], lengths: Ints) -> pa.LargeBinaryArray:
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    )

@@ -1,0 +1,359 @@
+"""Find the rows of a slice and their order from its keys alone, in bounded memory.
+
+If the keys do not fit, they are taken range by range: as many of the lowest as fit, then those that follow, each time
+from all records. So every row is written once, however many there are. Only time-ordered stores, whose rows have
+another order than changelog keys, divide the *records* instead, and each part wins over those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kstate_cli.dump_reader.model import Slice
+from kstate_cli.dump_reader.open_files import Passage
+from kstate_cli.dump_reader.slices import cut
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import StoreKind
+from kstate_cli.restore.jobs import SliceJob
+from kstate_cli.restore.sorting import convert
+from kstate_cli.restore.sorting.batches import CountSink, batches, rows_together
+from kstate_cli.restore.sorting.convert import Winners
+from kstate_cli.restore.sorting.values_in_order import Places, window_starts
+from kstate_cli.restore.sorting.winners import LastOfEachKey, numbered
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from kstate_cli.restore.sorting.convert import Ints
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from kstate_cli.restore.sorting.values_in_order import WaitingFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kstate_cli.restore.sorting.convert import Ints
+
+KEYS_PART: Final = 0.6
+"""What keys and order of rows may take of a task's memory."""
+_ROW_BYTES: Final = 32
+"""What a row takes beside its key until its value is read: its record, its place, and what sorts them."""
+_SEGMENTED_ROW_BYTES: Final = 64
+"""The same where the segment of each key is told from its time."""
+_INDEXED_ROW_BYTES: Final = 120
+"""The same for a time-ordered store, whose row keys are made from those of the changelog."""
+_PLACE_BYTES: Final = 12
+"""What a row of a range that is done takes: its record, and later its place."""
+_LEAST_KEPT, _MOST_KEPT = 0.5, 0.9
+"""Of the keys that fill the memory, as a range is made smaller."""
+
+Segments = list[tuple[int | None, int, int]]
+"""(segment, first row, end row): the rows of one layer."""
+
+
+class PositionSink(Protocol):
+    """Where what headers say goes."""
+
+    def add(self, keys: pa.BinaryArray, headers: pa.ListArray) -> None:
+        """Of these records."""
+
+
+@dataclass(slots=True)
+class RowOrder:
+    """Rows of a slice in the order in which they are written."""
+
+    job: SliceJob
+    """With the records that are to be read for their values."""
+    keys: KeysInOrder
+    """Changelog keys, sorted by segment and row key within each layer."""
+    places: Places
+    segments: Segments
+
+
+@dataclass(slots=True)
+class Orders:
+    """Reads the keys of a slice."""
+
+    job: SliceJob
+    kind: StoreKind
+    counts: CountSink
+    positions: PositionSink
+    new_file: Callable[[], str]
+    """A path for what waits."""
+    passage: Passage
+    expired: int = 0
+    """Rows of segments that are too old by the keys that were read before them."""
+    max_time: int | None = None
+    """The highest segment time (ms) so far."""
+    _counted: bool = field(init=False, default=False)
+
+    def all(self) -> Iterator[RowOrder]:
+        """One after another; what a later one has wins.
+
+        Raises Refused for keys that no store of the kind has, OSError.
+        """
+        if self.kind.key.time_ordered or not self.job.slice.ordered:
+            yield from self._by_offsets()
+        else:
+            yield from self._by_keys()
+
+    def _by_offsets(self) -> Iterator[RowOrder]:
+        rest: Slice | None = self.job.slice
+        first = True
+        while rest is not None:
+            # Something lies beneath all but the first part: deletes must be written.
+            part = replace(self.job, slice=rest, tombstones=self.job.tombstones or not first)
+            order, rest = self._part(part)
+            first = False
+            yield order
+            del order
+
+    def _part(self, part: SliceJob) -> tuple[RowOrder, Slice | None]:
+        """Of as many records as there is memory for, and the others."""
+        last, upto, number = self._last_of_each(self._budget), part.slice.last, 0
+        with closing(self._read(part, "offset")) as tables:
+            for table in tables:
+                for chunk in table.column("key").chunks:
+                    last.add(*numbered(chunk, number))
+                    number += len(chunk)
+                if last.full and part.slice.ordered:
+                    upto = int(table.column("offset")[-1].as_py())
+                    break
+        mine, rest = cut(part.slice, upto)
+        group = _Ranges(rows_together(self.job), KeysInOrder(self.new_file))
+        group.add(*self._arranged(last.finish()), alone=True)
+        return group.order(replace(part, slice=mine)), rest
+
+    def _by_keys(self) -> Iterator[RowOrder]:
+        lowest: bytes | None = b""
+        while lowest is not None:
+            group = _Ranges(rows_together(self.job), KeysInOrder(self.new_file))
+            while lowest is not None and group.rows * _PLACE_BYTES < self._budget:
+                lowest = self._add_range(group, lowest)
+            yield group.order(self.job)
+
+    def _add_range(self, group: _Ranges, lowest: bytes) -> bytes | None:
+        last = self._range(lowest, self._budget - group.held)
+        alone = last.bound is None and not group.rows
+        if self._in_parts and not (alone and last.whole):
+            rows = last.windows_together(group.width) * group.width
+            group.add_parts(last.parts(rows), self._only_segment)
+        else:
+            group.add(*self._arranged(last.finish()), alone=alone)
+        return last.bound
+
+    def _range(self, lowest: bytes, memory: int) -> LastOfEachKey:
+        """Of the keys from ``lowest`` on as many as there is memory for."""
+        last, number = self._last_of_each(memory, in_parts=self._in_parts), 0
+        with closing(self._read(self.job)) as tables:
+            for table in tables:
+                for chunk in table.column("key").chunks:
+                    last.add(*numbered(chunk, number, lowest, last.bound))
+                    number += len(chunk)
+                if last.full:
+                    # As many as will have grown to about what there is room for at the end.
+                    part = min(max(number / max(self.job.slice.rows, 1), _LEAST_KEPT), _MOST_KEPT)
+                    last.cut(part)
+        self._counted = True
+        return last
+
+    @property
+    def _budget(self) -> int:
+        return int(self.job.memory * KEYS_PART)
+
+    def _last_of_each(self, memory: int, *, in_parts: bool = False) -> LastOfEachKey:
+        key = self.kind.key
+        each = _INDEXED_ROW_BYTES if key.time_ordered else _SEGMENTED_ROW_BYTES if key.expires else _ROW_BYTES
+        return LastOfEachKey(self.job.slice.rows, memory, each, in_parts=in_parts)
+
+    @property
+    def _in_parts(self) -> bool:
+        """Rows have the order of changelog keys, and are of one database: keys need not be together."""
+        return not self.kind.key.segmented or self.kind.key is KeySchema.BUFFER
+
+    @property
+    def _only_segment(self) -> int | None:
+        """Of a store that is one database."""
+        return 0 if self.kind.key.segmented else None
+
+    def _read(self, part: SliceJob, *more: str) -> Generator[pa.Table, None, None]:
+        """The keys of all records, and ``more`` columns; what is to be told of them is told once."""
+        counted = ("headers",) if part.positions and not self._counted else ()
+        with closing(batches(part, ("key", *more, *counted), self.passage)) as tables:
+            for table in tables:
+                if not self._counted:
+                    self._count(part, table)
+                yield table
+
+    def _count(self, part: SliceJob, table: pa.Table) -> None:
+        column = table.column("key")
+        self.counts.records += len(table)
+        self.counts.null_keys += column.null_count
+        self.counts.data_bytes += column.nbytes
+        if part.positions:
+            for keys, headers in zip(column.chunks, table.column("headers").chunks, strict=True):
+                self.positions.add(keys, headers)
+
+    def _arranged(self, winners: Winners) -> tuple[pa.BinaryArray, Ints, Segments]:
+        """Keys and records of rows that are live, by segment."""
+        import numpy as np
+
+        job, key = self.job, self.kind.key
+        if self._in_parts:
+            whole = (self._only_segment, 0, len(winners.keys))
+            return winners.keys, winners.record, [whole] if len(winners.keys) else []
+        times = convert.segment_times(winners.keys, key, job.shown)
+        ids = convert.segment_ids(times, job.interval_ms)
+        if len(times):
+            newest = int(times.max())
+            self.max_time = newest if self.max_time is None else max(newest, self.max_time)
+        oldest = oldest_segment(job, self.max_time)
+        parts, segments, at = [], [], 0
+        # Within a segment rows stay sorted by their changelog keys.
+        by_segment = np.argsort(ids, kind="stable")
+        numbers, starts = np.unique(ids[by_segment], return_index=True)
+        # Where no record has a key there is no segment either; what is split is one part, however little it is.
+        for number, rows in zip(numbers.tolist(), np.split(by_segment, starts[1:]) if len(ids) else [], strict=True):
+            if oldest is not None and number < oldest:
+                continue
+            if key.time_ordered:
+                rows = rows[convert.sort_order(convert.base_keys(key, convert.taken(winners.keys, rows)))]
+            parts.append(rows)
+            segments.append((number * job.interval_ms, at, at + len(rows)))
+            at += len(rows)
+        live = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        self.expired += len(ids) - at
+        return convert.taken(winners.keys, live), winners.record[live], segments
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """Ranges of keys whose values are read together."""
+
+    width: int
+    """Rows of a window."""
+    keys: KeysInOrder
+    records: list[npt.NDArray[np.integer[Any]]] = field(default_factory=list)
+    segments: Segments = field(default_factory=list)
+    rows: int = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory."""
+        return sum(one.nbytes for one in self.records)
+
+    def add(self, keys: pa.BinaryArray, record: Ints, segments: Segments, *, alone: bool) -> None:
+        """The next range. Raises OSError."""
+        mine = [(segment, begin + self.rows, end + self.rows) for segment, begin, end in segments]
+        if alone:
+            self.keys.hold(keys)
+        elif len(keys):
+            self.keys.put_away(keys, self.rows, window_starts(mine, self.width))
+        self._add_records(record)
+        self.segments += mine
+
+    def add_parts(self, parts: Iterable[Winners], segment: int | None) -> None:
+        """The next range, of one segment, in parts of whole windows. Raises OSError."""
+        import numpy as np
+
+        first = self.rows
+        for part in parts:
+            upto = self.rows + len(part.keys)
+            self.keys.put_away(part.keys, self.rows, np.arange(self.rows, upto, self.width))
+            self._add_records(part.record)
+        if self.rows > first:
+            self.segments.append((segment, first, self.rows))
+
+    def _add_records(self, record: Ints) -> None:
+        import numpy as np
+
+        fits = not len(record) or int(record.max()) <= np.iinfo(np.uint32).max
+        self.records.append(record.astype(np.uint32) if fits else record)
+        self.rows += len(record)
+
+    def order(self, job: SliceJob) -> RowOrder:
+        """Of all ranges. Call it once: what places are made of is given up."""
+        order = RowOrder(job, self.keys, Places(self.records), self.segments)
+        self.records.clear()
+        return order
+
+
+def oldest_segment(job: SliceJob, max_time: int | None) -> int | None:
+    """The oldest segment that is live, by its id."""
+    import numpy as np
+
+    if max_time is None:
+        return None
+    return int(convert.segment_ids(np.array([max_time - job.retention_ms]), job.interval_ms)[0])
+
+
+class KeysInOrder:
+    """Takes keys once, hands them out window by window, and is closed."""
+
+    def __init__(self, new_file: Callable[[], str]) -> None:
+        """``new_file``: a path for what does not stay in memory."""
+        self._new_file = new_file
+        self._held: pa.BinaryArray | None = None
+        self._file: WaitingFile | None = None
+        self._starts: list[int] = []
+        self._batches: list[tuple[int, int]] = []
+        """By window: where it is in the file."""
+        self._read: tuple[int, pa.BinaryArray] | None = None
+        self._ahead: Generator[list[pa.Array], None, None] | None = None
+        """The windows behind the one that was read last."""
+
+    @property
+    def nbytes(self) -> int:
+        """What they take of memory."""
+        return 0 if self._held is None else int(self._held.nbytes)
+
+    def hold(self, keys: pa.BinaryArray) -> None:
+        """These are all."""
+        self._held = keys
+
+    def put_away(self, keys: pa.BinaryArray, first: int, starts: Ints) -> None:
+        """The keys of the next rows, from row ``first`` on, in windows that begin at ``starts``. Raises OSError."""
+        import pyarrow as pa
+
+        if self._file is None:
+            self._file = WaitingFile(self._new_file(), pa.schema([("key", pa.binary())]))
+        begins = [int(one) - first for one in starts]
+        for begin, end in zip(begins, [*begins[1:], len(keys)], strict=True):
+            self._starts.append(first + begin)
+            self._batches.append(self._file.append(keys.slice(begin, end - begin)))
+
+    def between(self, first: int, last: int) -> pa.BinaryArray:
+        """The keys of rows ``first`` to ``last`` (exclusive), which belong to one window. Raises OSError."""
+        if self._held is not None:
+            return self._held.slice(first, last - first)
+        number = bisect_right(self._starts, first) - 1
+        if self._read is None or self._read[0] != number:
+            self._read = number, self._window(number)
+        return self._read[1].slice(first - self._starts[number], last - first)
+
+    def _window(self, number: int) -> pa.BinaryArray:
+        assert self._file is not None
+        if self._ahead is None or self._read is None or number != self._read[0] + 1:
+            self._stop()
+            self._ahead = self._file.read_all(self._batches[number:])
+        (keys,) = next(self._ahead)
+        return keys
+
+    def _stop(self) -> None:
+        """Here, not wherever it is dropped: a signal that comes while a thread is waited for would be lost there."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+
+    def close(self) -> None:
+        """Gives back memory and disk."""
+        self._stop()
+        self._held = self._read = None
+        if self._file is not None:
+            self._file.close()

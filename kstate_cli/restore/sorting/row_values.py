@@ -1,0 +1,190 @@
+"""Make the values of rows, and the Positions of stores, from the columns of changelog records.
+
+The Position is in the headers ``v`` and ``c`` of a record (``ChangelogRecordDeserializationHelper``). ``v`` is a
+version of one byte. With version 0, ``c`` holds a ``PositionSerde`` Position that Streams merges into the store's when
+it restores the record. Of repeated headers the last counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from kstate_cli.byte_tables import binary_of, fixed_table
+from kstate_cli.errors import Refused
+from kstate_cli.formats.layouts import Logged
+from kstate_cli.formats.store_kinds import StoreKind
+from kstate_cli.formats.values import Header, encode_headers, encoded_sizes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kstate_cli.restore.sorting.convert import Ints
+from typing import TYPE_CHECKING
+
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.position import Position
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kstate_cli.restore.sorting.convert import Ints
+
+_TIME_BYTES: Final = 8
+_SMALL: Final = 8_192
+"""Headers of fewer bytes are encoded as columns: their lengths are looked up in a table of so many."""
+
+
+def row_values(
+    kind: StoreKind, values: pa.BinaryArray, timestamps: Ints, headers: pa.ListArray | None, what: str
+) -> pa.BinaryArray:
+    """The row values of records, null for a tombstone. ``timestamps`` in ms, -1 unknown.
+
+    Raises Refused for values that no store of the kind has.
+    """
+    if kind.logged is Logged.BUFFERED:
+        return _buffered(values, what)
+    layout = kind.family.layout
+    if not layout.has_headers:
+        return _after_times(timestamps, values) if layout.has_timestamps else values
+    assert headers is not None
+    return _joined([encoded_headers(headers), *([_times(timestamps)] if layout.has_timestamps else [])], values)
+
+
+def _after_times(timestamps: Ints, values: pa.BinaryArray) -> pa.BinaryArray:
+    import numpy as np
+
+    table = fixed_table(values)
+    if table is None:
+        return _joined([_times(timestamps)], values)
+    width = table.shape[1]
+    rows = np.empty(len(table), dtype=[("time", ">i8"), ("value", f"V{width}")])
+    rows["time"] = timestamps
+    rows["value"] = table.view(f"V{width}").ravel()
+    return binary_of(rows.view(np.uint8).reshape(-1, _TIME_BYTES + width))
+
+
+def _times(timestamps: Ints) -> pa.BinaryArray:
+    import numpy as np
+
+    return binary_of(timestamps.astype(">i8").view(np.uint8).reshape(-1, _TIME_BYTES))
+
+
+def _joined(before: Sequence[pa.BinaryArray], values: pa.BinaryArray) -> pa.BinaryArray:
+    """What is before each value, and the value; null where that is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.binary_join_element_wise(*before, values, pa.scalar(b"", pa.binary()))
+
+
+def encoded_headers(headers: pa.ListArray) -> pa.BinaryArray:
+    """``encode_headers`` of each record's headers; a null list has none."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    counts = pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)
+    flat = headers.flatten()
+    keys = pc.cast(pc.struct_field(flat, "key"), pa.binary())
+    values = pc.struct_field(flat, "value")
+    key_sizes = pc.binary_length(keys).to_numpy().astype(np.int64)
+    value_sizes = pc.binary_length(values).fill_null(-1).to_numpy().astype(np.int64)
+    of_header = _zigzag_bytes(key_sizes) + key_sizes + _zigzag_bytes(value_sizes) + np.maximum(value_sizes, 0)
+    upto = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(of_header)))
+    ends = np.cumsum(counts)
+    bodies = np.where(counts > 0, upto[ends] - upto[ends - counts] + _zigzag_bytes(counts), 0)
+    if int(bodies.max(initial=0)) >= _SMALL:
+        return pa.array([encode_headers(_headers(one)) for one in headers.to_pylist()], pa.binary())
+    # Each row is put together of parts: lengths from the table, keys, values.
+    table = _sizes()
+    pool = pa.concat_arrays([table, keys, values.fill_null(b"")])
+    first_key, first_value = len(table), len(table) + len(keys)
+    numbers = np.arange(len(keys))
+    of_flat = np.stack((key_sizes + 1, first_key + numbers, value_sizes + 1, first_value + numbers), axis=1)
+    # The table begins with -1. A record without headers has the length 0 alone.
+    lengths = np.where(counts > 0, 2, 1) + 4 * counts
+    starts = np.cumsum(lengths) - lengths
+    order = np.empty(int(lengths.sum()), dtype=np.int64)
+    is_head = np.zeros(len(order), dtype=np.bool_)
+    is_head[starts] = True
+    some = starts[counts > 0]
+    is_head[some + 1] = True
+    order[starts] = bodies + 1
+    order[some + 1] = counts[counts > 0] + 1
+    order[~is_head] = of_flat.ravel()
+    bounds = np.append(starts, len(order)).astype(np.int32)
+    listed = pa.ListArray.from_arrays(pa.array(bounds), pool.take(pa.array(order)))
+    return pc.binary_join(listed, pa.scalar(b"", pa.binary()))
+
+
+@cache
+def _sizes() -> Any:
+    import pyarrow as pa
+
+    return pa.array(encoded_sizes(_SMALL), pa.binary())
+
+
+def _zigzag_bytes(sizes: Ints) -> Ints:
+    """How many bytes a length takes, -1 too: seven bits each, of twice the number."""
+    import numpy as np
+
+    return np.where(sizes < 0, 1, 1 + sum((sizes >= (1 << bits)).astype(np.int64) for bits in (6, 13, 20, 27)))
+
+
+def _headers(headers: list[dict[str, Any]] | None) -> tuple[Header, ...]:
+    return tuple(Header(one["key"], one["value"]) for one in headers or ())
+
+
+def _buffered(values: pa.BinaryArray, what: str) -> pa.BinaryArray:
+    import pyarrow.compute as pc
+
+    shortest = pc.min(pc.binary_length(values)).as_py()
+    if shortest is not None and shortest < _TIME_BYTES:
+        raise Refused(
+            f"{what}: a value of its changelog is too short for a buffered record", hint="correct its kind in the spec"
+        )
+    return pc.binary_slice(values, 0, -_TIME_BYTES)
+
+
+_VERSION, _POSITION = "v", "c"
+_VERSION_0 = b"\x00"
+
+
+def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
+    """The Position that a record carries; None without one.
+
+    What cannot be read is not Streams': its consistency headers are off unless an internal setting turns them on. A
+    Position that is left out makes a bounded query wait, never answer too early.
+    """
+    last = {one["key"]: one["value"] for one in headers or ()}
+    if last.get(_VERSION) != _VERSION_0 or last.get(_POSITION) is None:
+        return None
+    try:
+        return Position.from_bytes(last[_POSITION])
+    except MalformedBytesError:
+        return None
+
+
+def carry_positions(headers: pa.ListArray) -> Ints:
+    """The rows with a header that may be a Position: nearly always none."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    flat = headers.flatten()
+    if not len(flat):
+        return np.empty(0, dtype=np.int64)
+    named = pc.equal(pc.struct_field(flat, "key"), _POSITION).fill_null(False).to_numpy(zero_copy_only=False)
+    if not named.any():
+        return np.empty(0, dtype=np.int64)
+    counts = pc.list_value_length(headers).fill_null(0).to_numpy()
+    return np.unique(np.repeat(np.arange(len(headers)), counts)[named])
+
+
+def merge_positions(headers: pa.ListArray, segments: Ints, by_segment: dict[int, Position]) -> None:
+    """Merges the Positions of records into ``by_segment``, by the segment of each."""
+    for segment, said in zip(segments.tolist(), headers.to_pylist(), strict=True):
+        position = position_of(said)
+        if position is not None:
+            by_segment[segment] = by_segment[segment].merge(position) if segment in by_segment else position

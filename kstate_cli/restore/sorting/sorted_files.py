@@ -1,0 +1,271 @@
+"""Turn one slice of a changelog into sorted files of a store: this is what a task runs.
+
+A task reads its slice at least twice. First it reads the keys: the last record of each key, the segments, and the order
+of rows follow from keys alone (:mod:`~kstate_cli.restore.sorting.row_order`). Then it reads the values of those last
+records. Rows come out in order, so that each segment is one layer, or one for each range of keys where keys are many
+(:mod:`~kstate_cli.restore.sorting.layers`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kstate_cli.dump_reader.digests_beside import DigestsBeside
+from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.position import Position
+from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
+from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.restore.sorting import convert
+from kstate_cli.restore.sorting.batches import (
+    BATCH_PARTS,
+    batch_bytes,
+    batch_records,
+    batches,
+    choose_pool,
+    rows_together,
+)
+from kstate_cli.restore.sorting.layers import Layer, Layers
+from kstate_cli.restore.sorting.row_order import Orders, RowOrder, oldest_segment
+from kstate_cli.restore.sorting.row_values import carry_positions, merge_positions, row_values
+from kstate_cli.restore.sorting.values_in_order import ROW_BYTES, ValuesInOrder, window_starts
+from kstate_cli.restore.staging import Staging
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+_INDEX_ROWS = 32_768
+_VALUES_PART = 0.5
+"""What values may take of the rest: batches that come and go among them leave holes, of 0.7 times their size once."""
+_BATCH_COPIES = 4
+"""A batch is held as it was read, as what is wanted of it, and in the order of the rows."""
+_TOGETHER_PART = 2
+"""Values are put in order once they take so small a part of what a batch may take."""
+_TOGETHER_COPIES = 4
+"""At the most: these as one array, and in the order of the rows; those before them, and the bytes that these become as
+they are written."""
+
+
+@dataclass(slots=True)
+class _RecordCounts:
+    records: int = 0
+    null_keys: int = 0
+    data_bytes: int = 0
+
+
+def build_sorted_files(job: SliceJob) -> SliceResult:
+    """Makes the sorted files of one slice. Every attempt writes files of its own name, so that attempts never meet.
+
+    Raises Refused for a dump that the spec does not fit, OSError and RocksError.
+    """
+    choose_pool(fits=job.slice.bytes <= job.memory)
+    started = time.monotonic()
+    # So seldom out of order that nobody looks beforehand: that would be reading all offsets once more.
+    with contextlib.suppress(OutOfOrder):
+        return _attempt(job, started, ordered=True)
+    # Only here: an exception that is being handled keeps all that its attempt has held.
+    return _attempt(job, started, ordered=False)
+
+
+def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
+    """``ordered``: whether offsets rise, as far as anybody knows. Raises OutOfOrder if they turn out not to."""
+    attempt = uuid.uuid4().hex[:12]
+    staging = Staging(job.staging, job.direct)
+    staging.mark_started(job, attempt)
+    kind = store_kind(job.kind)
+    counts = _RecordCounts()
+    layers = Layers(job, staging, attempt)
+    try:
+        with DigestsBeside(job.digests) as digests:
+            passage = Passage(job.direct, digests, ordered)
+            if kind.key is KeySchema.VERSIONED:
+                from kstate_cli.restore.sorting.history import build_history
+
+                expired, positions = 0, _Positions(job, kind)
+                max_time = build_history(job, partial(batches, job, passage=passage), layers, counts)
+            else:
+                expired, max_time, positions = _build_rows(job, kind, layers, counts, passage)
+            digests.finish()
+    except BaseException:
+        staging.discard(attempt)
+        raise
+    result = SliceResult(
+        number=job.number,
+        task=job.task,
+        store=job.store,
+        attempt=attempt,
+        files=tuple(layers.files),
+        records=counts.records,
+        data_bytes=counts.data_bytes,
+        null_keys=counts.null_keys,
+        expired=expired,
+        max_time=max_time,
+        positions=positions.told(max_time),
+        seconds=time.monotonic() - started,
+    )
+    staging.mark_done(job, result)
+    return result
+
+
+@dataclass(slots=True)
+class _Positions:
+    """What the ``c`` headers of records say, merged by segment; 0 without segments."""
+
+    job: SliceJob
+    kind: StoreKind
+    by_segment: dict[int, Position] = field(default_factory=dict)
+
+    def add(self, keys: pa.BinaryArray, headers: pa.ListArray) -> None:
+        """Records without a key are none of the store's. Raises Refused for keys that no store of the kind has."""
+        import numpy as np
+        import pyarrow as pa
+
+        carrying = carry_positions(headers)
+        carrying = carrying[keys.is_valid().to_numpy(zero_copy_only=False)[carrying]]
+        if not len(carrying):
+            return
+        segments = np.zeros(len(carrying), dtype=np.int64)
+        if self.kind.key.expires:
+            job = self.job
+            times = convert.segment_times(keys.take(pa.array(carrying)), self.kind.key, job.shown)
+            segments = convert.segment_ids(times, job.interval_ms) * job.interval_ms
+        merge_positions(headers.take(pa.array(carrying)), segments, self.by_segment)
+
+    def told(self, max_time: int | None) -> tuple[tuple[int | None, Position], ...]:
+        """By segment, of those that are live."""
+        segmented = is_segmented(self.job.kind)
+        oldest = oldest_segment(self.job, max_time) if self.kind.key.expires else None
+        return tuple(
+            (segment if segmented else None, position)
+            for segment, position in sorted(self.by_segment.items())
+            if oldest is None or segment >= oldest * self.job.interval_ms
+        )
+
+
+def _build_rows(
+    job: SliceJob, kind: StoreKind, layers: Layers, counts: _RecordCounts, passage: Passage
+) -> tuple[int, int | None, _Positions]:
+    """Rows of segments that have expired, the highest segment time, and what Positions there are."""
+    import pyarrow as pa
+
+    positions = _Positions(job, kind)
+    orders = Orders(job, kind, counts, positions, layers.aside, passage)
+    for order in orders.all():
+        try:
+            _write(kind, order, layers, counts, passage)
+        finally:
+            order.keys.close()
+        del order  # while what follows is read
+        pa.default_memory_pool().release_unused()
+    return orders.expired, orders.max_time, positions
+
+
+def _write(kind: StoreKind, order: RowOrder, layers: Layers, counts: _RecordCounts, passage: Passage) -> None:
+    """The second reading: values of the winners, and their SSTs."""
+    with contextlib.closing(_values(order, layers)) as values:
+        _read_values(kind, order, values, counts, passage)
+        _write_rows(kind, order, values, layers)
+
+
+def _write_rows(kind: StoreKind, order: RowOrder, values: ValuesInOrder, layers: Layers) -> None:
+    import numpy as np
+    import pyarrow.compute as pc
+
+    job = order.job
+    with contextlib.closing(values.windows()) as windows:
+        for segment, begin, end in order.segments:
+            layer = layers.open(segment)
+            gone = np.zeros(end - begin, dtype=np.bool_)
+            last = begin
+            while last < end:
+                first, last, some = next(windows)
+                keys = order.keys.between(first, last)
+                if kind.key.time_ordered:
+                    keys = convert.base_keys(kind.key, keys)
+                    gone[first - begin : last - begin] = pc.is_null(some).to_numpy(zero_copy_only=False)
+                layer.put(keys, some, deletes=job.tombstones)
+            if kind.key.time_ordered and job.indexed:
+                _write_index(job, order.keys.between(begin, end), gone, layer)
+            layer.close()
+
+
+def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_], layer: Layer) -> None:
+    """Index rows begin with 01, base rows with 00: they come after all of them."""
+    import pyarrow as pa
+
+    by_key = convert.sort_order(keys)
+    for first in range(0, len(keys), _INDEX_ROWS):
+        part = by_key[first : first + _INDEX_ROWS]
+        values = pa.array([None if one else b"" for one in gone[part].tolist()], pa.binary())
+        layer.put(convert.index_keys(convert.taken(keys, part)), values, deletes=job.tombstones)
+
+
+def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
+    """For the values of all rows; what does not fit the memory waits in a file."""
+    job = order.job
+    each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
+    most = max(job.memory // BATCH_PARTS, 1)
+    together = batch_bytes(job) // _TOGETHER_PART
+    # Keys that wait are read ahead only while rows are handed out: then there are no batches any more.
+    held = order.keys.nbytes + order.places.nbytes + _BATCH_COPIES * min(batch_bytes(job), batch_records(job) * each)
+    held += _TOGETHER_COPIES * min(together, order.places.rows * (each + ROW_BYTES))
+    return ValuesInOrder(
+        rows=order.places.rows,
+        starts=window_starts(order.segments, rows_together(job)),
+        memory=max(int((job.memory - held) * _VALUES_PART), most),
+        most=most,
+        new_file=layers.aside,
+        together=together,
+    )
+
+
+def _read_values(
+    kind: StoreKind, order: RowOrder, values: ValuesInOrder, counts: _RecordCounts, passage: Passage
+) -> None:
+    """The values of all rows, in the order of the records."""
+    import numpy as np
+    import pyarrow as pa
+
+    job = order.job
+    if not order.places.rows:
+        if not passage.has_seen(job.slice):
+            # A later part leaves out whatever is before it: a record that comes late in its file would be nobody's.
+            with contextlib.closing(batches(job, ("offset",), passage)) as tables:
+                for _ in tables:
+                    pass
+        return
+    # Offsets once more: a file that has become another one since its keys were read is told by them.
+    columns = ["value", "offset"]
+    if kind.needs_timestamp:
+        columns.append("timestamp")
+    if kind.needs_headers:
+        columns.append("headers")
+    number = 0
+    with contextlib.closing(batches(job, tuple(columns), passage)) as tables:
+        for table in tables:
+            chosen, rows = order.places.wanted(number, len(table))
+            number += len(table)
+            if not len(rows):
+                continue
+            counts.data_bytes += table.nbytes
+            bounds = np.cumsum([0, *(batch.num_rows for batch in table.to_batches())])
+            cuts = np.searchsorted(chosen, bounds)
+            parts = [
+                (batch, chosen[low:high] - bound)
+                for batch, bound, low, high in zip(table.to_batches(), bounds, cuts, cuts[1:], strict=False)
+                if high > low
+            ]
+            some = pa.concat_arrays([convert.taken(batch.column("value"), at) for batch, at in parts])
+            times, headers = np.empty(0, dtype=np.int64), None
+            if kind.needs_timestamp:
+                times = np.concatenate([batch.column("timestamp").to_numpy()[at] for batch, at in parts])
+            if kind.needs_headers:
+                headers = pa.concat_arrays([batch.column("headers").take(pa.array(at)) for batch, at in parts])
+            values.add(rows, row_values(kind, some, times, headers, job.shown))

@@ -1,0 +1,432 @@
+"""Hand out the values of a slice in the order of its rows, though they are read in the order of its records.
+
+Each value is read once. Values that do not fit the memory of a task wait on disk, as batches of columns in a file
+without a name. The file has parts that do fit: a gather over a file of any size would cost one read of the disk for
+each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from kstate_cli.restore.sorting.convert import apart, taken
+from kstate_cli.signals import FullPool
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from kstate_cli.restore.sorting.convert import Ints
+import errno
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.direct_io import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
+from kstate_cli.errors import naming
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MOST_PARTS = 256
+_BLOCK_ROWS = 131_072
+_SPARE = 2
+"""A part of the file is meant to take so small a part of the memory: sizes are known only once all is read."""
+
+ROW_BYTES = 32
+"""What a row takes beside its value while it is put in order: its number, its window, its place, its size."""
+
+_Part = tuple["npt.NDArray[np.int32]", "pa.BinaryArray"]
+"""Numbers of rows, rising from window to window, and their values."""
+
+
+class _File:
+    """Values that wait, by the part that they belong to. They are written while others are read and dealt out."""
+
+    def __init__(self, path: str, begins: Ints) -> None:
+        """``begins``: the first row of each part. Raises OSError."""
+        import pyarrow as pa
+
+        self._file = WaitingFile(path, pa.schema([("row", pa.int32()), ("value", pa.binary())]))
+        self._begins = begins
+        self._batches: list[list[tuple[int, int]]] = [[] for _ in begins]
+        """By part: where its batches are in the file."""
+        self._pool = FullPool(1, "waiting")
+        self._writing: Future[None] | None = None
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        return len(self._batches)
+
+    def put_away(self, some: list[_Part]) -> None:
+        """Takes these, once those before them are written. Raises OSError where those cannot be."""
+        self.settle()
+        self._writing = self._pool.ask(self._write, some)
+
+    def complete(self) -> None:
+        """Nothing is put away any more: waits for what is still being written, and ends the thread. Raises OSError."""
+        self.settle()
+        # What its thread has taken of Arrow's memory is given back.
+        self._pool.shutdown()
+
+    def settle(self) -> None:
+        """Waits until what was put away is written. Raises OSError where it cannot be."""
+        writing, self._writing = self._writing, None
+        try:
+            if writing is not None:
+                writing.result()
+        finally:
+            # Else its error would hold the future, and the future the error: the file would stay until that is noticed.
+            del writing
+
+    def _write(self, some: list[_Part]) -> None:
+        import numpy as np
+        import pyarrow as pa
+
+        for rows, values in some:
+            # Rows rise from window to window only: the border of a part is that of a window.
+            number = np.searchsorted(self._begins, rows, "right") - 1
+            cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
+            for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+                where = self._file.append(pa.array(rows[low:high]), values.slice(low, high - low))
+                self._batches[int(number[low])].append(where)
+
+    def read(self, part: int) -> Generator[_Part, None, None]:
+        """The batches of a part, in the order in which they were written. Raises OSError."""
+        with closing(self._file.read_all(self._batches[part])) as batches:
+            for rows, values in batches:
+                yield rows.to_numpy(), values
+
+    def close(self) -> None:
+        """Ends its thread, and gives back its room."""
+        self._pool.shutdown()
+        self._writing = None
+        self._file.close()
+
+
+class Places:
+    """Which record each row is made from, and so where each record goes."""
+
+    def __init__(self, records: Sequence[npt.NDArray[np.integer[Any]]]) -> None:
+        """``records``: by row, the number of its record; in parts, one after another."""
+        import numpy as np
+
+        self.rows = sum(len(one) for one in records)
+        # Record and row in one number. Slices have fewer records than 2^33, and fewer rows than 2^31.
+        self._bits = np.uint64(self.rows.bit_length())
+        self._places = np.empty(self.rows, dtype=np.uint64)
+        first = 0
+        for one in records:
+            self._places[first : first + len(one)] = one
+            first += len(one)
+        self._places <<= self._bits
+        for first in range(0, self.rows, _BLOCK_ROWS):
+            some = self._places[first : first + _BLOCK_ROWS]
+            some |= np.arange(first, first + len(some), dtype=np.uint64)
+        self._places.sort()
+
+    @property
+    def nbytes(self) -> int:
+        """What they take."""
+        return self._places.nbytes
+
+    def wanted(self, number: int, count: int) -> tuple[Ints, Ints]:
+        """Which of the ``count`` records from ``number`` on make a row, counted from there; and the rows they make."""
+        import numpy as np
+
+        bounds = np.array([number, number + count], dtype=np.uint64) << self._bits
+        low, high = np.searchsorted(self._places, bounds).tolist()
+        some = self._places[low:high]
+        rows = some & ((np.uint64(1) << self._bits) - np.uint64(1))
+        return (some >> self._bits).astype(np.int64) - number, rows.astype(np.int64)
+
+
+@dataclass(slots=True)
+class ValuesInOrder:
+    """Takes the values of records, and hands out those of rows, window by window. ``add`` all, then ``windows``.
+
+    Whatever happens, :meth:`close` it: what waits has a thread, and room on the disk.
+    """
+
+    rows: int
+    starts: Ints
+    """The first row of each window: of what is handed out, and becomes Python objects, together."""
+    memory: int
+    """Bytes of values that may be held."""
+    most: int
+    """Bytes of values that may be handed out together; a row is never parted."""
+    new_file: Callable[[], str]
+    """A path for what does not fit."""
+    together: int
+    """Bytes that are put in order together: a few values at a time would leave next to nothing for each window."""
+    _new: list[_Part] = field(init=False, default_factory=list)
+    """What is not in order yet."""
+    _new_bytes: int = field(init=False, default=0)
+    _width: int = field(init=False, default=0)
+    """The rows of every window but the last, where they are as many; else 0."""
+    _sizes: Ints = field(init=False)
+    """Bytes of the values of each window."""
+    _held: list[_Part] = field(init=False, default_factory=list)
+    _held_bytes: int = field(init=False, default=0)
+    _taken_rows: int = field(init=False, default=0)
+    _file: _File | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        import numpy as np
+
+        self._sizes = np.zeros(len(self.starts), dtype=np.int64)
+        widths = np.diff(self.starts)
+        if len(widths) and bool((widths == widths[0]).all()) and self.rows - int(self.starts[-1]) <= widths[0]:
+            self._width = int(widths[0])
+
+    def add(self, rows: Ints, values: pa.BinaryArray) -> None:
+        """Takes the values of these rows. Raises OSError."""
+        import numpy as np
+
+        if not len(rows):
+            return
+        self._new.append((rows.astype(np.int32), values))
+        self._new_bytes += values.nbytes + len(rows) * ROW_BYTES
+        if self._new_bytes >= self.together:
+            self._deal_out()
+
+    def _deal_out(self) -> None:
+        """Puts what is new in the order of windows."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not self._new:
+            return
+        rows = np.concatenate([some for some, _ in self._new])
+        values = pa.concat_arrays([some for _, some in self._new])
+        self._new.clear()
+        self._new_bytes = 0
+        window = self._windows_of(rows)
+        if len(self.starts) <= 1 << 16:
+            window = window.astype(np.uint16)  # sorted in one go
+        order = np.argsort(window, kind="stable")
+        sizes = pc.binary_length(values).fill_null(0).to_numpy()
+        self._sizes += np.bincount(window, weights=sizes, minlength=len(self.starts)).astype(np.int64)
+        part = apart(rows[order]), taken(values, order)
+        self._taken_rows += len(rows)
+        if self._file is not None:
+            self._file.put_away([part])
+            return
+        self._held.append(part)
+        self._held_bytes += part[0].nbytes + part[1].nbytes
+        if self._held_bytes > self.memory:
+            self._file = self._made_file()
+            held, self._held = self._held, []
+            self._file.put_away(held)
+            self._file.settle()  # else all of it would be held while more comes
+
+    def windows(self) -> Generator[tuple[int, int, pa.BinaryArray], None, None]:
+        """(first row, end row, values), in order; never over the border of a window. Call it once. Raises OSError."""
+        self._deal_out()
+        if self._file is None:
+            yield from self._handed_out(self._held, 0, len(self.starts))
+            return
+        self._file.complete()
+        for number, (begin, end) in enumerate(pairwise(self._borders(self._file.parts))):
+            for first, upto in self._lots(begin, end):
+                low, high = self._row(first), self._row(upto)
+                with closing(self._file.read(number)) as read:
+                    mine = [one for part in read if len((one := _between(part, low, high))[0])]
+                yield from self._handed_out(mine, first, upto)
+
+    def close(self) -> None:
+        """Gives back memory, thread and disk; nothing is added or handed out any more."""
+        self._new.clear()
+        self._held.clear()
+        if self._file is not None:
+            self._file.close()
+
+    def _lots(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Windows of a part that fit the memory together, or one that does not."""
+        while begin < end:
+            upto, size = begin + 1, int(self._sizes[begin])
+            while upto < end and size + int(self._sizes[upto]) <= self.memory:
+                size += int(self._sizes[upto])
+                upto += 1
+            yield begin, upto
+            begin = upto
+
+    def _handed_out(self, parts: list[_Part], begin: int, end: int) -> Iterator[tuple[int, int, pa.BinaryArray]]:
+        import numpy as np
+
+        of_window: list[list[_Part]] = [[] for _ in range(begin, end)]
+        for rows, values in parts:
+            window = self._windows_of(rows)
+            cuts = np.flatnonzero(np.diff(window)) + 1
+            for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
+                of_window[int(window[low]) - begin].append((rows[low:high], values.slice(low, high - low)))
+        parts.clear()
+        for number, mine in enumerate(of_window, start=begin):
+            of_window[number - begin] = []
+            yield from self._in_order(mine, self._row(number), self._row(number + 1), int(self._sizes[number]))
+
+    def _in_order(
+        self, parts: list[_Part], first: int, last: int, size: int
+    ) -> Iterator[tuple[int, int, pa.BinaryArray]]:
+        import numpy as np
+        import pyarrow as pa
+
+        if size > self.most and last - first > 1:
+            middle = (first + last) // 2
+            for low, high in ((first, middle), (middle, last)):
+                some = [_between(part, low, high) for part in parts]
+                yield from self._in_order(some, low, high, sum(values.nbytes for _, values in some))
+            return
+        place = np.empty(last - first, dtype=np.int64)
+        place[np.concatenate([rows for rows, _ in parts]) - first] = np.arange(last - first)
+        yield first, last, taken(pa.concat_arrays([values for _, values in parts]), place)
+
+    def _windows_of(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
+        import numpy as np
+
+        if self._width:
+            return rows // self._width
+        return np.searchsorted(self.starts, rows, "right") - 1
+
+    def _row(self, window: int) -> int:
+        return int(self.starts[window]) if window < len(self.starts) else self.rows
+
+    def _made_file(self) -> _File:
+        expected = self._held_bytes * self.rows // max(self._taken_rows, 1)
+        parts = -(-expected * _SPARE // max(self.memory, 1))
+        parts = max(1, min(parts, _MOST_PARTS, len(self.starts)))
+        return _File(self.new_file(), self.starts[self._borders(parts)[:-1]])
+
+    def _borders(self, parts: int) -> list[int]:
+        """The windows that so many parts begin with, and how many windows there are."""
+        return [-(-len(self.starts) * one // parts) for one in range(parts + 1)]
+
+
+def _between(part: _Part, first: int, last: int) -> _Part:
+    """Of a part what belongs to rows ``first`` to ``last`` (exclusive)."""
+    import pyarrow as pa
+
+    rows, values = part
+    chosen = (rows >= first) & (rows < last)
+    if chosen.all():
+        return part
+    return rows[chosen], values.filter(pa.array(chosen))
+
+
+def window_starts(segments: Sequence[tuple[int | None, int, int]], rows: int) -> Ints:
+    """The first row of each window of at most ``rows`` rows, none over the border of a segment."""
+    import numpy as np
+
+    starts = [np.arange(begin, end, rows, dtype=np.int64) for _, begin, end in segments]
+    return np.concatenate(starts) if starts else np.empty(0, dtype=np.int64)
+
+
+_TOGETHER: Final = 1 << 20
+"""Bytes that are written together."""
+_AHEAD: Final = 4
+"""Batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Where a batch is read to."""
+
+    pages: memoryview
+    """Those that it lies in."""
+    first: int
+    """Where in the file they begin."""
+    end: int
+    """Where in the file the batch ends."""
+    batch: pa.Buffer
+    """It alone."""
+
+
+class WaitingFile:
+    """Takes batches, and gives them back any number of times. It goes with this process, however that ends.
+
+    What waits is as large as what is made of it, and is read once: it goes around the page cache.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        """``path`` is free again at once. Raises OSError."""
+        self._schema, self._path = schema, path
+        # Closed with this, whatever becomes of it: the room on the disk is given back only then.
+        self._file = open(open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), "r+b", buffering=0)  # noqa: SIM115
+        os.unlink(path)
+        self._last = aligned(_TOGETHER)
+        """What is not written yet."""
+        self._written = self._waiting = 0
+        """Bytes in the file, and those behind them."""
+
+    def append(self, *columns: pa.Array) -> tuple[int, int]:
+        """A batch; returns where it begins and its bytes, by which it is read. Raises OSError."""
+        import pyarrow as pa
+
+        data = memoryview(pa.record_batch([*columns], schema=self._schema).serialize()).cast("B")
+        where = self._written + self._waiting, len(data)
+        while len(data):
+            some = data[: _TOGETHER - self._waiting]
+            self._last[self._waiting : self._waiting + len(some)] = some
+            self._waiting += len(some)
+            data = data[len(some) :]
+            if self._waiting == _TOGETHER:
+                with naming(self._path):
+                    write_from(self._file.fileno(), self._last, self._written)
+                self._written += _TOGETHER
+                self._waiting = 0
+        return where
+
+    def read_all(self, places: Sequence[tuple[int, int]]) -> Generator[list[pa.Array], None, None]:
+        """The columns of batches, in this order; a few are read before they are asked for. Raises OSError.
+
+        None is to be added meanwhile.
+        """
+        ahead: deque[Future[_Room]] = deque()
+        with FullPool(_AHEAD, "waiting") as pool:
+            for where in places:
+                # Memory that each thread takes for itself would be kept for each.
+                ahead.append(pool.ask(self._filled, self._room(where)))
+                if len(ahead) > _AHEAD:
+                    yield self._columns(ahead.popleft().result())
+            while ahead:
+                yield self._columns(ahead.popleft().result())
+
+    def _room(self, where: tuple[int, int]) -> _Room:
+        import pyarrow as pa
+
+        begin, size = where
+        first, upto = whole_pages(begin, begin + size)
+        # In Arrow's memory, as all that waits for its turn; at the beginning of a page.
+        memory = pa.allocate_buffer(upto - first + PAGE_BYTES)
+        skipped = -memory.address % PAGE_BYTES
+        pages = memoryview(memory).cast("B")[skipped : skipped + upto - first]
+        return _Room(pages, first, begin + size, memory.slice(skipped + begin - first, size))
+
+    def _filled(self, room: _Room) -> _Room:
+        in_file = min(room.first + len(room.pages), self._written) - room.first
+        with naming(self._path):
+            if in_file > 0 and read_into(self._file.fileno(), room.pages[:in_file], room.first) != in_file:
+                raise OSError(errno.EIO, "a file that values wait in has lost some of them")
+        if room.end > self._written:
+            low = max(room.first, self._written)
+            room.pages[low - room.first : room.end - room.first] = self._last[
+                low - self._written : room.end - self._written
+            ]
+        return room
+
+    def _columns(self, room: _Room) -> list[pa.Array]:
+        import pyarrow as pa
+
+        return [*pa.ipc.read_record_batch(room.batch, self._schema).columns]
+
+    def close(self) -> None:
+        """Gives back its room."""
+        self._file.close()

@@ -1,0 +1,351 @@
+"""Find the last record of each key of a slice, in bounded memory.
+
+Most changelogs have keys of one length that differ in few bits. Such keys become numbers, and sorting the numbers finds
+the last record of each key and the order of the rows at once (:mod:`~kstate_cli.restore.sorting.numbered_keys`). All
+other keys go to buckets by a checksum: small hash tables are faster, and a hash table that grows takes twice its
+memory. Either way, the keys so far are deduplicated with those that came since, as often as memory requires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.restore.sorting.convert import Winners
+from kstate_cli.restore.sorting.numbered_keys import NumberedKeys
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kstate_cli.restore.sorting.convert import Ints
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kstate_cli.restore.sorting.convert import buffers, sort_order, taken
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from kstate_cli.restore.sorting.convert import Ints
+
+_BUCKET_RECORDS: Final = 1_000_000
+_MOST_BUCKETS: Final = 64
+_WAITING_PART: Final = 8
+"""Keys wait until they take so small a part of a task's memory, or as much as those that are known.
+
+Once they are known too all of them may take up to a quarter more than their part: numbers, which are given up for
+their places before there are any values.
+"""
+_KEY_BYTES: Final = 1 << 30
+"""Half of what one array of pyarrow can hold."""
+_KEPT_PART: Final = 0.9
+"""Of the memory, where numbers become longer ones, or keys, which take more than they did."""
+_TOLD_PART: Final = 16
+"""Keys that are told together take at most so small a part of the memory; a window is told whole."""
+_TOLD_WINDOWS: Final = 16
+"""More at once gain nothing."""
+
+
+def numbered(
+    keys: pa.BinaryArray, first: int, lowest: bytes = b"", bound: bytes | None = None
+) -> tuple[pa.BinaryArray, Ints]:
+    """Of records numbered from ``first`` on the keys from ``lowest`` up to ``bound`` (exclusive), and their numbers.
+
+    Records without a key have a number, and are left out.
+    """
+    import numpy as np
+
+    return _within(keys, np.arange(first, first + len(keys), dtype=np.int64), lowest, bound)
+
+
+def _within(keys: pa.BinaryArray, numbers: Ints, lowest: bytes, bound: bytes | None) -> tuple[pa.BinaryArray, Ints]:
+    """Those keys, and their numbers; copied once, and only where some are left out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not keys.null_count and not lowest and bound is None:
+        return keys, numbers
+    wanted = keys.is_valid()
+    if lowest:
+        wanted = pc.and_(wanted, pc.greater_equal(keys, pa.scalar(lowest, pa.binary())))
+    if bound is not None:
+        wanted = pc.and_(wanted, pc.less(keys, pa.scalar(bound, pa.binary())))
+    wanted = wanted.fill_null(False)
+    return keys.filter(wanted), numbers[wanted.to_numpy(zero_copy_only=False)]
+
+
+class LastOfEachKey:
+    """Takes keys of a slice in the order of its records, and tells the winners. ``memory`` in bytes."""
+
+    def __init__(self, records: int, memory: int, row_bytes: int = 32, *, in_parts: bool = False) -> None:
+        """``row_bytes``: what a row takes beside its key until its value is read.
+
+        ``in_parts``: winners are taken part by part, unless there is room for the :attr:`whole`.
+        """
+        buckets = 1
+        while buckets < _MOST_BUCKETS and buckets * _BUCKET_RECORDS < records:
+            buckets *= 2
+        self._memory, self._row_bytes, self._in_parts = memory, row_bytes, in_parts
+        self._buckets = buckets
+        self._known: NumberedKeys | BucketsOfKeys = NumberedKeys(records)
+        self._held = 0
+        self._full = False
+        self._bound: bytes | None = None
+
+    @property
+    def bound(self) -> bytes | None:
+        """The lowest key that was cut away, None where none was: neither it nor a higher one is to be added."""
+        return self._bound
+
+    @property
+    def full(self) -> bool:
+        """Whether what is known, and what is made of it, takes all memory: no more keys are to be added."""
+        return self._full
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is room for all winners at once. Asked once all keys are added."""
+        self._settle()
+        return self._known.held(self._row_bytes) < self._memory and self._known.size()[1] < _KEY_BYTES
+
+    def add(self, keys: pa.BinaryArray, numbers: Ints) -> None:
+        """Keys, none of them null, and the numbers of their records: of one key the later one has the higher number."""
+        if not len(keys):
+            return
+        if not self._known.add(keys, numbers):
+            self._deal_out()
+            self._known.add(*_within(keys, numbers, b"", self._bound))
+        was_full = self._full
+        self._measure()
+        if self._in_parts and self._full and not was_full:
+            # Numbers have become others, which take more: cut before anything is made of them.
+            self._keep(self._fitting(_KEPT_PART))
+        # What waits takes as much again once it is known.
+        most = max(self._memory // _WAITING_PART, min(self._held, self._memory - self._taken) // 2)
+        if self._known.waiting_bytes * self._known.growth > min(most, _KEY_BYTES // 2):
+            self._settle()
+
+    def cut(self, part: float) -> bytes | None:
+        """Keeps so large a part of the keys that there is room for, the lowest; returns the lowest of the others.
+
+        None where no others are left.
+        """
+        self._settle()
+        return self._keep(self._fitting(part))
+
+    def _fitting(self, part: float) -> int:
+        """So large a part of the keys that are known, or of as many as there is room for."""
+        rows, size = self._known.size()
+        room = min(1.0, self._memory / max(self._held, 1))
+        if self._in_one:
+            room = min(room, _KEY_BYTES / max(size, 1))
+        return int(rows * part * room)
+
+    def _keep(self, count: int) -> bytes | None:
+        """Keeps so many of the keys that are known, one at least."""
+        count = max(1, count)
+        if count >= self._known.size()[0]:
+            return None
+        self._bound = self._known.cut(count)
+        self._measure()
+        return self._bound
+
+    def finish(self) -> Winners:
+        """The winners of all that was added. Call it once."""
+        self._settle()
+        winners = self._known.winners()
+        self._give_back()
+        return winners
+
+    def windows_together(self, rows: int) -> int:
+        """How many windows of so many rows are told together. Asked once all keys are added."""
+        self._settle()
+        known, size = self._known.size()
+        of_window = rows * size // max(known, 1)
+        return max(1, min(_TOLD_WINDOWS, self._memory // _TOLD_PART // max(of_window, 1)))
+
+    def parts(self, rows: int) -> Iterator[Winners]:
+        """The winners of all that was added, so many rows at a time, in order. Call it once."""
+        self._settle()
+        yield from self._known.parts(rows)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """What hash tables took is wanted for the values."""
+        import pyarrow as pa
+
+        pa.default_memory_pool().release_unused()
+
+    def _deal_out(self) -> None:
+        """Some keys are no numbers, or not together with the others."""
+        numbers = self._known
+        assert isinstance(numbers, NumberedKeys)
+        numbers.settle()
+        rows, size = numbers.size()
+        each = max(size // max(rows, 1), 1)
+        if self._in_parts:
+            # Those that are told as a whole were counted with one copy of their keys all the while.
+            fitting = int(self._memory * _KEPT_PART) // row_held(each, self._row_bytes)
+            self._keep(min(fitting, _KEY_BYTES // each))
+        dealt = BucketsOfKeys(self._buckets)
+        for some in numbers.parts(max(1, self._memory // _TOLD_PART // each)):
+            dealt.add(some.keys, some.record)
+        self._known = dealt
+        del numbers
+        self._settle()
+
+    def _settle(self) -> None:
+        self._known.settle()
+        self._measure()
+
+    def _measure(self) -> None:
+        known = self._known
+        self._held = (known.held_in_parts if self._in_parts else known.held)(self._row_bytes)
+        self._full = self._held >= self._memory or (self._in_one and known.size()[1] >= _KEY_BYTES)
+
+    @property
+    def _taken(self) -> int:
+        """What is known takes by now: numbers that are told part by part take half of what they will."""
+        known = self._known.known_bytes if self._in_parts and isinstance(self._known, NumberedKeys) else None
+        return self._held if known is None else known
+
+    @property
+    def _in_one(self) -> bool:
+        """Numbers become keys part by part; all others, or those of a caller who takes all at once, in one array."""
+        return not self._in_parts or isinstance(self._known, BucketsOfKeys)
+
+
+_KEY_COPIES: Final = 2
+"""Of keys there are copies while they are put in order."""
+_POSITION_BYTES: Final = 4
+"""What an array has for each key, beside its bytes."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    keys: pa.BinaryArray
+    record: Ints
+    waiting: list[tuple[pa.BinaryArray, Ints]] = field(default_factory=list)
+
+
+class BucketsOfKeys:
+    """Takes keys of any kind."""
+
+    growth = 1
+    """What waits becomes known bucket by bucket."""
+
+    def __init__(self, buckets: int) -> None:
+        self._buckets = _empty(buckets)
+        self._size = 0, 0
+        self.waiting_bytes = 0
+
+    def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
+        """Deals them out."""
+        import numpy as np
+
+        self.waiting_bytes += keys.nbytes + numbers.nbytes
+        if len(self._buckets) == 1:
+            self._buckets[0].waiting.append((keys, numbers))
+            return True
+        checksums = _checksums(keys) & (len(self._buckets) - 1)
+        order = np.argsort(checksums, kind="stable")
+        dealt, numbers = taken(keys, order), numbers[order]
+        ends = np.cumsum(np.bincount(checksums, minlength=len(self._buckets))).tolist()
+        for bucket, begin, end in zip(self._buckets, [0, *ends], ends, strict=False):
+            if end > begin:
+                bucket.waiting.append((dealt.slice(begin, end - begin), numbers[begin:end]))
+        return True
+
+    def settle(self) -> None:
+        """Deduplicates what waits."""
+        for bucket in self._buckets:
+            if bucket.waiting:
+                self._deduplicate(bucket)
+        self.waiting_bytes = 0
+        self._size = sum(len(one.keys) for one in self._buckets), sum(one.keys.nbytes for one in self._buckets)
+
+    def size(self) -> tuple[int, int]:
+        """Keys, and their bytes."""
+        return self._size
+
+    def held(self, row_bytes: int) -> int:
+        """What rows take; ``row_bytes`` without their keys."""
+        rows, size = self.size()
+        return rows * row_bytes + size * _KEY_COPIES
+
+    def held_in_parts(self, row_bytes: int) -> int:
+        """The same: all keys are put in order at once."""
+        return self.held(row_bytes)
+
+    def cut(self, count: int) -> bytes:
+        """Keeps the ``count`` lowest keys; returns the lowest of the others."""
+        self.settle()
+        buckets, told = len(self._buckets), self.winners()
+        bound: bytes = told.keys[count].as_py()
+        self._buckets = _empty(buckets)
+        self.add(told.keys.slice(0, count), told.record[:count])
+        del told
+        self.settle()
+        return bound
+
+    def parts(self, rows: int) -> Iterator[Winners]:
+        """What is known, so many rows at a time. Call it once."""
+        told = self.winners()
+        for first in range(0, len(told.keys), rows):
+            yield Winners(told.keys.slice(first, rows), told.record[first : first + rows])
+
+    def winners(self) -> Winners:
+        """What is known. Call it once."""
+        import numpy as np
+        import pyarrow as pa
+
+        keys = pa.concat_arrays([bucket.keys for bucket in self._buckets])
+        record = np.concatenate([bucket.record for bucket in self._buckets])
+        self._buckets = []
+        order = sort_order(keys)
+        return Winners(taken(keys, order), record[order])
+
+    def _deduplicate(self, bucket: _Bucket) -> None:
+        import numpy as np
+        import pyarrow as pa
+
+        known = len(bucket.keys)
+        numbers = np.concatenate([numbers for _, numbers in bucket.waiting])
+        together = pa.concat_arrays([bucket.keys, *(keys for keys, _ in bucket.waiting)])
+        bucket.waiting = []
+        coded = together.dictionary_encode()
+        del together
+        # Known keys come first, each once: they keep their codes.
+        local = coded.indices.to_numpy(zero_copy_only=False)[known:]
+        record = np.empty(len(coded.dictionary), dtype=np.int64)
+        record[:known] = bucket.record
+        # Where a code repeats, the last assignment stays: exactly the rule of a changelog.
+        record[local] = numbers
+        bucket.keys, bucket.record = coded.dictionary, record
+
+
+def row_held(key_bytes: int, row_bytes: int) -> int:
+    """What a row takes whose key has so many bytes."""
+    return row_bytes + (key_bytes + _POSITION_BYTES) * _KEY_COPIES
+
+
+def _empty(buckets: int) -> list[_Bucket]:
+    import numpy as np
+    import pyarrow as pa
+
+    return [_Bucket(pa.array([], pa.binary()), np.empty(0, dtype=np.int64)) for _ in range(buckets)]
+
+
+def _checksums(keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
+    """The sum of each key's bytes, modulo 256."""
+    import numpy as np
+
+    offsets, data = buffers(keys)
+    sums = np.zeros(len(keys), dtype=np.uint8)
+    # An empty range would be given the byte that it begins at.
+    some = np.flatnonzero(offsets[1:] > offsets[:-1])
+    if len(some):
+        sums[some] = np.add.reduceat(data[: offsets[-1]], offsets[:-1][some], dtype=np.uint8)
+    return sums
