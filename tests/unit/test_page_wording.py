@@ -29,7 +29,6 @@ NOT_YET = {
     "docs/internals/layout.md",
     "docs/internals/next-releases.md",
     "docs/internals/offsets.md",
-    "docs/internals/restoring.md",
     "docs/internals/rocksdb.md",
     "docs/internals/start.md",
     "docs/internals/stores.md",
