@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from kstate_cli.access import access_hint
+from kstate_cli.errors import Refused
 
 ACL: Final = ("system.posix_acl_access", "system.posix_acl_default")
 NO_ATTRIBUTES: Final = (errno.ENOTSUP, errno.ENODATA, errno.EINVAL)
@@ -53,3 +60,75 @@ def drop_acl(path: Path) -> None:
     for name in ACL:
         with contextlib.suppress(OSError):
             os.removexattr(path, name)
+
+
+def own_like(path: Path | int, model: os.stat_result, *, follow_symlinks: bool = True) -> None:
+    """Gives a new file (or descriptor) to the owner of ``model``. Only root can, and only root needs to."""
+    if os.geteuid() != 0:
+        return
+    # A descriptor has no other way than to be followed.
+    stat = os.fstat(path) if isinstance(path, int) else os.stat(path, follow_symlinks=follow_symlinks)
+    if (stat.st_uid, stat.st_gid) == (model.st_uid, model.st_gid):
+        return
+    if isinstance(path, int):
+        os.fchown(path, model.st_uid, model.st_gid)
+    else:
+        os.chown(path, model.st_uid, model.st_gid, follow_symlinks=follow_symlinks)
+
+
+_KIND = re.compile(r"(?<=LOG)\..*|\d+")
+"""What is taken out of a file's name to get its kind: numbers, and what tells one LOG from another."""
+
+
+def take_access(path: Path, app: Path, original: Path) -> None:
+    """Gives the database in ``path`` and its new files owner, mode and ACL of those of ``original``, file by file.
+
+    A file that the original has not gets those of one of its kind. Where there is no such database, another one of the
+    application is the model; without any, only the owner is carried over. Files that are linked are the original's.
+    """
+    model = original if (original / "CURRENT").exists() else _any_database(app)
+    parent = os.stat(path.parent)
+    own_like(path, os.stat(model) if model == original else parent)
+    models = {} if model is None else _by_kind(model)
+    if model is not None and model != original:
+        keep_access(model, path)
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_nlink > 1:
+                continue
+            like = models.get(entry.name) or models.get(_kind(entry.name)) or models.get("CURRENT")
+            own_like(Path(entry.path), parent if like is None else os.stat(like))
+            if like is not None:
+                keep_access(like, Path(entry.path))
+
+
+def _kind(name: str) -> str:
+    return _KIND.sub("", name)
+
+
+def _by_kind(database: Path) -> dict[str, Path]:
+    models: dict[str, Path] = {}
+    with os.scandir(database) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_file(follow_symlinks=False):
+                models[entry.name] = Path(entry.path)
+                models.setdefault(_kind(entry.name), Path(entry.path))
+    return models
+
+
+@functools.lru_cache(maxsize=4)
+def _any_database(app: Path) -> Path | None:
+    for folder, folders, files in os.walk(app):
+        folders.sort()
+        if "CURRENT" in files:
+            return Path(folder)
+    return None
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Within it things are only looked at. Raises Refused in place of PermissionError."""
+    try:
+        yield
+    except PermissionError as error:
+        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=access_hint(error.filename)) from None

@@ -21,9 +21,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.change.folder import runs_folder
-from kstate_cli.change.own_file import AGES, write_own_file
-from kstate_cli.change.reading import reading
+from kstate_cli.change.access import reading
+from kstate_cli.change.folder import AGES, runs_folder, write_own_file
 from kstate_cli.dump_reader.model import ClockMark
 from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json

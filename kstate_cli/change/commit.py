@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.change.commits_made import note_commit
-from kstate_cli.change.full_disk import written_on_full_disk
-from kstate_cli.change.journal import Run
-from kstate_cli.change.marks import STAGED, UNDOING, remove_mark
+from kstate_cli.change.fingerprint import KEPT_LIST, MADE_LIST, STAGED_LIST, every_file, started_of, write_listing
+from kstate_cli.change.journal import Run, written_on_full_disk
+from kstate_cli.change.lockfile import share_lock
+from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, remove_marks
+from kstate_cli.change.plan import Plan
 from kstate_cli.change.system_calls import exchange, sync_directory
 from kstate_cli.errors import Refused, RunHalfway
 from kstate_cli.texts import command
@@ -99,3 +101,24 @@ def settle(app: Path, run: Run) -> None:
     """Makes durable which tree lies where. Raises OSError."""
     sync_directory(app.parent)
     sync_directory(run.path)
+
+
+def list_trees(app: Path, run: Run) -> dict[str, str]:
+    """Writes down what is about to be kept, and what every start replaces in what was made: {event member: digest}.
+
+    Also makes sure that APP has no mark of an earlier run: what is kept must never look as if it had only been staged.
+    Raises OSError.
+    """
+    remove_marks(app)
+    share_lock(app, run.tree)
+    staged = every_file(run.tree)
+    return {
+        "staged": write_listing(run.path / STAGED_LIST, staged),
+        "kept": write_listing(run.path / KEPT_LIST, every_file(app)),
+        "made": write_listing(run.path / MADE_LIST, started_of(staged)),
+    }
+
+
+def switch(plan: Plan, run: Run, lists: dict[str, str]) -> None:
+    """Exchanges APP with the staged tree. Raises as ``commit`` does."""
+    commit(plan.app, run, THERE, announced=dict(lists), recorded={"warnings": list(plan.warnings)})

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from kstate_cli.change.engine import Progress, RunOptions
+from kstate_cli.change.access import own_like
+from kstate_cli.change.clean import half_deleted_is_said
+from kstate_cli.change.commits_made import note_commit
+from kstate_cli.change.engine import Progress, RunOptions, RunResult, execute
+from kstate_cli.change.folder import read_runs, remove_empty_folders
 from kstate_cli.change.location_checks import check_change, check_location
 from kstate_cli.change.lockfile import application_lock, in_use
-from kstate_cli.change.new_application import make_where_lost, remove_empty, unmake
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import recover, tell_unfinished, unfinished_runs
+from kstate_cli.change.removal import remove_run
+from kstate_cli.errors import Refused, RunHalfway
 from kstate_cli.parallel.workers import Workers
 from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.statedir.special import refuse_special
+from kstate_cli.texts import command
 
 Tell = Callable[[str], None]
 """Says one line to the user, at once."""
@@ -142,3 +150,115 @@ def _read(course: Course[Planned, Done], terms: Terms) -> Application | None:
     if application.running and not terms.dry_run:
         raise in_use(application.path, application.pid)
     return application
+
+
+def make_where_lost(app: Path, wait: float, tell: Callable[[str], None]) -> int | None:
+    """The inode of the directory that is made where it is lost; None where it is there.
+
+    Unfinished runs are taken over first, and it is made under the lock of the lost: an empty directory would make what
+    a run has of the application look like something beside it, and an undo may be about to put it back.
+
+    Raises InUse and Refused.
+    """
+    if os.path.lexists(app):
+        return None
+    if not read_runs(app):
+        return _make(app)
+    with application_lock(app, wait):
+        recover(app, tell)
+        return None if os.path.lexists(app) else _make(app)
+
+
+def remove_empty(app: Path, made: int) -> None:
+    """Removes the directory of that inode, if it is still that one and empty. For who could not lock it."""
+    with contextlib.suppress(OSError):
+        if app.stat().st_ino == made:
+            app.rmdir()
+
+
+def unmake(app: Path, made: int) -> None:
+    """Removes the directory of that inode, if it is still that one and nobody has put anything into it.
+
+    The lock is held: nobody else's lock file goes with it.
+    """
+    with contextlib.suppress(OSError):
+        if app.stat().st_ino == made and set(os.listdir(app)) <= {LOCK}:
+            (app / LOCK).unlink(missing_ok=True)
+            remove_empty(app, made)
+
+
+def _make(app: Path) -> int:
+    """An empty application directory as ``StateDirectory`` makes it: rwxr-x---, of the state.dir's owner.
+
+    Returns its inode: after a switch another directory has its name.
+    """
+    app.mkdir(mode=0o750)
+    own_like(app, app.parent.stat())
+    return app.stat().st_ino
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRequest:
+    """What is to be done, and how."""
+
+    terms: Terms
+    planner: Callable[[Application], Plan]
+    """Raises Refused and UsageError."""
+    purge: bool = False
+    """Delete what would be kept for undo."""
+    last_word: Callable[[], None] | None = None
+    """Called under the lock before anything is staged; raises Refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOutcome:
+    """The plan, and what became of it (None for a dry run, or when there was nothing to do)."""
+
+    plan: Plan
+    result: RunResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    change: Plan
+
+
+def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell) -> ChangeOutcome:
+    """Carries the plan out, or only plans: ``follow`` says in which order, and what ``on_plan`` and ``tell`` are told.
+
+    Raises InUse, Refused, RunFailed and RunHalfway.
+    """
+
+    def plan(application: Application | None) -> _Planned:
+        assert application is not None, "no terms let it be lost"
+        return _Planned(request.planner(application))
+
+    def carry_out(planned: _Planned) -> RunResult:
+        if request.last_word is not None:
+            request.last_word()
+        result = execute(planned.change, request.terms.run, progress, workers=workers)
+        if request.purge:
+            _purge(planned.change, result)
+        return result
+
+    with Workers(request.terms.run.workers) as workers:
+        course = Course(plan, lambda planned: on_plan(planned.change), carry_out, tell, progress, workers)
+        planned, result = follow(course, request.terms)
+    return ChangeOutcome(planned.change, result)
+
+
+def _purge(plan: Plan, result: RunResult) -> None:
+    """Deletes what the run has kept. Raises RunHalfway: the change itself is done."""
+    note_commit(result.run, plan.app, kept=False)
+    run = next(run for run in read_runs(plan.app) if run.name == result.run)
+    try:
+        with half_deleted_is_said(plan.app, run):
+            remove_run(run)
+    except (OSError, Refused) as error:
+        why, where = (error.headline, error.where) if isinstance(error, Refused) else (error.strerror, error.filename)
+        raise RunHalfway(
+            f"{plan.command} is done (run {result.run}), but what it took out could not be deleted: {why}",
+            where=str(where),
+            hint=f"fix the cause, then go on with it: {command('clean', plan.app, '--run', run.name)}",
+        ) from error
+    remove_empty_folders(plan.app)

@@ -13,17 +13,16 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kstate_cli.change.expected import ROUGH_EVENT_MEMBER, rough_seconds
+from kstate_cli.change.access import own_like
+from kstate_cli.change.commit import list_trees, switch
+from kstate_cli.change.earlier_runs import ROUGH_EVENT_MEMBER, rough_seconds
 from kstate_cli.change.folder import create_run, forget
-from kstate_cli.change.journal import SORTED_FILES, Run
+from kstate_cli.change.journal import SORTED_FILES, Run, cut_short
 from kstate_cli.change.marks import STAGED, put_mark
-from kstate_cli.change.owner import own_like
 from kstate_cli.change.plan import Plan, Step
 from kstate_cli.change.removal import remove_sorted_files, sweep
-from kstate_cli.change.run_states import cut_short
 from kstate_cli.change.stage import StagingCounts, stage
 from kstate_cli.change.standby import announce_standby
-from kstate_cli.change.switch import list_trees, switch
 from kstate_cli.change.system_calls import sync_directory, sync_file_system
 from kstate_cli.change.verify import verify_staged
 from kstate_cli.deadline import leave

@@ -6,20 +6,22 @@ Only real directories count, and only those that are named like a run: ``NNNN-co
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import re
 import secrets
+import socket
+import sys
 from pathlib import Path
 from typing import Any, Final
 
-from kstate_cli.change.access import drop_acl
+from kstate_cli import __version__
+from kstate_cli.change.access import drop_acl, own_like, reading
 from kstate_cli.change.fingerprint import LISTS
-from kstate_cli.change.invoker import invoker
 from kstate_cli.change.journal import FOUND_EMPTY, JOURNAL, JOURNALS, Run, read_run
-from kstate_cli.change.owner import own_like
-from kstate_cli.change.reading import reading
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused
+from kstate_cli.redaction import redacted
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.names import OWN_FOLDER
 
@@ -190,3 +192,52 @@ def forget(app: Path, run: Run) -> None:
         run.path.rmdir()
         sync_directory(run.path.parent)
         remove_empty_folders(app)
+
+
+def invoker() -> dict[str, Any]:
+    """``argv`` without secrets, ``user``, ``host``, ``pid`` and ``version``."""
+    user = str(os.geteuid())
+    with contextlib.suppress(ImportError, KeyError, OSError):  # a uid without a name: containers have them
+        user = getpass.getuser()
+    return {
+        "argv": redacted(sys.argv[1:]),
+        "user": user,
+        "uid": os.geteuid(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "version": __version__,
+    }
+
+
+AGES: Final = "ages.json"
+STANDBY: Final = "standby.json"
+OWN_FILES: Final = (AGES, STANDBY)
+"""All of them; ``kstate clean`` leaves them."""
+_DRAFT: Final = ".tmp"
+"""What is behind the name of one that is not whole yet."""
+
+
+def write_own_file(app: Path, path: Path, data: bytes) -> None:
+    """Replaces ``path``, which lies in the folder of the runs of ``app``. Raises OSError; then it is as it was."""
+    make_runs_folder(app)
+    draft = path.with_name(path.name + _DRAFT)
+    draft.unlink(missing_ok=True)  # of a process that died: whoever holds the lock is alone
+    try:
+        with open(draft, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        own_like(draft, app.stat())
+        os.rename(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    sync_directory(path.parent)
+
+
+def remove_drafts(app: Path) -> None:
+    """Removes what processes that died in :func:`write_own_file` have left. The lock is held. Suppresses OSError."""
+    for name in OWN_FILES:
+        with contextlib.suppress(OSError):
+            (runs_folder(app) / (name + _DRAFT)).unlink()

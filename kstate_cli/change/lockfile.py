@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kstate_cli.access import access_hint
+from kstate_cli.change.access import own_like
 from kstate_cli.change.folder import runs_folder
-from kstate_cli.change.owner import own_like
 from kstate_cli.errors import InUse, Refused
 from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.mounts import mount_of, read_mounts

@@ -22,8 +22,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.change.owner import own_like
-from kstate_cli.change.reading import reading
+from kstate_cli.change.access import own_like, reading
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import naming
 from kstate_cli.formats.json_text import parse_json

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
+from typing import Final
 
-from kstate_cli.change.build import BuildDatabase, BuildStore
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.topic_partition import offsets_text
+from kstate_cli.releases import Release
 from kstate_cli.statedir.model import Database
+
+FEW_LAYERS: Final = 3
+"""So many layers stay as they are: RocksDB's universal compaction begins with four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,54 @@ class MoveStore:
         return self.why
 
 
+@dataclass(frozen=True, slots=True)
+class BuildStore:
+    """A store that is restored. Which databases that makes (``BuildDatabase``) is known once its files are sorted."""
+
+    path: str
+    what: str
+    replaces: bool
+    """The store is rebuilt: what is there is left out of the new directory."""
+    size: int
+    """Bytes of the records that it is made from: about what its sorted files take."""
+    action: str = field(default="restore store", init=False)
+
+    def describe(self) -> str:
+        """One line for the plan."""
+        return self.what
+
+
+@dataclass(frozen=True, slots=True)
+class BuildDatabase:
+    """One RocksDB that takes sorted files in, oldest first; a new one unless it is in the staged directory already."""
+
+    path: str
+    kind: str
+    release: Release
+    family: str
+    layers: tuple[tuple[str, ...], ...]
+    """SSTs on this host, oldest layer first; on the same file system they are taken, not copied.
+
+    Files of one layer have no key in common, and follow each other in the order of keys.
+    """
+    rows: int
+    """Rows and deletes in all of them together."""
+    deletes: int
+    offsets: OffsetsRecord | None
+    """The whole content of the column family ``offsets``; None for releases that have none."""
+    exists: bool = False
+    action: str = field(default="build database", init=False)
+
+    @property
+    def stays(self) -> bool:
+        """A new database of so few layers is not compacted: it has exactly the entries of its files."""
+        return not self.exists and len(self.layers) <= FEW_LAYERS
+
+    def describe(self) -> str:
+        """One line for the journal."""
+        return f"{sum(map(len, self.layers))} sorted files with {self.rows} rows into {self.family}"
+
+
 Step = OmitTree | RemoveFile | WriteFile | MoveStore | EditDatabase | CreateDatabase | BuildStore | BuildDatabase
 
 
@@ -188,3 +241,48 @@ class Plan:
         """Bytes of SSTs that are written anew."""
         rewritten = sum(step.rewritten_bytes for step in self.steps if isinstance(step, EditDatabase))
         return rewritten + sum(step.size for step in self.steps if isinstance(step, BuildStore))
+
+
+class RemarkKind(Enum):
+    """What a remark means for the plan that it is part of."""
+
+    NOTE = "note"
+    """Worth knowing; the run ends with 0."""
+    WARNING = "warning"
+    """Something is lost or left undone; the run ends with 1."""
+    UNCLEAN = "unclean"
+    """A task may hold uncommitted rows: the plan is refused unless the user allows it."""
+    LOSS = "loss"
+    """The next start would lose rows: the plan is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One sentence about the plan."""
+
+    kind: RemarkKind
+    text: str
+
+
+Change = Step | Remark
+"""What a rule of a planner yields."""
+
+
+def note(text: str) -> Remark:
+    """Return a remark that changes nothing."""
+    return Remark(RemarkKind.NOTE, text)
+
+
+def warning(text: str) -> Remark:
+    """Return a remark that makes the run end with warnings."""
+    return Remark(RemarkKind.WARNING, text)
+
+
+def steps_of(changes: Iterable[Change]) -> tuple[Step, ...]:
+    """Return the steps among the changes, in their order."""
+    return tuple(change for change in changes if not isinstance(change, Remark))
+
+
+def texts_of(changes: Iterable[Change], kind: RemarkKind) -> tuple[str, ...]:
+    """Return the remarks of one kind, in their order."""
+    return tuple(change.text for change in changes if isinstance(change, Remark) and change.kind is kind)

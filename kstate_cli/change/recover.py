@@ -12,11 +12,9 @@ from typing import Final
 from kstate_cli.change.commit import BACK, THERE, record, settle
 from kstate_cli.change.fingerprint import STAGED_LIST, digest, every_file, more_than_listed, started_files
 from kstate_cli.change.folder import forget, read_runs, understood
-from kstate_cli.change.full_disk import written_on_full_disk
-from kstate_cli.change.journal import Run, RunState
+from kstate_cli.change.journal import UNFINISHED, Run, RunState, cut_short, written_on_full_disk
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, token_of
 from kstate_cli.change.removal import refuse_unproved, sweep
-from kstate_cli.change.run_states import UNFINISHED, cut_short
 from kstate_cli.errors import Refused
 from kstate_cli.texts import shell, some
 

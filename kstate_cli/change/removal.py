@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.change.fingerprint import LISTS, digest, every_file
-from kstate_cli.change.full_disk import written_on_full_disk
-from kstate_cli.change.journal import FOUND_EMPTY, JOURNALS, SORTED_FILES, TREE, Run, RunState
+from kstate_cli.change.journal import FOUND_EMPTY, JOURNALS, SORTED_FILES, TREE, Run, RunState, written_on_full_disk
 from kstate_cli.change.marks import STAGED, token_of
 from kstate_cli.change.system_calls import free, sync_directory
 from kstate_cli.errors import Refused

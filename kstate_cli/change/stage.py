@@ -11,11 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.change.access import ACL, attributes, keep_access
-from kstate_cli.change.build import BuildDatabase, BuildStore, make_parents
-from kstate_cli.change.edit import EditJob, edit
-from kstate_cli.change.owner import own_like
-from kstate_cli.change.plan import CreateDatabase, EditDatabase, MoveStore, OmitTree, Plan, RemoveFile, WriteFile
+from kstate_cli.change.access import ACL, attributes, keep_access, own_like
+from kstate_cli.change.edit import EditJob, edit, make_parents
+from kstate_cli.change.plan import (
+    BuildDatabase,
+    BuildStore,
+    CreateDatabase,
+    EditDatabase,
+    MoveStore,
+    OmitTree,
+    Plan,
+    RemoveFile,
+    WriteFile,
+)
 from kstate_cli.change.tree import copy_tree, make_folder
 from kstate_cli.errors import naming
 from kstate_cli.formats.task_id import is_topology

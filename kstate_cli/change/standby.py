@@ -18,11 +18,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli.change.access import reading
 from kstate_cli.change.fingerprint import STAGED_LIST, Listing, differences_from, digest, every_file
-from kstate_cli.change.folder import read_runs, runs_folder
+from kstate_cli.change.folder import STANDBY, read_runs, runs_folder, write_own_file
 from kstate_cli.change.journal import Run, RunState
-from kstate_cli.change.own_file import STANDBY, write_own_file
-from kstate_cli.change.reading import reading
 from kstate_cli.errors import Refused
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.regular_files import read_small

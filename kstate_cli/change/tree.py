@@ -6,9 +6,8 @@ import errno
 import os
 from pathlib import Path
 
-from kstate_cli.change.access import keep_attributes
+from kstate_cli.change.access import keep_attributes, own_like
 from kstate_cli.change.marks import MARKS
-from kstate_cli.change.owner import own_like
 from kstate_cli.errors import Refused, naming
 from kstate_cli.regular_files import open_regular
 from kstate_cli.rocks.files import is_never_changed

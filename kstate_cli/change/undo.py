@@ -22,17 +22,18 @@ from kstate_cli.change.fingerprint import (
     set_times,
     started_files,
 )
-from kstate_cli.change.folder import read_runs, understood
-from kstate_cli.change.full_disk import written_on_full_disk
-from kstate_cli.change.invoker import invoker
-from kstate_cli.change.journal import Run, RunState
+from kstate_cli.change.folder import invoker, read_runs, understood
+from kstate_cli.change.journal import Run, RunState, written_on_full_disk
 from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remove_marks, token_of
-from kstate_cli.change.readability import what_is_not_understood, what_is_unreadable
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.releases import unproven_too
+from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.signals import signals_held
+from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.find import holds_tasks
+from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import LOCK_IS_SHARED, command, some
 
 _NAMED = 3
@@ -230,3 +231,30 @@ def _failed(app: Path, options: UndoOptions, error: OSError) -> RunFailed:
         where=str(app),
         hint=f"{app} is as it was; fix the cause, then: {options.command(app)}",
     )
+
+
+def what_is_not_understood(tree: Path) -> str | None:
+    """The first thing in a directory that cannot be understood; None where all of it can. Raises OSError."""
+    wrong = (one for one in read_application(tree).all_problems() if one.fatal)
+    return next((one.text for one in wrong), None)
+
+
+def what_is_unreadable(tree: Path) -> str | None:
+    """The first thing in a directory that cannot be understood or read; None where all of it can. Raises OSError."""
+    wrong = what_is_not_understood(tree)
+    if wrong is not None:
+        return wrong
+    for folder, _, names in os.walk(tree):
+        if "CURRENT" in names and is_database(Path(folder)):
+            try:
+                _read(Path(folder))
+            except RocksError as error:
+                return f"{os.path.relpath(folder, tree)}: {error}"
+    return None
+
+
+def _read(database: Path) -> None:
+    with Shadow(database) as shadow:
+        for family in shadow.column_families:
+            for _ in shadow.scan(family):
+                pass

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from kstate_cli.change.build import BuildDatabase, verify_database
-from kstate_cli.change.edit import DatabaseStep
-from kstate_cli.change.plan import Conversion, CreateDatabase, EditDatabase, MoveStore, Plan
+from kstate_cli.change.edit import DatabaseStep, verify_database
+from kstate_cli.change.plan import BuildDatabase, Conversion, CreateDatabase, EditDatabase, MoveStore, Plan
 from kstate_cli.formats import sst
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.layouts import STRIP

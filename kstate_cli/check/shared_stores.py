@@ -11,7 +11,7 @@ from kstate_cli.check.codes.topology import STORE_ELSEWHERE
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.outcome import Outcome, Prediction
 from kstate_cli.check.snapshot import Snapshot
-from kstate_cli.formats.numbers import MAX_I32
+from kstate_cli.formats.binary import MAX_I32
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.patch_releases import SHARED_STORE_BUILDER, old_releases
 from kstate_cli.specification.homes import StoreKey

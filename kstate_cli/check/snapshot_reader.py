@@ -12,8 +12,8 @@ from kstate_cli import clock
 from kstate_cli.change.ages import Age, read_ages
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import read_runs
+from kstate_cli.change.journal import UNFINISHED
 from kstate_cli.change.lost import lost_copies
-from kstate_cli.change.run_states import UNFINISHED
 from kstate_cli.check.counting import known_logs
 from kstate_cli.check.homes import as_started
 from kstate_cli.check.snapshot import CheckRequest, RunSeen, Snapshot, Surroundings

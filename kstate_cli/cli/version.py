@@ -47,7 +47,7 @@ def _installed(distribution: str) -> Callable[[], str]:
 
 
 def _rocksdb() -> str:
-    from kstate_cli.rocks.version import rocksdb_version
+    from kstate_cli.rocks.create import rocksdb_version
 
     return rocksdb_version()
 

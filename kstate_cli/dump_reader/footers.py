@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.formats.numbers import MAX_I32
+from kstate_cli.formats.binary import MAX_I32
 from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 
 from .errors import DumpError, printable

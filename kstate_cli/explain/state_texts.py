@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.change.attempts import INTERRUPTED
-from kstate_cli.change.journal import RunState
-from kstate_cli.change.run_states import CREATED, DAMAGED
-from kstate_cli.change.run_states import INTERRUPTED as RUN_INTERRUPTED
+from kstate_cli.change.earlier_runs import INTERRUPTED
+from kstate_cli.change.journal import CREATED, DAMAGED, RunState
+from kstate_cli.change.journal import INTERRUPTED as RUN_INTERRUPTED
 from kstate_cli.check import streams_log as log
 from kstate_cli.codes import SILENT
 from kstate_cli.explain.model import Texts

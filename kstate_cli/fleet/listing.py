@@ -15,9 +15,9 @@ from typing import Any, Final
 from kstate_cli.errors import UsageError
 from kstate_cli.fleet.expected import MOST_PARTITIONS, sub_topology, task_name
 from kstate_cli.fleet.model import Gap, HostReport, StoreCopy, ToldProblem
+from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, parse_partition
 from kstate_cli.regular_files import read_given

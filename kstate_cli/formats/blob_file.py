@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from .crc32c import masked
+from .binary import masked
 from .malformed import MalformedBytesError
 
 HEADER_LENGTH: Final = 30

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from .binary import MAX_I32, MAX_I64, MIN_I32, MIN_I64
 from .malformed import MalformedBytesError
-from .numbers import MAX_I32, MAX_I64, MIN_I32, MIN_I64
 from .topic_partition import TopicPartition
 
 OFFSET_UNKNOWN: Final = -4

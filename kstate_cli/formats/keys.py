@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ._reader import Reader, i32, i64
+from .binary import Reader, i32, i64
 
 LATEST_SEGMENT: Final = -1
 """Segment id of the latest versions: the prefix ``ffffffffffffffff``, which sorts last."""

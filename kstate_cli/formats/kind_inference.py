@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from .binary import MAX_I64
 from .families import DEFAULT_CF, OFFSETS_CF
 from .keys import BASE_PREFIX, INDEX_PREFIX, CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from .layouts import Inner, KeySchema, ValueLayout
 from .malformed import MalformedBytesError
-from .numbers import MAX_I64
 from .store_kinds import SINGLE_UNTOLD, UNTOLD, StoreKind, kinds_of_family, known_families, named_by_dsl, store_kinds
 from .values import (
     UNKNOWN_TIMESTAMP,

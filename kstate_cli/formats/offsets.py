@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ._reader import i64
+from .binary import MAX_I32, i64
 from .families import OFFSETS_CF
 from .malformed import MalformedBytesError
-from .numbers import MAX_I32
 from .position import Position
 from .topic_partition import TopicPartition
 

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ._reader import Reader, i32, i64
+from .binary import MAX_I32, MAX_I64, MIN_I64, Reader, i32, i64
 from .checkpoint import Checkpoint
-from .numbers import MAX_I32, MAX_I64, MIN_I64
 from .topic_partition import TopicPartition
 
 _VERSION: Final = 0

@@ -7,7 +7,7 @@ endian), bytes 45 to 52 the magic number.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import BinaryIO, Final
 
 from .malformed import MalformedBytesError
 
@@ -51,3 +51,134 @@ def footer(data: bytes) -> SstFooter:
     if checksum_type not in _KNOWN_CHECKSUMS:
         raise MalformedBytesError(f"unknown SST checksum type {checksum_type}", "RocksDBException")
     return SstFooter(checksum_type, format_version)
+
+
+_TRAILER: Final = 5
+_MAX_BLOCK: Final = 1 << 20
+_HANDLE_AT: Final = 1
+_SIZE_AT: Final = slice(13, 17)
+_NEW_FOOTER: Final = 6
+_PROPERTIES: Final = (b"rocksdb.properties", b"rocksdb.stats")
+_EXTERNAL: Final = b"rocksdb.external_sst_file.version"
+_FAMILY: Final = b"rocksdb.column.family.name"
+_MAX_VARINT: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SstProperties:
+    """What a table file says of itself. Times are seconds since 1970; None where the file does not say (0)."""
+
+    raw: bytes
+    """The whole block: with database, session and the number that the file had first, so that no two files share it."""
+    family: str | None
+    """Name of the column family; None in a file of ``SstFileWriter``."""
+    created: int | None
+    """``rocksdb.file.creation.time``: when the file was made, by a flush or by a compaction."""
+    oldest_ancestor: int | None
+    """``rocksdb.creation.time``: when the first row of a flush came; of a compaction the oldest of its sources."""
+    oldest_key: int | None
+    """``rocksdb.oldest.key.time``: only a flush knows it."""
+    newest_key: int | None
+    """``rocksdb.newest.key.time``, which later releases of RocksDB keep through compactions."""
+    external: bool
+    """Written outside of any database, and taken in later (``SstFileWriter``)."""
+
+    @property
+    def newest_data(self) -> int | None:
+        """A time at which the newest row of the file was there, never too late; None where the file does not tell.
+
+        A flush writes what memory holds. A compaction makes a young file of old rows: RocksDB 10 says how old the
+        newest of them is, older releases only how old the oldest may be.
+        """
+        if self.external:
+            return None
+        if self.newest_key is not None:
+            return self.newest_key if self.created is None else min(self.newest_key, self.created)
+        return self.created if self.oldest_key is not None else self.oldest_ancestor
+
+
+def read_properties(file: BinaryIO) -> SstProperties:
+    """The properties of an open table file. :class:`MalformedBytesError` for what is not one, OSError."""
+    size = file.seek(0, 2)
+    if size < FOOTER_LENGTH:
+        raise MalformedBytesError(f"a table file of {size} bytes has no footer")
+    tail = _read(file, size - FOOTER_LENGTH, FOOTER_LENGTH)
+    if footer(tail).format_version >= _NEW_FOOTER:
+        length = int.from_bytes(tail[_SIZE_AT], "little")
+        at = size - FOOTER_LENGTH - _TRAILER - length
+    else:
+        at, next_ = _varint(tail, _HANDLE_AT)
+        length, _ = _varint(tail, next_)
+    index = dict(_entries(_block(file, at, length, size)))
+    handle = next((index[name] for name in _PROPERTIES if name in index), None)
+    if handle is None:
+        raise MalformedBytesError("the table file has no properties")
+    at, next_ = _varint(handle, 0)
+    length, _ = _varint(handle, next_)
+    block = _block(file, at, length, size)
+    properties = dict(_entries(block))
+    return SstProperties(
+        raw=block,
+        family=properties[_FAMILY].decode("utf-8", "replace") if _FAMILY in properties else None,
+        created=_number(properties, b"rocksdb.file.creation.time"),
+        oldest_ancestor=_number(properties, b"rocksdb.creation.time"),
+        oldest_key=_number(properties, b"rocksdb.oldest.key.time"),
+        newest_key=_number(properties, b"rocksdb.newest.key.time"),
+        external=_EXTERNAL in properties,
+    )
+
+
+def _read(file: BinaryIO, at: int, length: int) -> bytes:
+    file.seek(at)
+    data = file.read(length)
+    if len(data) != length:
+        raise MalformedBytesError(f"the table file ends within {length} bytes from {at}")
+    return data
+
+
+def _block(file: BinaryIO, at: int, length: int, size: int) -> bytes:
+    if not 0 < length <= _MAX_BLOCK or not 0 <= at <= size - FOOTER_LENGTH - _TRAILER - length:
+        raise MalformedBytesError(f"a block of {length} bytes at {at} does not lie in the table file")
+    data = _read(file, at, length + 1)
+    if data[-1]:
+        raise MalformedBytesError(f"the block at {at} is compressed, which properties never are")
+    return data[:-1]
+
+
+def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
+    restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 * (restarts + 1)
+    entries: list[tuple[bytes, bytes]] = []
+    at, key = 0, b""
+    if end < 0:
+        raise MalformedBytesError("a block has more restart points than bytes")
+    while at < end:
+        shared, at = _varint(block, at)
+        unshared, at = _varint(block, at)
+        length, at = _varint(block, at)
+        if shared > len(key) or at + unshared + length > end:
+            raise MalformedBytesError("an entry of a block reaches beyond it")
+        key = key[:shared] + block[at : at + unshared]
+        at += unshared
+        entries.append((key, block[at : at + length]))
+        at += length
+    return entries
+
+
+def _number(properties: dict[bytes, bytes], name: bytes) -> int | None:
+    """None where there is none, and for 0, which is RocksDB's word for not knowing."""
+    data = properties.get(name)
+    return (_varint(data, 0)[0] or None) if data else None
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A varint64 and where the next byte is."""
+    value = 0
+    for number in range(_MAX_VARINT):
+        if at + number >= len(data):
+            break
+        byte = data[at + number]
+        value |= (byte & 0x7F) << (7 * number)
+        if byte < 0x80:
+            return value, at + number + 1
+    raise MalformedBytesError("a varint does not end")

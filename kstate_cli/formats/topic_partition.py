@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from .binary import MAX_I32
 from .malformed import MalformedBytesError
-from .numbers import MAX_I32
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # Written by Integer.toString: no sign, no leading zero.

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ._reader import Reader, i32, i64, zigzag
+from .binary import Reader, i32, i64, zigzag
 
 UNKNOWN_TIMESTAMP: Final = -1
 """Timestamp of a row that was written without one (``ConsumerRecord.NO_TIMESTAMP``)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ._reader import Reader, i32, i64
+from .binary import Reader, i32, i64
 from .keys import VersionedKey
 
 _TOMBSTONE: Final = -1

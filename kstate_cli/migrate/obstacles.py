@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kstate_cli.change.plan import EditDatabase, Step
-from kstate_cli.change.remarks import Remark, note
+from kstate_cli.change.plan import EditDatabase, Remark, Step, note
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import headers_families
 from kstate_cli.migrate.headers import undecided

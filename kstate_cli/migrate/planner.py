@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Sequence
 
-from kstate_cli.change.plan import Plan
-from kstate_cli.change.remarks import Change, Remark, RemarkKind, note, steps_of, texts_of, warning
+from kstate_cli.change.plan import Change, Plan, Remark, RemarkKind, note, steps_of, texts_of, warning
 from kstate_cli.errors import Refused
 from kstate_cli.migrate.obstacles import refuse_rewrites_of_forgetful, refuse_unreadable, sessions_of_before
 from kstate_cli.migrate.options import MigrateOptions

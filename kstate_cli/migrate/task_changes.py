@@ -8,8 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kstate_cli.change.plan import EditDatabase, OmitTree, RemoveFile, WriteFile
-from kstate_cli.change.remarks import Change, Remark, RemarkKind, note, warning
+from kstate_cli.change.plan import (
+    Change,
+    EditDatabase,
+    OmitTree,
+    Remark,
+    RemarkKind,
+    RemoveFile,
+    WriteFile,
+    note,
+    warning,
+)
 from kstate_cli.errors import Refused
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF

@@ -26,8 +26,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
-from kstate_cli.host import HostError
-from kstate_cli.rocks.descriptors import most_descriptors
+from kstate_cli.host import HostError, most_descriptors
 from kstate_cli.signals import ENDING, now_and_then, signals_held, submitted
 
 _MANY = 96

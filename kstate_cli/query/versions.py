@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kstate_cli.formats.binary import MIN_I64
 from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
-from kstate_cli.formats.numbers import MIN_I64
 from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version, read_versions
 from kstate_cli.query.queries import MultiVersionedKeyQuery, ResultOrder, VersionedKeyQuery
 from kstate_cli.query.rows import RowIterator

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kstate_cli.change.access import own_like
 from kstate_cli.change.journal import Run
-from kstate_cli.change.owner import own_like
 from kstate_cli.dump_reader.location import absolute, is_here, open_location, shown
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json

@@ -6,7 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstate_cli import temporary
 from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
+from kstate_cli.formats.options_file import parse
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.releases import OffsetsHome, Release
@@ -68,3 +70,18 @@ def create_store(path: Path, layout: StoreLayout) -> None:
         raise RocksError(f"{path} has no OPTIONS file")
     newest.write_text(with_quiet_log(with_filter_bits(newest.read_text(encoding="utf-8"))), encoding="utf-8")
     os.truncate(path / "LOG", 0)
+
+
+def rocksdb_version() -> str:
+    """``9.8.4``. Raises RocksError, OSError, MalformedBytesError, and ImportError where rocksdict cannot be loaded."""
+    require_headroom(WRITING_THREADS)
+    from rocksdict import Options, Rdict
+
+    with temporary.private_folder("version") as folder:
+        path = folder / "empty"
+        with as_rocks_error():
+            Rdict(str(path), Options(raw_mode=True)).close()
+        newest = newest_options(path)
+        if newest is None:
+            raise RocksError(f"{path} has no OPTIONS file")
+        return parse(newest.read_bytes()).rocksdb_version

@@ -10,14 +10,17 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from kstate_cli import temporary
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.manifest import live_tables, may_have_paths
 from kstate_cli.host import FULL, HostError, shortage
-from kstate_cli.regular_files import open_regular, require_regular
-from kstate_cli.rocks.files import CURRENT, check_size, is_never_changed, newest_options
+from kstate_cli.regular_files import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, open_regular, read_small, require_regular
+from kstate_cli.rocks.errors import RocksCode, RocksError, RocksMessage
+from kstate_cli.rocks.files import CURRENT, check_size, is_never_changed, newest_options, sst_number
 
 WRITTEN = re.compile(rf"{CURRENT}|MANIFEST-[0-9]+|OPTIONS-[0-9]+|IDENTITY|[0-9]+\.log")
 """The other files that RocksDB reads, replaces and removes; it has no use for any but these."""
@@ -99,3 +102,53 @@ def _size(path: str) -> int:
 def remove_copy(folder: Path) -> None:
     """Removes a folder that ``private_copy`` has made."""
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_own_folder(copy: Path) -> None:
+    """Raise RocksError (``OTHER_FOLDERS``) if SSTs of a database have a path id above 0. ``copy`` is its private copy.
+
+    RocksDB looks up each path id in its list of folders, and does so without a check: kstate, which has no such list,
+    never opens such a database. What is wrong with CURRENT or the MANIFEST otherwise is left to RocksDB.
+    """
+    manifest = _manifest(copy)
+    if not may_have_paths(manifest):
+        return
+    paths = [path for tables in _tables(manifest).values() for path in tables.values()]
+    if elsewhere := sum(path > 0 for path in paths):
+        raise RocksError(
+            f"the application stores {elsewhere} of {len(paths)} SSTs in other folders (setDbPaths or setCfPaths in "
+            "its rocksdb.config.setter); no file of the database names them",
+            RocksMessage(RocksCode.OTHER_FOLDERS, None),
+        )
+
+
+def family_without_ssts(copy: Path) -> RocksError | None:
+    """Return the error (``NO_SSTS``) for a database that lacks every SST of a column family, None for any other."""
+    present = {number for entry in copy.iterdir() if (number := sst_number(entry.name)) is not None}
+    for tables in _tables(_manifest(copy)).values():
+        if tables and present.isdisjoint(tables):
+            return RocksError(f"a column family: {no_ssts(len(tables))}", RocksMessage(RocksCode.NO_SSTS, None))
+    return None
+
+
+def no_ssts(count: int) -> str:
+    """Return what it means that none of the SSTs of a column family exists in the directory of the database."""
+    return (
+        f"no SST of it is here, the MANIFEST names {count}: either they were removed, or the application stores them "
+        "in other folders (setDbPaths or setCfPaths in its rocksdb.config.setter)"
+    )
+
+
+def _manifest(copy: Path) -> bytes:
+    try:
+        name = read_small(copy / CURRENT, MOST_NAME_BYTES).decode("ascii").strip()
+        return read_small(copy / Path(name).name, MOST_MANIFEST_BYTES)
+    except (OSError, ValueError):
+        return b""
+
+
+def _tables(manifest: bytes) -> Mapping[int, Mapping[int, int]]:
+    try:
+        return live_tables(manifest)
+    except MalformedBytesError:
+        return {}

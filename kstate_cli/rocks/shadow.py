@@ -14,11 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from kstate_cli.host import READING_THREADS, HostError, require_headroom
-from kstate_cli.rocks.errors import RocksError, real
+from kstate_cli.rocks.errors import RocksCode, RocksError, real
 from kstate_cli.rocks.files import most_levels
-from kstate_cli.rocks.folders import family_without_ssts, require_own_folder
-from kstate_cli.rocks.messages import RocksCode
-from kstate_cli.rocks.private_copy import private_copy, remove_copy
+from kstate_cli.rocks.private_copy import family_without_ssts, private_copy, remove_copy, require_own_folder
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row, flat_pieces, pieces
 from kstate_cli.rocks.tables import blob_files, tables
 

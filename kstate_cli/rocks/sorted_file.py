@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from kstate_cli.host import READING_THREADS, require_headroom
 from kstate_cli.releases import Release
-from kstate_cli.rocks.digest_as_written import DigestAsWritten
 from kstate_cli.rocks.errors import as_rocks_error
 from kstate_cli.rocks.settings import data_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rocksdict import SstFileWriter
+import hashlib
 
 OBJECTS: Final = 1_024
 """Rows that are Python objects at once: so few that Python keeps their memory, and the processor's cache has it."""
@@ -88,3 +88,30 @@ class SortedFileWriter:
                 writer.open(self.path)
             self._made = writer, DigestAsWritten(self.path)
         return self._made
+
+
+_CHUNK: Final = 1 << 20
+
+
+class DigestAsWritten:
+    """Follows whoever writes the file. Later all would come from the disk: RocksDB keeps none in the page cache."""
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError."""
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by finish, or with this
+        self._digest = hashlib.sha256()
+
+    def follow(self) -> None:
+        """Takes what was written since; it is not written again. Raises OSError."""
+        while chunk := self._file.read(_CHUNK):
+            self._digest.update(chunk)
+
+    def finish(self) -> str:
+        """In hex, once all is written. Raises OSError."""
+        self.follow()
+        self.close()
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        """Nothing of it is wanted."""
+        self._file.close()

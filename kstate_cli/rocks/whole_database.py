@@ -10,19 +10,21 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli.host import most_descriptors
 from kstate_cli.regular_files import open_regular
-from kstate_cli.rocks.descriptors import most_descriptors
 from kstate_cli.rocks.errors import real
 from kstate_cli.rocks.files import most_levels
-from kstate_cli.rocks.folders import require_own_folder
-from kstate_cli.rocks.private_copy import in_temporary, private_copy, remove_copy
+from kstate_cli.rocks.private_copy import in_temporary, private_copy, remove_copy, require_own_folder
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, prove_end
 from kstate_cli.rocks.shadow import Shadow, shadow_options
-from kstate_cli.rocks.single_sst import make_database
 from kstate_cli.rocks.tables import Table, tables
 
 if TYPE_CHECKING:
     from rocksdict import Options, ReadOptions
+from typing import Final
+
+from kstate_cli.formats.binary import masked
+from kstate_cli.rocks.files import CURRENT
 
 _MOST_ROWS = 512
 _PIECES = PieceSizes(first=8, most=_MOST_ROWS, most_bytes=1 << 17)
@@ -197,3 +199,58 @@ def _straight_on() -> ReadOptions:
     options = ReadOptions()
     options.set_readahead_size(_READAHEAD)
     return options
+
+
+_MANIFEST: Final = "MANIFEST-000001"
+_COMPARATOR, _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE, _NEW_FILE = 1, 2, 3, 4, 103
+_TERMINATE: Final = 1
+_BLOCK: Final = 32 * 1024
+_HEADER: Final = 7
+
+
+def make_database(folder: Path, table: Table, target: str) -> None:
+    """Makes ``folder`` a database that consists of the one SST that ``target`` is."""
+    folder.mkdir()
+    (folder / table.name).symlink_to(target)
+    (folder / _MANIFEST).write_bytes(b"".join(_records(_edit(table))))
+    (folder / CURRENT).write_text(f"{_MANIFEST}\n")
+
+
+def _edit(table: Table) -> bytes:
+    """The version edit (``VersionEdit::EncodeTo``)."""
+    number = int(table.name.partition(".")[0])
+    return b"".join(
+        (
+            _varint(_COMPARATOR) + _sized(b"leveldb.BytewiseComparator"),
+            _varint(_LOG_NUMBER) + _varint(0),
+            _varint(_NEXT_FILE) + _varint(number + 2),
+            _varint(_LAST_SEQUENCE) + _varint(table.largest_sequence),
+            # Level 0: nothing is assumed of its keys.
+            _varint(_NEW_FILE) + _varint(0) + _varint(number) + _varint(table.size),
+            _sized(table.smallest) + _sized(table.largest),
+            _varint(table.smallest_sequence) + _varint(table.largest_sequence) + _varint(_TERMINATE),
+        )
+    )
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    """The log format: pieces that end with their block of 32 KiB (full 1, first 2, middle 3, last 4)."""
+    room = _BLOCK - _HEADER
+    pieces = [data[at : at + room] for at in range(0, len(data), room)]
+    for number, piece in enumerate(pieces):
+        kind = 1 if len(pieces) == 1 else 2 if number == 0 else 4 if number == len(pieces) - 1 else 3
+        body = bytes((kind,)) + piece
+        yield masked(body).to_bytes(4, "little") + len(piece).to_bytes(2, "little") + body
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _sized(data: bytes) -> bytes:
+    return _varint(len(data)) + data

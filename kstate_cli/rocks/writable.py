@@ -20,8 +20,7 @@ from kstate_cli.formats.options_file import restore_settings
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.rocks.errors import RocksError, as_rocks_error
 from kstate_cli.rocks.files import newest_options, unflushed_logs
-from kstate_cli.rocks.held_options import held
-from kstate_cli.rocks.settings import family_options, with_filter_bits
+from kstate_cli.rocks.settings import family_options, held, with_filter_bits
 from kstate_cli.rocks.tables import files_by_level
 
 if TYPE_CHECKING:

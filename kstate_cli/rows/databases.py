@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.rocks.descriptors import most_descriptors
+from kstate_cli.host import most_descriptors
 from kstate_cli.rocks.shadow import Shadow
 
 _IDLE = 16

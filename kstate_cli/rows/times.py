@@ -11,7 +11,7 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
-from kstate_cli.formats.numbers import MAX_I64
+from kstate_cli.formats.binary import MAX_I64
 
 _NUMBER: Final = re.compile(r"([+-]?[0-9]{1,19})(ms)?")
 _DATES: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}

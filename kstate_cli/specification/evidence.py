@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.formats.store_kinds import has_key, has_retention
 from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic
 from kstate_cli.specification.draft import Question, StoreDraft

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.numbers import MAX_I32
+from kstate_cli.formats.binary import MAX_I32
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.specification.topology import Subtopology, TopologyText
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.numbers import MAX_I32, MAX_I64
+from kstate_cli.formats.binary import MAX_I32, MAX_I64
 from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
 from kstate_cli.regular_files import NotReadableError, read_given

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.formats.numbers import MAX_I32
+from kstate_cli.formats.binary import MAX_I32
 from kstate_cli.formats.store_kinds import is_time_ordered
 from kstate_cli.specification.completion import key_of, line_of, literal
 from kstate_cli.specification.draft import Missing, SpecDraft, StoreDraft, draft_of

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.numbers import MAX_I32
+from kstate_cli.formats.binary import MAX_I32
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
 from kstate_cli.regular_files import NotReadableError, read_given
 from kstate_cli.specification.draft import SpecDraft, StoreDraft

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kstate_cli import clock
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.sst_properties import read_properties
+from kstate_cli.formats.sst import read_properties
 from kstate_cli.rocks.files import is_sst
 from kstate_cli.statedir.model import Store
 

@@ -12,10 +12,9 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
 from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.host import CHECK_THE_DISK, host_error
-from kstate_cli.rocks.errors import RocksError, cannot_be_read
+from kstate_cli.rocks.errors import RocksCode, RocksError, cannot_be_read
 from kstate_cli.rocks.files import CURRENT, is_manifest, newest_log
 from kstate_cli.rocks.health import without_manifest
-from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.rocks.shadow import LiveFile, Shadow
 from kstate_cli.statedir.database_files import (
     OWN_FOLDER,

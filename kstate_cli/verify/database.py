@@ -22,7 +22,7 @@ from kstate_cli.parallel.workers import Counter, Progress
 from kstate_cli.regular_files import open_regular
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import CURRENT, is_sst
-from kstate_cli.rocks.folders import no_ssts
+from kstate_cli.rocks.private_copy import no_ssts
 from kstate_cli.rocks.tables import Table
 from kstate_cli.rocks.whole_database import EntryCounts, WholeDatabase
 from kstate_cli.rows.checks import RowCheck, row_check_for

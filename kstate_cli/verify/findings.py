@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kstate_cli.rocks.errors import RocksError
+from kstate_cli.rocks.errors import RocksCode, RocksError
 from kstate_cli.rocks.files import is_never_changed
-from kstate_cli.rocks.messages import RocksCode
 from kstate_cli.statedir.places import Place
 
 CORRUPT: Final = "corrupt"

@@ -29,8 +29,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.change.build import BuildDatabase, build_database
+from kstate_cli.change.edit import build_database
 from kstate_cli.change.folder import read_runs
+from kstate_cli.change.plan import BuildDatabase
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.releases import release
 from kstate_cli.restore.planning.judge import Allowed

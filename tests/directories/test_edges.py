@@ -587,11 +587,11 @@ def _users(name: str) -> set[str]:
 
 def test_one_module_exchanges_directories() -> None:
     assert _users("exchange") == {"change/commit.py"}
-    assert _users("note_commit") == {"change/commit.py", "change/command.py"}, "--purge notes that nothing is kept"
+    assert _users("note_commit") == {"change/commit.py", "change/course.py"}, "--purge notes that nothing is kept"
 
 
 def test_clean_and_purge_alone_delete_what_runs_keep() -> None:
-    assert _users("remove_run") == {"change/clean.py", "change/command.py"}
+    assert _users("remove_run") == {"change/clean.py", "change/course.py"}
     assert _users("remove_tree") == set(), "it deletes any tree: what calls it proves first whose"
 
 

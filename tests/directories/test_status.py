@@ -11,9 +11,8 @@ import pytest
 
 from kstate_cli.change.engine import RunOptions, execute
 from kstate_cli.change.folder import create_run
-from kstate_cli.change.journal import RunState
+from kstate_cli.change.journal import RUN_STATES, RunState
 from kstate_cli.change.plan import Plan
-from kstate_cli.change.run_states import RUN_STATES
 from kstate_cli.errors import Interrupted
 from kstate_cli.explain import state_texts
 from kstate_cli.migrate.options import MigrateOptions

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.change.build import FEW_LAYERS
+from kstate_cli.change.plan import FEW_LAYERS
 from kstate_cli.patch_releases import BACKWARD_PROBE, BOUNDED_RESTORE
 from kstate_cli.releases import release as release_row
 

@@ -199,7 +199,7 @@ MADE_BY = {
     "spark = context.spark_context(context.SparkSettings()); spark.__enter__()",
     "demo": "ls.ls = lambda *_, **__: hold(); demo()",
     "examples": "examples.example_files = hold; examples.write_examples(Path(temporary.folder()) / 'new')",
-    "version": "version.newest_options = lambda _: hold(); version.rocksdb_version()",
+    "version": "version.newest_options = lambda _: hold(); create.rocksdb_version()",
     "dump": "RangesInProcesses(Pool()).run([], print, print)",
     "options": "stack = temporary.private_folder('options'); stack.__enter__()",
     "export": "write_parts([], 0, 'one process', 1, Watcher())",
@@ -214,7 +214,7 @@ from kstate_cli.cli.commands.demo import demo
 from kstate_cli.spark import context
 from kstate_cli.dump_writer.engines import RangesInProcesses
 from kstate_cli.export.engines import write_parts
-from kstate_cli.rocks import version
+from kstate_cli.rocks import create
 def hold():
     print("made", flush=True)
     sys.stdin.read()

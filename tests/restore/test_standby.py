@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.change.build import MOST_OVERLAPPING
+from kstate_cli.change.edit import MOST_OVERLAPPING
 from kstate_cli.change.lockfile import application_lock
 from kstate_cli.change.standby import read_standby, standby_path
 from kstate_cli.formats.topic_partition import TopicPartition

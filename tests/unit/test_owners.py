@@ -43,10 +43,7 @@ OTHER_MEANINGS = {
     # The default section of OPTIONS files, which RocksDB itself requires.
     ("formats/options_file.py", families.DEFAULT_CF),
     # The engine's own look at what it copies, switches and takes back.
-    *(
-        (f"change/{module}.py", CURRENT)
-        for module in ("fingerprint", "location_checks", "newfiles", "readability", "tree")
-    ),
+    *((f"change/{module}.py", CURRENT) for module in ("access", "fingerprint", "location_checks", "tree", "undo")),
     # Members of JSON documents and of files of kstate's own.
     ("change/ages.py", families.OFFSETS_CF),
     ("cli/commands/diff.py", families.OFFSETS_CF),
@@ -98,7 +95,7 @@ def test_the_ends_of_numbers_are_spelled_once() -> None:
     found = [
         f"{module}:{node.lineno}"
         for module, tree in syntax.modules()
-        if module != "formats/numbers.py"
+        if module != "formats/binary.py"
         for node in syntax.nodes(tree)
         if isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.LShift | ast.Pow)

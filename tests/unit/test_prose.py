@@ -46,10 +46,10 @@ AS_THEY_ARE = frozenset({"strip", "lower", "upper", "casefold", "replace", "form
 EXCEPTIONS = {
     # Others' texts, each where it becomes a type, or the one line of it that is printed.
     "rocks/errors.py:real": "a private folder's path becomes that of the database; whether it was named is kept as a flag",
-    "rocks/messages.py:read_message": "RocksDB's messages become codes",
-    "rocks/messages.py:_meaning": "the same",
-    "rocks/messages.py:_said": "the same",
-    "rocks/messages.py:plain": "RocksDB says some things twice",
+    "rocks/errors.py:read_message": "RocksDB's messages become codes",
+    "rocks/errors.py:_meaning": "the same",
+    "rocks/errors.py:_said": "the same",
+    "rocks/errors.py:plain": "RocksDB says some things twice",
     "texts.py:first_line": "what is printed of an error with many lines",
     "spark/context.py:_last_line": "what is printed of a Java error with a Python traceback in it",
     # How something is printed.

@@ -15,8 +15,7 @@ import kstate_cli
 from kstate_cli.errors import CommandEnd, Interrupted, KstateError, OutputLost
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.restore.running.states import IllegalTransition
-from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.messages import RocksCode, RocksMessage
+from kstate_cli.rocks.errors import RocksCode, RocksError, RocksMessage
 from kstate_cli.rows.errors import StoreUnreadable
 from tests import syntax
 

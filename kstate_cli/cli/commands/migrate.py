@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kstate_cli.change.ages import Age
-    from kstate_cli.change.command import ChangeOutcome
+    from kstate_cli.change.course import ChangeOutcome
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
     from kstate_cli.check.snapshot import CheckRequest
@@ -114,8 +114,7 @@ def migrate(
     The application must be stopped. The old directory is kept until `kstate clean`.
     """
     from kstate_cli.change.ages import add_ages
-    from kstate_cli.change.command import ChangeRequest, change
-    from kstate_cli.change.course import Terms
+    from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.metrics import Metrics

@@ -12,7 +12,7 @@ from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.options.declared import declared
 from kstate_cli.cli.options.query import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, time_of
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.numbers import MAX_I64
+from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.texts import command
 
 

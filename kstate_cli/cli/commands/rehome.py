@@ -123,9 +123,8 @@ def rehome(
     from dataclasses import replace
 
     from kstate_cli.change.ages import add_ages
-    from kstate_cli.change.attempts import refuse_after_error
-    from kstate_cli.change.command import ChangeRequest, change
-    from kstate_cli.change.course import Terms
+    from kstate_cli.change.course import ChangeRequest, Terms, change
+    from kstate_cli.change.earlier_runs import refuse_after_error
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say

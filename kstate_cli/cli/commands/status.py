@@ -47,17 +47,17 @@ def status(app: App, output: Output = Format.table) -> int:
 
 
 def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
-    from kstate_cli.change import run_states
-    from kstate_cli.change.attempts import INTERRUPTED, state_of
+    from kstate_cli.change import journal
+    from kstate_cli.change.earlier_runs import INTERRUPTED, state_of
     from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.restore.running.resume import RESUMES_EVENT
     from kstate_cli.restore.running.states import SPENT_EVENT
     from kstate_cli.restore.staging import store_progress
     from kstate_cli.restore.staging_area import left_in_area
 
-    state = run_states.state_shown(run, held=held)
-    is_over = run.state not in run_states.UNFINISHED or state == run_states.INTERRUPTED
-    restoration = INTERRUPTED if state == run_states.INTERRUPTED and state_of(run) else state_of(run)
+    state = journal.state_shown(run, held=held)
+    is_over = run.state not in journal.UNFINISHED or state == journal.INTERRUPTED
+    restoration = INTERRUPTED if state == journal.INTERRUPTED and state_of(run) else state_of(run)
     first = run.events[0] if run.events else {}
     left = left_in_area(run) if is_over else None
     stores = store_progress(run) if restoration == "RESTORING" else []
@@ -66,8 +66,8 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
         "path": str(run.path),
         "command": first.get("command"),
         "state": state,
-        "cut_short": run_states.was_cut_short(run),
-        "signal": run_states.signal_of(run),
+        "cut_short": journal.was_cut_short(run),
+        "signal": journal.signal_of(run),
         "restoration": restoration,
         "predecessor": run.last(RESUMES_EVENT).get("predecessor"),
         "started": first.get("at"),

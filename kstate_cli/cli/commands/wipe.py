@@ -27,7 +27,7 @@ from kstate_cli.cli.output import Format
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kstate_cli.change.command import ChangeOutcome
+    from kstate_cli.change.course import ChangeOutcome
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
 
@@ -65,9 +65,8 @@ def wipe(
     The application must be stopped. Nothing else of a task is touched, and under exactly-once nothing else of it is
     restored. Undoable with `kstate undo` until `kstate clean`.
     """
-    from kstate_cli.change.attempts import refuse_after_error
-    from kstate_cli.change.command import ChangeRequest, change
-    from kstate_cli.change.course import Terms
+    from kstate_cli.change.course import ChangeRequest, Terms, change
+    from kstate_cli.change.earlier_runs import refuse_after_error
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say

@@ -34,7 +34,7 @@ from kstate_cli.cli.options.shared import (
 )
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import releases
-from kstate_cli.formats.numbers import MAX_I64
+from kstate_cli.formats.binary import MAX_I64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

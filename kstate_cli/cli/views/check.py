@@ -17,7 +17,7 @@ from kstate_cli.texts import first_lines, some
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kstate_cli.change.expected import Rate
+    from kstate_cli.change.earlier_runs import Rate
     from kstate_cli.check.lag import Lag
     from kstate_cli.check.outcome import Prediction
     from kstate_cli.check.predict import Report
@@ -237,7 +237,7 @@ class Start:
 
 def start_of(app: Application, report: Report, asked: CheckRequest, known: KnownOfLogs) -> Start:
     """By what was foretold, and by the journals of former runs. Raises as the sources of logs do."""
-    from kstate_cli.change.expected import measured_rate
+    from kstate_cli.change.earlier_runs import measured_rate
     from kstate_cli.change.folder import read_runs
     from kstate_cli.check.lag import lags, until_running
 

@@ -105,7 +105,7 @@ def _extent(plan: Plan) -> str:
 
 
 def _time(plan: Plan, how: PlanShown) -> str:
-    from kstate_cli.change.expected import expected
+    from kstate_cli.change.earlier_runs import expected
     from kstate_cli.change.folder import read_runs
     from kstate_cli.pace import duration_text
 

@@ -8,9 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.change.journal import RunState
+from kstate_cli.change.journal import CREATED, DAMAGED, INTERRUPTED, RunState
 from kstate_cli.change.lost import LostCopy, OnlyCopy
-from kstate_cli.change.run_states import CREATED, DAMAGED, INTERRUPTED
 from kstate_cli.change.standby import StandbyUse
 from kstate_cli.cli.columns import Column, Fold, fold_words
 from kstate_cli.cli.output import print_line, safe, screen_width, table

@@ -16,7 +16,7 @@ from kstate_cli.change.ages import Age, LogMark
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.model import ClockMark, Dump, PartitionDump
 from kstate_cli.dump_reader.reader import digest_at
-from kstate_cli.formats.numbers import MAX_I64
+from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.offsets.ages import age_of

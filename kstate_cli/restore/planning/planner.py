@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kstate_cli.change.ages import read_ages
-from kstate_cli.change.build import BuildStore
-from kstate_cli.change.plan import OmitTree, Plan, Step
+from kstate_cli.change.plan import BuildStore, OmitTree, Plan, Step
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import GLOBAL, TaskId

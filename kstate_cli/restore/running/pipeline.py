@@ -19,10 +19,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn, Protocol
 
-from kstate_cli.change.attempts import refuse_after_error
+from kstate_cli.change.access import reading
 from kstate_cli.change.course import Course, follow
+from kstate_cli.change.earlier_runs import refuse_after_error
 from kstate_cli.change.engine import execute
-from kstate_cli.change.reading import reading
 from kstate_cli.change.standby import refuse_no_standby
 from kstate_cli.dump_reader.growing import render
 from kstate_cli.dump_reader.location import open_location, shown

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.change.build import BuildDatabase
-from kstate_cli.change.plan import OmitTree, Step
+from kstate_cli.change.plan import BuildDatabase, OmitTree, Step
 from kstate_cli.dump_reader.model import Dump, PartitionDump, Slice
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.errors import Refused, UsageError

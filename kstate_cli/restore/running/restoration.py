@@ -12,12 +12,11 @@ from functools import cached_property
 
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change.ages import Age, add_ages
-from kstate_cli.change.attempts import STATE_EVENT
 from kstate_cli.change.clean import PRECIOUS_EVENT, drop_earlier_rounds
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.change.course import Terms
+from kstate_cli.change.earlier_runs import RECORDS_EVENT, STATE_EVENT
 from kstate_cli.change.engine import RunResult, execute
-from kstate_cli.change.expected import RECORDS_EVENT
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import Step

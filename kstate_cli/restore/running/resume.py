@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli import __version__
-from kstate_cli.change.attempts import state_of
+from kstate_cli.change.earlier_runs import state_of
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.dump_reader.location import open_location
-from kstate_cli.formats.numbers import MAX_I64, MIN_I64
+from kstate_cli.formats.binary import MAX_I64, MIN_I64
 from kstate_cli.formats.position import Position
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.staging import DONE, SLICES_EVENT, Staging, digest_of, files_of, seal

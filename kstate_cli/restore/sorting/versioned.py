@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kstate_cli.formats.binary import MIN_I64
 from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
-from kstate_cli.formats.numbers import MIN_I64
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
 
 if TYPE_CHECKING:

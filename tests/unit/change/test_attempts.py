@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.change.attempts import INTERRUPTED, STATE_EVENT, state_of
+from kstate_cli.change.earlier_runs import INTERRUPTED, STATE_EVENT, state_of
 from kstate_cli.change.folder import create_run
-from kstate_cli.change.run_states import UNFINISHED
+from kstate_cli.change.journal import UNFINISHED
 from kstate_cli.restore.running.states import RestoreState
 
 LEADS_TO = {

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.change.build import BuildStore
-from kstate_cli.change.expected import Expected, Rate, expected, measured_rate, rough_seconds
+from kstate_cli.change.earlier_runs import Expected, Rate, expected, measured_rate, rough_seconds
 from kstate_cli.change.journal import Run, RunState
-from kstate_cli.change.plan import EditDatabase, Plan, Step
+from kstate_cli.change.plan import BuildStore, EditDatabase, Plan, Step
 from tests.unit.model import database
 
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)

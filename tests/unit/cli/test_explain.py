@@ -18,7 +18,7 @@ import pytest
 
 import kstate_cli
 from kstate_cli import signals
-from kstate_cli.change.attempts import INTERRUPTED
+from kstate_cli.change.earlier_runs import INTERRUPTED
 from kstate_cli.change.journal import RunState
 from kstate_cli.check import streams_log
 from kstate_cli.check.codes import CODES
@@ -215,7 +215,7 @@ def test_no_module_but_the_owner_spells_what_streams_prints() -> None:
     spelt = [
         f"{module}:{node.lineno}"
         for module, tree in syntax.modules()
-        if module not in ("check/streams_log.py", "rocks/messages.py")  # which reads what RocksDB says
+        if module not in ("check/streams_log.py", "rocks/errors.py")  # which reads what RocksDB says
         for node in syntax.nodes(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and any(part in node.value for part in parts)
     ]

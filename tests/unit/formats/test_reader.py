@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.formats._reader import Reader, i32, i64, zigzag
+from kstate_cli.formats.binary import Reader, i32, i64, zigzag
 from kstate_cli.formats.malformed import MalformedBytesError
 
 

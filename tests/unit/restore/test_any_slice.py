@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kstate_cli.change.build import BuildDatabase, build_database, verify_database
+from kstate_cli.change.edit import build_database, verify_database
+from kstate_cli.change.plan import BuildDatabase
 from kstate_cli.dump_reader import reader
 from kstate_cli.dump_reader.model import Slice
 from kstate_cli.dump_reader.slices import cut

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.change.build import FEW_LAYERS, BuildDatabase, build_database, verify_database
+from kstate_cli.change.edit import build_database, verify_database
+from kstate_cli.change.plan import FEW_LAYERS, BuildDatabase
 from kstate_cli.formats.keys import SessionKey, WindowKey
 from kstate_cli.formats.store_kinds import store_kind, store_kinds
 from kstate_cli.releases import release

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.change.build import BuildDatabase
+from kstate_cli.change.plan import BuildDatabase
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.releases import release
 from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.change.attempts import STATE_EVENT
+from kstate_cli.change.earlier_runs import STATE_EVENT
 from kstate_cli.change.folder import create_run
 from kstate_cli.change.journal import SORTED_FILES, Run
 from kstate_cli.errors import RunFailed

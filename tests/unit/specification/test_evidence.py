@@ -12,8 +12,8 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump_reader.manifest import Reading
 from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.errors import UsageError
+from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.keys import VersionedKey, WindowKey
-from kstate_cli.formats.numbers import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.formats.versioned import SegmentValue, Version
 from kstate_cli.specification.combine import draft_of_directory

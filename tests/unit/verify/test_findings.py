@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.messages import read_message
+from kstate_cli.rocks.errors import RocksError, read_message
 from kstate_cli.verify.findings import code_of
 
 _BLAME = "  The file /s/MANIFEST-000005 may be corrupted."
