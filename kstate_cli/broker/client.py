@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
 GRANTS = "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group of --app"
-"""What to do about a user who may not."""
+"""The hint for a user without the rights."""
 _REFUSED_SECONDS = 5.0
-"""Where every address refuses to be connected to. A broker that restarts does so for a moment."""
+"""Limit if every address refuses connections. A broker that restarts does so for a moment."""
 _GLANCE_SECONDS = 1.0
 _AGAIN_SECONDS = 0.2
 _COMPACTION = "cleanup.policy"
@@ -39,9 +39,9 @@ _LAG = "min.compaction.lag.ms"
 
 @contextmanager
 def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminClient]:
-    """A client that asks, and has ended with all its threads when this is left.
+    """Yield an admin client, and end it with all its threads afterwards.
 
-    Raises UsageError for settings that librdkafka does not take, RunFailed for no answer.
+    Raises UsageError for settings that librdkafka rejects, RunFailed if no broker answers.
     """
     try:
         from confluent_kafka import KafkaException
@@ -51,24 +51,29 @@ def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminC
             f"--bootstrap-server needs the Kafka client: {error}", hint="pip install 'kstate[kafka]'"
         ) from None
     contact(bootstrap)
-    heard: list[Any] = []
-    conf: dict[str, Any] = {"log_level": 0, **settings, "bootstrap.servers": bootstrap, "error_cb": heard.append}
+    client_errors: list[Any] = []
+    conf: dict[str, Any] = {
+        "log_level": 0,
+        **settings,
+        "bootstrap.servers": bootstrap,
+        "error_cb": client_errors.append,
+    }
     try:
         admin = AdminClient(conf)
     except (KafkaException, ValueError, TypeError) as error:
         raise refused_by_client(error) from None
     try:
-        # Else it ends where it is collected. An error that is being told holds it until Python itself ends, and by then
-        # its threads would call Python.
+        # Without this block the client would end when it is collected. The traceback of an error holds it until Python
+        # itself ends, and then its threads would still call Python.
         with admin:
-            _connect(admin, heard)
+            _connect(admin, client_errors)
             yield admin
     except KafkaException as error:
         raise _failed(bootstrap, error) from None
 
 
-def _connect(admin: AdminClient, heard: list[Any]) -> None:
-    """Waits for the first answer; not as long as for others where nobody listens, or lets this user in."""
+def _connect(admin: AdminClient, client_errors: list[Any]) -> None:
+    """Wait for the first answer. The limit is short if no broker listens, and nothing is awaited if login fails."""
     from confluent_kafka import KafkaException
 
     began = time.monotonic()
@@ -78,31 +83,31 @@ def _connect(admin: AdminClient, heard: list[Any]) -> None:
             return
         except KafkaException:
             admin.poll(0)
-            waited = time.monotonic() - began
-            reasons = {error.name(): error for error in heard}
+            elapsed = time.monotonic() - began
+            reasons = {error.name(): error for error in client_errors}
             for name in ("_AUTHENTICATION", "_SSL", "_RESOLVE", "_TRANSPORT"):
-                may_pass = name in ("_RESOLVE", "_TRANSPORT") and waited < _REFUSED_SECONDS
+                may_pass = name in ("_RESOLVE", "_TRANSPORT") and elapsed < _REFUSED_SECONDS
                 if name in reasons and "_ALL_BROKERS_DOWN" in reasons and not may_pass:
                     raise KafkaException(reasons[name]) from None
-            if waited > _SECONDS:
+            if elapsed > _SECONDS:
                 raise
 
 
 def _failed(bootstrap: str, error: Any) -> RunFailed:
-    told = error.args[0] if error.args else error
-    if denied(told):
-        return RunFailed(f"{bootstrap} does not allow this user what is asked: {told.str()}", hint=GRANTS)
+    cause = error.args[0] if error.args else error
+    if denied(cause):
+        return RunFailed(f"{bootstrap} does not allow this user the request: {cause.str()}", hint=GRANTS)
     return RunFailed(
-        f"{bootstrap} does not answer: {_said(told)}", hint="see whether the address is right, and --kafka-settings"
+        f"{bootstrap} does not answer: {_error_text(cause)}", hint="check the address, and --kafka-settings"
     )
 
 
-def _said(error: Any) -> str:
+def _error_text(error: Any) -> str:
     return str(error.str()) if hasattr(error, "str") else str(error)
 
 
 def denied(error: Any) -> bool:
-    """Whether librdkafka's error says that this user may not do what was asked."""
+    """Return whether an error of librdkafka states that this user lacks a right."""
     from confluent_kafka import KafkaError
 
     codes = (
@@ -116,10 +121,10 @@ def denied(error: Any) -> bool:
 def ask_broker(
     bootstrap: str, settings: Mapping[str, str], *, group: str | None, topics: Iterable[str], stable: bool = False
 ) -> dict[TopicPartition, LogFacts]:
-    """Start, end, id, epoch, committed offset and cleaning of every partition of those of ``topics`` that there are.
+    """Return start, end, id, epoch, committed offset and cleaning of every partition of the ``topics`` that exist.
 
-    Without a ``group`` nothing is asked of committed offsets. ``stable``: the last stable offset as well.
-    Raises UsageError for settings that librdkafka does not take, RunFailed where the broker does not answer.
+    Without a ``group``, committed offsets are not requested. ``stable`` requests the last stable offset as well.
+    Raises UsageError for settings that librdkafka rejects, RunFailed if the broker does not answer.
     """
     names = sorted(set(topics))
     with admin_client(bootstrap, settings) as admin, timed(_LOG, f"asked {bootstrap} about {len(names)} topics"):
@@ -127,19 +132,19 @@ def ask_broker(
 
 
 def names_on(admin: AdminClient) -> tuple[list[str], list[str]]:
-    """The topics, and the groups that this user may see."""
+    """Return the topics and the groups that this user may see."""
     return sorted(partition_counts(admin)), groups_on(admin)
 
 
 def groups_on(admin: AdminClient) -> list[str]:
-    """The groups that this user may see."""
+    """Return the groups that this user may see."""
     groups = admin.list_consumer_groups(request_timeout=_SECONDS).result()
-    return sorted(one.group_id for one in groups.valid)
+    return sorted(group.group_id for group in groups.valid)
 
 
 def partition_counts(admin: AdminClient) -> dict[str, int]:
-    """The topics that this user may see, and how many partitions each has."""
-    return {name: len(one.partitions) for name, one in admin.list_topics(timeout=_SECONDS).topics.items()}
+    """Return the number of partitions of each topic that this user may see."""
+    return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=_SECONDS).topics.items()}
 
 
 def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bool) -> dict[TopicPartition, LogFacts]:
@@ -159,22 +164,14 @@ def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bo
         for resource, future in admin.describe_configs(resources, request_timeout=_SECONDS).items()
     }
     keys = [Key(topic, partition) for topic in topics for partition in on_broker[topic].partitions]
-    # What a group has read lies in the log by then, and so below its end.
+    # Committed offsets come before the ends of the logs: so every committed offset is at most the end.
     read = {} if group is None else _committed(admin, group, keys)
-    wanted = [(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)]
+    requests = [(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)]
     if stable:
-        wanted.append((OffsetSpec.latest(), IsolationLevel.READ_COMMITTED))
-    # The beginning last: what is deleted meanwhile is not taken for what is there.
-    wanted.append((OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED))
-    bounds = [
-        {
-            (key.topic, key.partition): future.result()
-            for key, future in admin.list_offsets(
-                dict.fromkeys(keys, spec), isolation_level=isolation, request_timeout=_SECONDS
-            ).items()
-        }
-        for spec, isolation in wanted
-    ]
+        requests.append((OffsetSpec.latest(), IsolationLevel.READ_COMMITTED))
+    # The log starts come last: records that are deleted meanwhile then count as deleted.
+    requests.append((OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED))
+    bounds = [_offsets(admin, keys, *request) for request in requests]
     return {
         TopicPartition(*place): LogFacts(
             start=min(bounds[-1][place].offset, end.offset),
@@ -192,17 +189,26 @@ def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bo
     }
 
 
+def _offsets(admin: AdminClient, keys: list[Key], spec: Any, isolation: Any) -> dict[tuple[str, int], Any]:
+    """Return the ListOffsets result of each partition, by topic and partition."""
+    futures = admin.list_offsets(dict.fromkeys(keys, spec), isolation_level=isolation, request_timeout=_SECONDS)
+    return {(key.topic, key.partition): future.result() for key, future in futures.items()}
+
+
 def _of_the_topic(settings: Mapping[str, Any], name: str) -> int | None:
-    """What the topic itself has; None where it only has what the broker gives to all, and for -1: without an end."""
+    """Return the setting of the topic itself; None for the default of the broker, and for -1, which is no limit."""
     from confluent_kafka.admin import ConfigSource
 
-    one = settings[name]
-    value = int(one.value) if ConfigSource(one.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG else -1
+    setting = settings[name]
+    value = int(setting.value) if ConfigSource(setting.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG else -1
     return None if value < 0 else value
 
 
 def _committed(admin: AdminClient, group: str, keys: list[Key]) -> dict[tuple[str, int], int]:
-    """The group's offsets; a broker that has just started first reads them from its own topic, and says so."""
+    """Return the committed offsets of the group.
+
+    A broker that has just started reads them from ``__consumer_offsets`` first, and reports that with these errors.
+    """
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
     deadline = time.monotonic() + _SECONDS
@@ -212,10 +218,10 @@ def _committed(admin: AdminClient, group: str, keys: list[Key]) -> dict[tuple[st
         KafkaError.NOT_COORDINATOR,
     )
     while True:
-        asked = ConsumerGroupTopicPartitions(group, keys)
-        (future,) = admin.list_consumer_group_offsets([asked], request_timeout=_SECONDS).values()
+        request = ConsumerGroupTopicPartitions(group, keys)
+        (future,) = admin.list_consumer_group_offsets([request], request_timeout=_SECONDS).values()
         try:
-            return {(one.topic, one.partition): one.offset for one in future.result().topic_partitions or ()}
+            return {(entry.topic, entry.partition): entry.offset for entry in future.result().topic_partitions or ()}
         except KafkaException as error:
             if error.args[0].code() not in soon or time.monotonic() > deadline:
                 raise
@@ -223,7 +229,7 @@ def _committed(admin: AdminClient, group: str, keys: list[Key]) -> dict[tuple[st
 
 
 _DEAD: Final = "DEAD"
-"""What a coordinator says of a group that is not there, and librdkafka of one whose protocol it does not know."""
+"""The state of a group that does not exist, and librdkafka's state of one whose protocol it does not know."""
 _NOT_DESCRIBED: Final = (
     "it has committed offsets, and is not of a protocol that the Kafka client describes: it has group.protocol=streams"
 )
@@ -234,17 +240,17 @@ _NO_GROUP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A consumer of the group: a thread of an instance."""
+    """A consumer of the group: one thread of an instance."""
 
     id: str
     client: str
-    """``client.id`` of the consumer. Without one of its own it is ``<application.id>-<processId>-StreamThread-…``."""
+    """``client.id`` of the consumer, by default ``<application.id>-<processId>-StreamThread-…``."""
     host: str
-    """The address that the broker sees it at."""
+    """The address from which it is connected."""
     instance: str | None
     """``group.instance.id``, of a static member (KIP-345)."""
     assigned: frozenset[TopicPartition]
-    """The partitions of source topics that it reads: of its active tasks. Standby tasks have none."""
+    """The partitions of source topics of its active tasks. Standby tasks have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,36 +260,35 @@ class StreamsGroup:
     state: str
     """``STABLE``, ``EMPTY``, …"""
     protocol: str
-    """``classic``, ``consumer``, …; ``unknown`` of a kind that the client does not know, and of no group."""
+    """``classic``, ``consumer``, …; ``unknown`` for a protocol that the client does not know, and for no group."""
     members: tuple[GroupMember, ...]
     why: str | None = None
-    """Why nothing is known of its members; None where they are known."""
+    """Why its members are unknown; None if they are known."""
 
 
 def ask_group(bootstrap: str, settings: Mapping[str, str], group: str) -> StreamsGroup:
-    """What the coordinator says of a group, and where it cannot be told, why.
+    """Return the coordinator's description of a group, or the reason why there is none.
 
-    A ``streams`` group (KIP-1071) is none that librdkafka describes: to the version of the request that it sends the
-    coordinator answers as for a group that is not there, and only offsets that the group has committed tell the two
-    apart (a classic or consumer group that has some is there, be it empty). Raises UsageError and RunFailed as
-    :func:`kstate_cli.broker.client.ask_broker`.
+    librdkafka does not describe a ``streams`` group (KIP-1071). For the version of its request, the coordinator answers
+    as for a group that does not exist. Only committed offsets distinguish the two: a classic or consumer group with
+    committed offsets exists, even if it is empty. Raises UsageError and RunFailed as :func:`ask_broker`.
     """
     from confluent_kafka import KafkaException
 
     with admin_client(bootstrap, settings) as admin:
         (future,) = admin.describe_consumer_groups([group], request_timeout=_SECONDS).values()
         try:
-            said = future.result()
+            description = future.result()
         except KafkaException as error:
-            told = error.args[0]
-            if denied(told):
+            cause = error.args[0]
+            if denied(cause):
                 raise
-            return _unknown(str(told.str()))
-        state = str(getattr(said.state, "name", said.state))
-        if state == _DEAD and not said.members:
+            return _unknown(str(cause.str()))
+        state = str(getattr(description.state, "name", description.state))
+        if state == _DEAD and not description.members:
             return _unknown(_NOT_DESCRIBED if _has_committed(admin, group) else _NO_GROUP)
-    protocol = str(getattr(getattr(said, "type", None), "name", "unknown")).lower()
-    return StreamsGroup(state, protocol, tuple(sorted(map(_member, said.members), key=lambda one: one.id)))
+    protocol = str(getattr(getattr(description, "type", None), "name", "unknown")).lower()
+    return StreamsGroup(state, protocol, tuple(sorted(map(_member, description.members), key=lambda member: member.id)))
 
 
 def _unknown(why: str) -> StreamsGroup:
@@ -291,20 +296,20 @@ def _unknown(why: str) -> StreamsGroup:
 
 
 def _has_committed(admin: AdminClient, group: str) -> bool:
-    """Whether the broker keeps offsets of the group, of whatever protocol it is."""
+    """Return whether the broker has committed offsets of the group, whatever its protocol."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
-    asked = [ConsumerGroupTopicPartitions(group)]
-    (future,) = admin.list_consumer_group_offsets(asked, request_timeout=_SECONDS).values()
-    return any(one.offset >= 0 for one in future.result().topic_partitions)
+    request = [ConsumerGroupTopicPartitions(group)]
+    (future,) = admin.list_consumer_group_offsets(request, request_timeout=_SECONDS).values()
+    return any(entry.offset >= 0 for entry in future.result().topic_partitions)
 
 
-def _member(said: Any) -> GroupMember:
-    assigned = getattr(said.assignment, "topic_partitions", None) or ()
+def _member(description: Any) -> GroupMember:
+    assigned = getattr(description.assignment, "topic_partitions", None) or ()
     return GroupMember(
-        str(said.member_id),
-        str(said.client_id),
-        str(said.host),
-        said.group_instance_id or None,
-        frozenset(TopicPartition(one.topic, one.partition) for one in assigned),
+        str(description.member_id),
+        str(description.client_id),
+        str(description.host),
+        description.group_instance_id or None,
+        frozenset(TopicPartition(partition.topic, partition.partition) for partition in assigned),
     )

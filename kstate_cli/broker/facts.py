@@ -1,4 +1,4 @@
-"""The logs of topics as a broker has them, and the file in which somebody may have written them down."""
+"""The facts of a broker about the logs of topics, and the file that may record them."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class LogFacts:
     leader_epoch: int | None = None
     """Of the end of the log (KIP-320)."""
     stable_end: int | None = None
-    """Last stable offset: what lies from here on belongs to a transaction that is open, or came after one."""
+    """Last stable offset: records from here on belong to an open transaction, or follow one."""
     retention_ms: int | None = None
-    """``retention.ms`` that was set for the topic itself; None where it has what the broker gives to all, or no end."""
+    """``retention.ms`` that was set for the topic itself; None for the broker's default, and for no limit."""
     min_compaction_lag_ms: int | None = None
     """``min.compaction.lag.ms`` that was set for the topic itself."""
 
     @property
     def compacted(self) -> bool | None:
-        """None where nobody said it."""
+        """Whether ``cleanup.policy`` has ``compact``; None if it is unknown."""
         return None if self.policy is None else "compact" in self.policy
 
 
@@ -49,12 +49,10 @@ Facts = Mapping[TopicPartition, LogFacts]
 
 
 def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
-    """Reads ``{topic: {partition: {"start": n, "end": n}}}``.
+    """Read ``{topic: {partition: {"start": n, "end": n}}}``.
 
-    With ``id``, ``committed``, ``policy``, ``delete_retention_ms``, ``leader_epoch``, ``retention_ms`` and
-    ``min_compaction_lag_ms`` where they are known.
-
-    Raises UsageError, saying what is wrong.
+    Optional members: ``id``, ``committed``, ``policy``, ``delete_retention_ms``, ``leader_epoch``, ``retention_ms`` and
+    ``min_compaction_lag_ms``. Raises UsageError, which states the error and its place.
     """
     by_partition: dict[TopicPartition, LogFacts] = {}
     try:
@@ -67,29 +65,33 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{path} cannot be read as log offsets: {error}",
-            hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, with "id", "committed", "policy", '
-            '"delete_retention_ms", "leader_epoch", "retention_ms" and "min_compaction_lag_ms" where they are known',
+            hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, and optionally "id", "committed", "policy", '
+            '"delete_retention_ms", "leader_epoch", "retention_ms" and "min_compaction_lag_ms"',
         ) from None
     return by_partition
 
 
-def _object(content: Any, what: str) -> dict[str, Any]:
+def _object(content: Any, noun: str) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise ValueError(f"{what} is not a JSON object")
+        raise ValueError(f"{noun} is not a JSON object")
     return content
 
 
 def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
     start, end, committed = facts.get("start"), facts.get("end"), facts.get("committed")
     retention, epoch = facts.get("delete_retention_ms"), facts.get("leader_epoch")
-    kept, lag = facts.get("retention_ms"), facts.get("min_compaction_lag_ms")
-    for value in (start, end, *(one for one in (committed, retention, epoch, kept, lag) if one is not None)):
+    topic_retention, lag = facts.get("retention_ms"), facts.get("min_compaction_lag_ms")
+    for value in (
+        start,
+        end,
+        *(number for number in (committed, retention, epoch, topic_retention, lag) if number is not None),
+    ):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_I64:
             raise ValueError(f"{key}: {str(value)[:100]} is not an offset, or not a number from 0")
     assert start is not None
     assert end is not None
     if start > end:
-        raise ValueError(f"{key}: start {start} lies above end {end}")
+        raise ValueError(f"{key}: start {start} is above end {end}")
     topic_id, policy = (None if facts.get(name) is None else str(facts[name]) for name in ("id", "policy"))
     topic_id = None if topic_id is None else canonical_topic_id(topic_id)
     return LogFacts(
@@ -100,6 +102,6 @@ def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
         policy,
         retention,
         epoch,
-        retention_ms=kept,
+        retention_ms=topic_retention,
         min_compaction_lag_ms=lag,
     )

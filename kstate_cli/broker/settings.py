@@ -1,7 +1,7 @@
-"""Settings of a Kafka client: the properties file of Kafka's own tools, in the words of librdkafka.
+"""Settings of a Kafka client: translate the properties file of Kafka's own tools to the settings of librdkafka.
 
-Most names are the same. Those that are not are translated here; what librdkafka has no counterpart for is refused by
-its name, as is what neither of the two knows. No value is ever part of a message: it may be a password.
+Most names are the same, and the others are translated here. A setting without a counterpart in librdkafka is refused by
+its name, as is one that neither client knows. A message never contains a value, because it may be a password.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _JAAS: Final = re.compile(r"\s*([\w.$]+)\s+required((?:\s+\w+\s*=\s*(?:\"(?:[^\"
 _PAIR: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\"]+))")
 _LOGINS: Final = ("PlainLoginModule", "ScramLoginModule")
 _LOGIN_NAMES: Final = ("username", "password")
-_WHAT_IS_READ: Final = frozenset(
+_SET_BY_KSTATE: Final = frozenset(
     {
         "auto.offset.reset",
         "enable.auto.commit",
@@ -35,11 +35,11 @@ _WHAT_IS_READ: Final = frozenset(
         "max.poll.interval.ms",
     }
 )
-"""What a file that others use as well may say, and what is kstate's own here: it does not count."""
+"""Settings that kstate sets itself. A file that other tools use may have them, so they are ignored."""
 
 
 def client_settings(path: Path | None) -> dict[str, str]:
-    """What a properties file says, for librdkafka. Raises UsageError, naming the line or the setting."""
+    """Return the settings of a properties file for librdkafka. Raises UsageError, naming the line or the setting."""
     return {} if path is None else translated(_read(path), str(path))
 
 
@@ -61,11 +61,11 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def translated(settings: Mapping[str, str], where: str) -> dict[str, str]:
-    """Settings of Kafka's own client in librdkafka's words; ``where`` is named where that cannot be."""
+    """Return settings of Kafka's own client as those of librdkafka. Raises UsageError, naming ``where``."""
     theirs: dict[str, str] = {}
     stores = {name: settings[name] for name in ("ssl.truststore.type", "ssl.keystore.type") if name in settings}
     for name, value in settings.items():
-        if name in _WHAT_IS_READ or name == _BOOTSTRAP or name in stores:
+        if name in _SET_BY_KSTATE or name == _BOOTSTRAP or name in stores:
             continue
         rule = _RULES.get(name)
         if rule is not None:
@@ -98,7 +98,7 @@ def _keystore(value: str, stores: Mapping[str, str], where: str) -> dict[str, st
         return {"ssl.keystore.location": value}
     raise UsageError(
         f"{where}: ssl.keystore.location: {kind} cannot be read",
-        hint="convert it with keytool -importkeystore -deststoretype PKCS12, and say ssl.keystore.type=PKCS12",
+        hint="convert it with keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12",
     )
 
 
@@ -110,23 +110,23 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
     match = _JAAS.fullmatch(value)
     if match is None or match[1].rpartition(".")[2] not in _LOGINS:
         raise UsageError(
-            f"{where}: sasl.jaas.config has no counterpart, but for {' and '.join(_LOGINS)}",
-            hint="give librdkafka's own settings in its place, sasl.username and the like",
+            f"{where}: sasl.jaas.config has a counterpart in librdkafka for {' and '.join(_LOGINS)} only",
+            hint="replace it by librdkafka's own settings, such as sasl.username",
         )
-    given = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}
-    unknown = sorted(given.keys() - _LOGIN_NAMES)
+    options = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}
+    unknown = sorted(options.keys() - _LOGIN_NAMES)
     if unknown:
         raise UsageError(
             f"{where}: sasl.jaas.config: {unknown[0]} of {match[1].rpartition('.')[2]} has no counterpart in "
             "librdkafka, with which kstate reads",
-            hint="username and password are read; remove the other, or give librdkafka's own setting for what it does",
+            hint="kstate reads username and password: remove the other, or replace it by librdkafka's own setting",
         )
-    missing = [name for name in _LOGIN_NAMES if name not in given]
+    missing = [name for name in _LOGIN_NAMES if name not in options]
     if missing:
         raise UsageError(
             f"{where}: sasl.jaas.config has no {missing[0]}", hint='add it to the login module, as in username="…"'
         )
-    return {f"sasl.{name}": given[name] for name in _LOGIN_NAMES}
+    return {f"sasl.{name}": options[name] for name in _LOGIN_NAMES}
 
 
 _RULES: Final[Mapping[str, Callable[[str, Mapping[str, str], str], dict[str, str]]]] = {
@@ -159,22 +159,22 @@ _WITHOUT: Final = (
     "interceptor.classes",
     "metric.reporters",
 )
-"""What Kafka's own client knows and librdkafka has nothing like."""
+"""Prefixes of settings of Kafka's own client without a counterpart in librdkafka."""
 
 
 def _unknown(name: str, where: str) -> UsageError:
     return UsageError(
         f"{where}: {name} has no counterpart in librdkafka, with which kstate reads",
-        hint="leave it out, or give librdkafka's own setting for what it does",
+        hint="remove it, or replace it by librdkafka's own setting",
     )
 
 
 def refused_by_client(error: BaseException) -> UsageError:
-    """What librdkafka does not take: by the name of the setting, never with its value."""
-    told: Any = error.args[0] if error.args else error
-    text = str(told.str()) if hasattr(told, "str") else str(told)
+    """Return the error for settings that librdkafka rejects: with the name of the setting, never with its value."""
+    cause: Any = error.args[0] if error.args else error
+    text = str(cause.str()) if hasattr(cause, "str") else str(cause)
     match = re.search(r'[Nn]o such configuration property: "([^"]*)"', text) or re.search(
         r'configuration property "([^"]*)"', text
     )
-    what = f"{match[1]} (librdkafka's own settings count)" if match else "one of them"
-    return UsageError(f"the Kafka client does not take these settings: {what}", hint="correct --kafka-settings")
+    setting = f"{match[1]} (librdkafka's own settings count)" if match else "one of them"
+    return UsageError(f"the Kafka client does not take these settings: {setting}", hint="correct --kafka-settings")

@@ -1,4 +1,4 @@
-"""Reads short spans of several logs again, with one consumer: to compare records, never to keep them."""
+"""Read short spans of several logs again with one consumer, to compare their records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_ONCE: Final = 500
 _POLL_SECONDS: Final = 0.25
 _SILENT_SECONDS: Final = 45.0
 _MOST_RECORDS: Final = 1_000
-"""Of one span: whoever compares a few records needs no more of them."""
+"""Limit for one span: a comparison needs only a few records."""
 
 
 class SpanEnd(Enum):
@@ -29,9 +29,9 @@ class SpanEnd(Enum):
     TRUNCATED = "truncated"
     """The leader epoch ends below the span (OffsetsForLeaderEpoch, KIP-320)."""
     BELOW_START = "below-start"
-    """The log begins above the first offset of the span by now."""
+    """The log now begins above the first offset of the span."""
     CUT_SHORT = "cut-short"
-    """It has more records than anybody compares."""
+    """It has more records than a comparison reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,19 @@ class SpanRecords:
 def read_spans(
     bootstrap: str, settings: Mapping[str, str], spans: Iterable[LogSpan]
 ) -> dict[TopicPartition, SpanRecords]:
-    """Return what the broker has in each span; a partition may occur once.
+    """Return the records of each span; a partition may occur once.
 
-    Raises RunFailed if the broker does not answer, or does not allow it; UsageError for settings that librdkafka does
-    not take.
+    Raises RunFailed if the broker does not answer, or does not allow it; UsageError for settings that librdkafka
+    rejects.
     """
-    left = {span.key: span for span in spans}
-    read = {key: SpanRecords() for key in left}
-    if not left:
+    unread = {span.key: span for span in spans}
+    read = {key: SpanRecords() for key in unread}
+    if not unread:
         return read
-    places = [ReadFrom(span.key, span.first, span.epoch) for span in left.values()]
+    places = [ReadFrom(span.key, span.first, span.epoch) for span in unread.values()]
     with assigned_consumer(bootstrap, settings, GROUP, places, committed=True) as consumer:
-        heard = time.monotonic()
-        while left:
+        last_answer = time.monotonic()
+        while unread:
             records = consumer.consume(_AT_ONCE, _POLL_SECONDS)
             ended: list[TopicPartition] = []
             for record in records:
@@ -79,15 +79,15 @@ def read_spans(
                     _require_passing(record)
                     continue
                 key = TopicPartition(record.topic(), record.partition())
-                if key in left and _add(record, left[key], read[key]):
-                    del left[key]
+                if key in unread and _add(record, unread[key], read[key]):
+                    del unread[key]
                     ended.append(key)
-                    heard = time.monotonic()
+                    last_answer = time.monotonic()
             _stop(consumer, ended)
             if records:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > _SILENT_SECONDS:
-                key = min(left)
+                last_answer = time.monotonic()
+            elif time.monotonic() - last_answer > _SILENT_SECONDS:
+                key = min(unread)
                 raise RunFailed(
                     f"the last records of {key} cannot be read: for {_SILENT_SECONDS:.0f} seconds the broker sent "
                     "nothing",
@@ -97,7 +97,7 @@ def read_spans(
 
 
 def _add(record: Any, span: LogSpan, read: SpanRecords) -> bool:
-    """Add a record to what was read; return whether the span is complete. Raises RunFailed."""
+    """Add a record to its span; return whether the span is complete. Raises RunFailed."""
     from confluent_kafka import KafkaError
 
     error = record.error()
@@ -135,7 +135,7 @@ def _require_passing(record: Any) -> None:
         raise RunFailed(f"{place} cannot be read: the broker does not allow it: {error.str()}", hint=GRANTS)
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         raise RunFailed(
-            f"{place} does not exist any more: the topic was deleted after the command had begun",
+            f"{place} no longer exists: the topic was deleted after the command began",
             hint="run the command again: it reads the topics that exist then",
         )
     raise RunFailed(

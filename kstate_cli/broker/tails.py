@@ -22,110 +22,131 @@ _AT_ONCE: Final = 5_000
 _POLL_SECONDS: Final = 0.25
 _SILENT_SECONDS: Final = 10.0
 _MOST_OFFSETS: Final = 50_000
-"""Of one partition: what is further behind is not counted."""
+"""Limit for one partition: a store that is further behind gets no count."""
 _MOST_ALTOGETHER: Final = 500_000
 _MOST_BYTES: Final = 256 << 20
-"""Of keys and values: a look must not become a load. What is not read by then is not counted."""
+"""Limit for keys and values, so that a check puts little load on the broker. Later records are not counted."""
 _MOST_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What was read of the end of one log."""
+    """The records at the end of one log."""
 
     offsets: tuple[int, ...]
-    """Of the records from where reading began, in order."""
+    """Offsets of the records from the first offset read, in order."""
     began: int
     times_ms: tuple[int | None, ...] = ()
-    """Of each of them, ms since 1970; None where it has none."""
+    """The timestamp of each, ms since 1970; None for a record without one."""
 
     def records(self, first: int, end: int) -> int | None:
-        """How many from ``first`` to below ``end``; None where it was not read from there."""
-        return None if first < self.began else sum(1 for one in self.offsets if first <= one < end)
+        """Return the number of records from ``first`` to below ``end``; None if reading began above ``first``."""
+        return None if first < self.began else sum(1 for offset in self.offsets if first <= offset < end)
 
     def time_of_first(self, first: int) -> int | None:
-        """The time of the first record from ``first`` on; None without one, and where it was not read from there."""
+        """Return the timestamp of the first record from ``first`` on; None without one, or if reading began above."""
         if first < self.began:
             return None
-        return next((at for one, at in zip(self.offsets, self.times_ms, strict=True) if one >= first), None)
+        return next(
+            (time_ms for offset, time_ms in zip(self.offsets, self.times_ms, strict=True) if offset >= first), None
+        )
 
 
 @dataclass(slots=True)
 class _TailReading:
+    """The records of one log that were read so far; ``end`` is exclusive."""
+
     begin: int
     end: int
     offsets: list[int] = field(default_factory=list)
     times: list[int | None] = field(default_factory=list)
 
+    def add(self, record: Any) -> int:
+        """Add a record below the end; return the bytes of its key and value."""
+        if record.offset() >= self.end:
+            return 0
+        kind, time_ms = record.timestamp()
+        self.offsets.append(record.offset())
+        self.times.append(time_ms if kind else None)
+        return len(record.key() or b"") + len(record.value() or b"")
 
-def chosen(wanted: Mapping[TopicPartition, tuple[set[int], int]]) -> dict[TopicPartition, tuple[int, int]]:
-    """From where to where each log is read, so that it is little: the first offset that is not too far from the end.
 
-    ``wanted``: the offsets that are asked about, and the end. The smallest come first until it is enough altogether.
+def short_tails(requests: Mapping[TopicPartition, tuple[set[int], int]]) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the first offset to read and the end of each log, so that few records are read.
+
+    ``requests``: the offsets of stores, and the end of the log. An offset too far from the end is skipped. The shortest
+    tails come first, up to the limit for all logs.
     """
     spans: list[tuple[int, TopicPartition, int, int]] = []
-    for key, (firsts, end) in wanted.items():
+    for key, (firsts, end) in requests.items():
         near = [first for first in firsts if first >= 0 and 0 < end - first <= _MOST_OFFSETS]
         spans += [(end - min(near), key, min(near), end)] if near else []
-    left, taken = _MOST_ALTOGETHER, {}
+    budget, spans_to_read = _MOST_ALTOGETHER, {}
     for span, key, first, end in sorted(spans):
-        if span > left:
+        if span > budget:
             break
-        left -= span
-        taken[key] = (first, end)
-    return taken
+        budget -= span
+        spans_to_read[key] = (first, end)
+    return spans_to_read
 
 
 def read_tails(
     bootstrap: str,
     settings: Mapping[str, str],
-    wanted: Mapping[TopicPartition, tuple[set[int], int]],
+    requests: Mapping[TopicPartition, tuple[set[int], int]],
     *,
     committed: bool,
 ) -> dict[TopicPartition, Tail]:
-    """The ends of these logs, as far as they are short and this user may read them: no more is known of the others.
+    """Return the ends of these logs, except those that are too long or that this user may not read.
 
-    ``committed``: as a consumer with ``read_committed``. Raises UsageError for settings that librdkafka does not take.
+    ``committed``: as a consumer with ``read_committed``. Raises UsageError for settings that librdkafka rejects.
     """
-    readings = {key: _TailReading(*bounds) for key, bounds in chosen(wanted).items()}
+    readings = {key: _TailReading(*bounds) for key, bounds in short_tails(requests).items()}
     if not readings:
         return {}
-    places = [ReadFrom(key, one.begin) for key, one in readings.items()]
+    places = [ReadFrom(key, reading.begin) for key, reading in readings.items()]
     with assigned_consumer(bootstrap, settings, GROUP, places, committed=committed) as consumer:
-        done = _read(consumer, dict(readings))
-    return {key: Tail(tuple(readings[key].offsets), readings[key].begin, tuple(readings[key].times)) for key in done}
+        complete = _read(consumer, dict(readings))
+    return {
+        key: Tail(tuple(readings[key].offsets), readings[key].begin, tuple(readings[key].times)) for key in complete
+    }
 
 
-def _read(consumer: Any, left: dict[TopicPartition, _TailReading]) -> set[TopicPartition]:
-    """Reads until all of them are at their ends, nothing comes any more, or it is enough; returns those that are."""
+def _read(consumer: Any, unread: dict[TopicPartition, _TailReading]) -> set[TopicPartition]:
+    """Read until all logs are at their ends, the broker is silent, or a limit is reached; return those at the end."""
     from confluent_kafka import KafkaError
 
     at_end = KafkaError._PARTITION_EOF
-    done: set[TopicPartition] = set()
-    began = heard = time.monotonic()
+    complete: set[TopicPartition] = set()
+    last = time.monotonic() + _MOST_SECONDS
+    deadline = time.monotonic() + _SILENT_SECONDS
     size = 0
-    while left and size < _MOST_BYTES and time.monotonic() < min(heard + _SILENT_SECONDS, began + _MOST_SECONDS):
+    while unread and size < _MOST_BYTES and time.monotonic() < min(deadline, last):
         for record in consumer.consume(_AT_ONCE, _POLL_SECONDS):
-            if record.topic() is None or record.partition() is None:
+            key = _key_of(record)
+            if key is None or key not in unread:
                 continue
-            key = TopicPartition(record.topic(), record.partition())
-            if key not in left:
-                continue
-            heard = time.monotonic()
-            one = left[key]
-            error = record.error()
-            if error is None and record.offset() < one.end:
-                kind, at = record.timestamp()
-                one.offsets.append(record.offset())
-                one.times.append(at if kind else None)
-                size += len(record.key() or b"") + len(record.value() or b"")
-            ended = error is not None and error.code() == at_end
-            if ended or (error is None and record.offset() >= one.end - 1):
-                done.add(key)
-            if key in done or (error is not None and not ended):
-                del left[key]
+            deadline = time.monotonic() + _SILENT_SECONDS
+            reading, error = unread[key], record.error()
+            if error is None:
+                size += reading.add(record)
+                ended = record.offset() >= reading.end - 1
+            else:
+                ended = error.code() == at_end
+            if ended:
+                complete.add(key)
+            if ended or error is not None:
+                # Another error: this user may not read the log, or it changes its leader. It gets no count.
+                del unread[key]
                 _stop(consumer, key)
-    return done
+    return complete
+
+
+def _key_of(record: Any) -> TopicPartition | None:
+    """Return the partition of a record; None for an error of the client as a whole."""
+    if record.topic() is None or record.partition() is None:
+        return None
+    return TopicPartition(record.topic(), record.partition())
 
 
 def _stop(consumer: Any, key: TopicPartition) -> None:
@@ -135,31 +156,31 @@ def _stop(consumer: Any, key: TopicPartition) -> None:
 
 
 _QUEUE_KBYTES: Final = 8 << 10
-"""What is fetched beyond the end of a range is thrown away."""
+"""Small, because records that librdkafka fetches beyond the end of a range are discarded."""
 _FULL_QUEUE_MS: Final = 10
-"""librdkafka looks a second later whether a queue that was full has room again (``fetch.queue.backoff.ms``): a reader
-that empties it in a tenth of a second then waits for most of its time."""
+"""``fetch.queue.backoff.ms``: by default librdkafka checks a full queue only a second later. A reader that empties it
+in a tenth of a second would wait for most of its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFrom:
-    """Where a partition is read from."""
+    """The first offset to read of a partition."""
 
     key: TopicPartition
     offset: int
     epoch: int | None = None
-    """The leader epoch of the record before: the broker says then whether the log was cut below it (KIP-320)."""
+    """The leader epoch of the record before. With it the broker reports whether the log was cut below it (KIP-320)."""
 
 
 @contextmanager
 def assigned_consumer(
     bootstrap: str, settings: Mapping[str, str], group: str, places: list[ReadFrom], *, committed: bool
 ) -> Iterator[Any]:
-    """Gives the consumer, which is closed at the end.
+    """Yield a consumer of these places, and close it afterwards.
 
-    ``group``: librdkafka makes no consumer without a ``group.id``; the group itself is never used. ``committed``:
-    records of transactions only once they are committed. Raises UsageError without the Kafka client, and for settings
-    that it does not take.
+    ``group``: librdkafka creates no consumer without a ``group.id``; the group itself is never used. ``committed``:
+    records of transactions only once they are committed. Raises UsageError if the Kafka client is missing, and for
+    settings that it rejects.
     """
     try:
         from confluent_kafka import Consumer, KafkaException
@@ -191,12 +212,12 @@ def assigned_consumer(
         consumer.incremental_assign(
             [
                 Key(
-                    one.key.topic,
-                    one.key.partition,
-                    one.offset,
-                    **({} if one.epoch is None else {"leader_epoch": one.epoch}),
+                    place.key.topic,
+                    place.key.partition,
+                    place.offset,
+                    **({} if place.epoch is None else {"leader_epoch": place.epoch}),
                 )
-                for one in places
+                for place in places
             ]
         )
         yield consumer

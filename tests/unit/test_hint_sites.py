@@ -211,7 +211,7 @@ CARRIED_OUT = {
     ("cli/commands/dump.py", "--app ID, --spec FILE"): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
     (
         "broker/client.py",
-        "see whether the address is right",
+        "check the address",
     ): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
     (
         "broker/settings.py",

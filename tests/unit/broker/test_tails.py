@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.broker.tails import Tail, chosen
+from kstate_cli.broker.tails import Tail, short_tails
 from kstate_cli.formats.topic_partition import TopicPartition
 
 KEYS = [TopicPartition("t", number) for number in range(40)]
@@ -15,7 +15,7 @@ MOST, ALTOGETHER = 50_000, 500_000
 @given(st.lists(st.tuples(st.sets(st.integers(-10, 1 << 40), max_size=3), st.integers(0, 1 << 40)), max_size=40))
 def test_little_is_read_and_the_shortest_first(logs: list[tuple[set[int], int]]) -> None:
     wanted = dict(zip(KEYS, logs, strict=False))
-    taken = chosen(wanted)
+    taken = short_tails(wanted)
     spans = {key: end - first for key, (first, end) in taken.items()}
     assert all(0 < span <= MOST for span in spans.values()) and sum(spans.values()) <= ALTOGETHER
     assert all(first >= 0 for first, _ in taken.values()), "what lies below is no offset, and no consumer takes it"
