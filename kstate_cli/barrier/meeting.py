@@ -1,7 +1,7 @@
-"""Where hosts leave word for each other: one small file for each, which nobody but that host writes.
+"""The place where hosts read each other's states: a small file for each host, which only that host writes.
 
-Object stores need nothing but whole files that are read as they were written: no condition, no list that is up to date
-at once, since hosts look again and again.
+An object store only has to return whole objects. Neither conditional requests nor up-to-date lists are needed, because
+the hosts read the place again and again.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ _FILE: Final = re.compile(r"barrier-([A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0
 _MOST_BYTES: Final = 1 << 20
 _SCHEMA: Final = 2
 _MODE: Final = 0o666
-"""Other hosts, as other users may be, read it; the umask narrows it."""
+"""Other hosts read the file, perhaps as other users; the umask restricts it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """What one host has left."""
+class HostState:
+    """The state of one host."""
 
     host: str
     token: str
-    """Another one each time that the host comes here."""
+    """Random, and new for each wait."""
     hosts: int
-    """How many it waits for, itself among them."""
-    seen: Mapping[str, str]
-    """Host -> the token that it had when this one looked."""
-    left: bool
-    """It does not wait any longer: its time was up, a signal or an error ended it."""
+    """The number of hosts to wait for, this one included."""
+    tokens: Mapping[str, str]
+    """Host -> the token that this host last read of it."""
+    has_stopped: bool
+    """The host no longer waits: a timeout, a signal or an error ended it."""
     beat: int = 0
-    """One more each time that it says that it still waits."""
-    gone_on: bool = False
-    """All were here for it, and it has gone on: nothing more is to be heard of it."""
+    """A counter that grows while the host waits."""
+    has_passed: bool = False
+    """The host read the states of all hosts and continued: its state does not change any more."""
 
 
 class MeetingPlace:
-    """A folder, or an object prefix. Raises UsageError for what is neither, Refused for what cannot be reached."""
+    """A folder or an object prefix. Raises UsageError for another place, Refused for one that cannot be reached."""
 
     def __init__(self, uri: str) -> None:
         self.shown = shown(uri)
@@ -57,24 +57,25 @@ class MeetingPlace:
         self._remote: FileSystem | None = None if is_here(filesystem) else filesystem
         if self._remote is None and not os.path.isdir(self._root):
             raise UsageError(
-                f"{self.shown} is no folder", hint="make it once, where all hosts reach it, or name an object prefix"
+                f"{self.shown} is not a folder",
+                hint="create it once where all hosts reach it, or name an object prefix",
             )
 
-    def leave(self, word: Word) -> None:
-        """Writes what this host says, over what it said before. Raises Refused."""
+    def write(self, state: HostState) -> None:
+        """Write the state of this host over its old one. Raises Refused."""
         text = json.dumps(
             {
                 "schema_version": _SCHEMA,
-                "host": word.host,
-                "token": word.token,
-                "hosts": word.hosts,
-                "seen": dict(word.seen),
-                "left": word.left,
-                "beat": word.beat,
-                "gone_on": word.gone_on,
+                "host": state.host,
+                "token": state.token,
+                "hosts": state.hosts,
+                "seen": dict(state.tokens),
+                "left": state.has_stopped,
+                "beat": state.beat,
+                "gone_on": state.has_passed,
             }
         )
-        path = f"{self._root}/{file_name(word.host)}"
+        path = f"{self._root}/{file_name(state.host)}"
         try:
             if self._remote is None:
                 replace_text(Path(path), text + "\n", mode=_MODE)
@@ -84,18 +85,18 @@ class MeetingPlace:
         except OSError as error:
             raise self._unreachable("written", error) from None
 
-    def words(self) -> dict[str, Word]:
-        """What all hosts have left here. What is no such word is passed over. Raises Refused."""
-        words = {}
+    def states(self) -> dict[str, HostState]:
+        """Return the states of all hosts; other files are ignored. Raises Refused."""
+        states = {}
         try:
             for name in self._names():
                 host = host_of(name)
-                word = None if host is None else self._word(name, host)
-                if host is not None and word is not None:
-                    words[host] = word
+                state = None if host is None else self._state(name, host)
+                if host is not None and state is not None:
+                    states[host] = state
         except OSError as error:
             raise self._unreachable("read", error) from None
-        return words
+        return states
 
     def _names(self) -> list[str]:
         if self._remote is None:
@@ -105,7 +106,7 @@ class MeetingPlace:
         entries = self._remote.get_file_info(fs.FileSelector(self._root, allow_not_found=True))
         return sorted(entry.base_name for entry in entries if entry.type == fs.FileType.File)
 
-    def _word(self, name: str, host: str) -> Word | None:
+    def _state(self, name: str, host: str) -> HostState | None:
         path = f"{self._root}/{name}"
         try:
             if self._remote is None:
@@ -115,41 +116,42 @@ class MeetingPlace:
                     data = source.read(_MOST_BYTES + 1)
             return _parsed(data, host)
         except (FileNotFoundError, NotReadableError, ValueError):
-            return None  # replaced while it was read, or not a word: whose it is that host says again
+            return None  # replaced while it was read, or not a state: the host writes its state again
 
-    def _unreachable(self, what: str, error: OSError) -> Refused:
+    def _unreachable(self, action: str, error: OSError) -> Refused:
         return Refused(
-            f"{self.shown} cannot be {what}: {error.strerror or type(error).__name__}",
-            hint="see whether this host reaches it, and this user may read and write there",
+            f"{self.shown} cannot be {action}: {error.strerror or type(error).__name__}",
+            hint="check that this host reaches it, and that this user may read and write there",
         )
 
 
 def file_name(host: str) -> str:
-    """The file of a host. Raises UsageError for a name that cannot be one."""
+    """Return the file name of a host. Raises UsageError for an invalid name."""
     name = f"barrier-{host}.json"
     if not _FILE.fullmatch(name):
         raise UsageError(
             f"{host!r} cannot be the name of a host here",
-            hint="letters, digits, dots, hyphens and underscores, beginning and ending with a letter or digit",
+            hint="use letters, digits, dots, hyphens and underscores, and begin and end with a letter or digit",
         )
     return name
 
 
 def host_of(name: str) -> str | None:
-    """The host whose file has this name; None for another file."""
+    """Return the host whose file has this name; None for another file."""
     match = _FILE.fullmatch(name)
     return None if match is None else match[1]
 
 
-def _parsed(data: bytes, host: str) -> Word | None:
-    """Raises ValueError for what is no JSON."""
+def _parsed(data: bytes, host: str) -> HostState | None:
+    """Return the state in a file of ``host``; None if it has none. Raises ValueError if it is not JSON."""
     row: Any = parse_json(data) if len(data) <= _MOST_BYTES else None
     if not isinstance(row, dict) or row.get("schema_version") != _SCHEMA or row.get("host") != host:
         return None
-    token, hosts, seen = row.get("token"), row.get("hosts"), row.get("seen")
-    left, beat, gone_on = row.get("left"), row.get("beat"), row.get("gone_on")
-    if not (isinstance(token, str) and type(hosts) is int and isinstance(seen, dict)):
+    token, hosts, tokens = row.get("token"), row.get("hosts"), row.get("seen")
+    has_stopped, beat, has_passed = row.get("left"), row.get("beat"), row.get("gone_on")
+    if not (isinstance(token, str) and type(hosts) is int and isinstance(tokens, dict)):
         return None
-    if not (isinstance(left, bool) and type(beat) is int and isinstance(gone_on, bool)):
+    if not (isinstance(has_stopped, bool) and type(beat) is int and isinstance(has_passed, bool)):
         return None
-    return Word(host, token, hosts, {k: v for k, v in seen.items() if isinstance(v, str)}, left, beat, gone_on)
+    tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}
+    return HostState(host, token, hosts, tokens, has_stopped, beat, has_passed)

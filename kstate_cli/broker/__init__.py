@@ -1,1 +1,1 @@
-"""What a broker says of its logs: asked now, or written down earlier."""
+"""Facts about the logs of a broker: requested now, or recorded earlier."""

@@ -21,7 +21,15 @@ from kstate_cli.dump_reader.growing import Full, Grown
 from kstate_cli.dump_reader.model import ClockMark
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog, legal_topic, readings_of_changelog
-from kstate_cli.logs.log import RETENTION_MS, Heard, heard, moment, most_ms, set_back, shown
+from kstate_cli.logs.log import (
+    RETENTION_MS,
+    DeleteCoverage,
+    delete_coverage,
+    moment,
+    most_ms,
+    set_back,
+    span_text,
+)
 from kstate_cli.specification.model import PROCESSOR, Spec
 from kstate_cli.texts import did_you_mean, some
 
@@ -130,8 +138,8 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
     first = before.ranges[0]
     if set_back(first.continues_ms, first.ended_ms, retention):
         return "the clock of the host was set back while it was read: how long that took is not known"
-    if heard(first.continues_ms, first.ended_ms, retention) is Heard.NO:
-        return f"it was read too slowly to be a base (delete.retention.ms is {shown(retention)})"
+    if delete_coverage(first.continues_ms, first.ended_ms, retention) is DeleteCoverage.NO:
+        return f"it was read too slowly to be a base (delete.retention.ms is {span_text(retention)})"
     return too_late(before, facts, now_ms)
 
 
@@ -149,11 +157,11 @@ def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
             f"deletes may be forgotten: the last reading was at {moment(before.as_of_ms)}, which is still to come "
             "by the clock of this host: how long ago it was is not known"
         )
-    if heard(before.as_of_ms, ended_ms, retention) is not Heard.NO:
+    if delete_coverage(before.as_of_ms, ended_ms, retention) is not DeleteCoverage.NO:
         return None
     return (
-        f"deletes may be forgotten: the last reading is {shown(ended_ms - before.as_of_ms)} old "
-        f"(delete.retention.ms is {shown(retention)})"
+        f"deletes may be forgotten: the last reading is {span_text(ended_ms - before.as_of_ms)} old "
+        f"(delete.retention.ms is {span_text(retention)})"
     )
 
 

@@ -48,7 +48,7 @@ from kstate_cli.dump_writer.task import RangeJob, RangeResult
 from kstate_cli.errors import Interrupted, RunFailed, note
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
 from kstate_cli.host import FULL
-from kstate_cli.logs.log import Heard, heard, shown
+from kstate_cli.logs.log import DeleteCoverage, delete_coverage, span_text
 from kstate_cli.signals import time_limit
 from kstate_cli.spark.context import SparkSettings
 from kstate_cli.spark.jvm import check_java
@@ -571,8 +571,8 @@ class _OneRound:
         new = Round(plan.start, plan.end, plan.asked_ms if before is None else before.as_of_ms, ended)
         if before is None and self._is_slow(plan, new):
             self._warn(
-                f"{plan.key}: reading it took {shown(new.ended_ms - new.continues_ms)}: it is no base for a rebuild, "
-                "since deletes may be forgotten meanwhile"
+                f"{plan.key}: reading it took {span_text(new.ended_ms - new.continues_ms)}: it is no base for a "
+                "rebuild, since deletes may be forgotten meanwhile"
             )
         earlier = () if before is None else before.ranges
         return Full(
@@ -604,7 +604,11 @@ class _OneRound:
     def _is_slow(plan: PartitionPlan, new: Round) -> bool:
         retention = plan.facts.delete_retention_ms
         forgets = plan.facts.compacted is not False
-        return forgets and retention is not None and heard(new.continues_ms, new.ended_ms, retention) is Heard.NO
+        return (
+            forgets
+            and retention is not None
+            and delete_coverage(new.continues_ms, new.ended_ms, retention) is DeleteCoverage.NO
+        )
 
 
 def _not_the_same(comparison: Comparison) -> str:

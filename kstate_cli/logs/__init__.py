@@ -1,1 +1,1 @@
-"""Logs of stores: from where to where they go, where an offset lies in one, and what compaction has forgotten."""
+"""Logs of stores: their bounds, where an offset is in them, and the deletes that compaction forgot."""

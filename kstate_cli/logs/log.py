@@ -22,32 +22,32 @@ RETENTION_MS: Final = 86_400_000
 """Kafka's default of ``delete.retention.ms``."""
 _MOST_MARGIN_MS: Final = 3_600_000
 _MARGIN: Final = 10
-"""Clocks differ, and reading is noted a little before or after it is done: a tenth, and at most an hour."""
+"""Clocks differ, and times are recorded a little before or after a reading: a tenth, and at most an hour."""
 _UNITS: Final = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"))
 
 
-class Heard(Enum):
-    """Whether every delete was heard of."""
+class DeleteCoverage(Enum):
+    """Whether a reading has the tombstone of every delete since the time that it continues."""
 
     YES = "yes"
     NO = "no"
     UNKNOWN = "unknown"
 
 
-def heard(as_of_ms: int | None, ended_ms: int | None, retention_ms: int) -> Heard:
-    """Of data as of one time, continued by a reading that ended at another (ms since 1970)."""
+def delete_coverage(as_of_ms: int | None, ended_ms: int | None, retention_ms: int) -> DeleteCoverage:
+    """Judge data of ``as_of_ms`` that is continued by a reading that ended at ``ended_ms`` (ms since 1970)."""
     if as_of_ms is None or ended_ms is None:
-        return Heard.UNKNOWN
-    return Heard.YES if ended_ms - as_of_ms <= most_ms(retention_ms) else Heard.NO
+        return DeleteCoverage.UNKNOWN
+    return DeleteCoverage.YES if ended_ms - as_of_ms <= most_ms(retention_ms) else DeleteCoverage.NO
 
 
 def most_ms(retention_ms: int) -> int:
-    """How long after what it continues a reading may end, and still hear of every delete."""
+    """Return how long after the time that it continues a reading may end, and still have every delete."""
     return retention_ms - _margin(retention_ms)
 
 
 def set_back(as_of_ms: int, ended_ms: int, retention_ms: int) -> bool:
-    """Whether a clock was set back between two times, by more than clocks differ: how much passed is not known then."""
+    """Return whether a clock was set back between two times by more than the margin: the duration is unknown then."""
     return ended_ms < as_of_ms - _margin(retention_ms)
 
 
@@ -55,8 +55,8 @@ def _margin(retention_ms: int) -> int:
     return min(retention_ms // _MARGIN, _MOST_MARGIN_MS)
 
 
-def shown(duration_ms: int) -> str:
-    """A duration for people, in the largest unit of which there are at least two."""
+def span_text(duration_ms: int) -> str:
+    """Return a duration as text, in the largest unit of which it has at least two."""
     for size, name in _UNITS:
         if duration_ms >= 2 * size:
             return f"{duration_ms // size} {name}"
@@ -64,12 +64,12 @@ def shown(duration_ms: int) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """A time for people, in UTC."""
+    """Return a time as text, in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(" ", "seconds").removesuffix("+00:00") + " UTC"
 
 
 class Where(Enum):
-    """Where the next offset to read lies in a log."""
+    """Where the next offset to read is in a log."""
 
     UNKNOWN = "unknown"
     INSIDE = "inside"
@@ -79,38 +79,38 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One changelog partition as the dump and its manifest know it; offsets inclusive but ``end``."""
+    """One changelog partition as the dump and its manifest describe it; offsets are inclusive except ``end``."""
 
     key: TopicPartition
     start: int | None
-    """Log start on the broker when the dump was taken; None where nobody says."""
+    """Log start on the broker when the dump was taken; None if unknown."""
     end: int | None
     first: int | None
-    """First and last record in the dump, as far as it may be read."""
+    """First and last record in the dump that may be read."""
     last: int | None
     until: int | None = None
     """Highest offset that may be read: a source topic is restored to the group's committed offset only."""
     live: bool = False
-    """``start`` and ``end`` are those of now, not those of the time of the dump."""
+    """``start`` and ``end`` are those of the broker now, not those of the time of the dump."""
     begin: int | None = None
-    """Where reading began, None where nobody says: below it the log may have had more records."""
+    """The first offset of the reading; None if unknown. Below it the log may have had more records."""
     reading: Reading | None = None
-    """When the dump of it was read."""
+    """When the dump read it."""
     retention_ms: int = RETENTION_MS
     """``delete.retention.ms``."""
     forgets: bool = True
-    """Its tombstones are compacted away; False where ``cleanup.policy`` says otherwise."""
+    """Whether its tombstones are compacted away, as ``cleanup.policy`` states; True if unknown."""
     rounds: tuple[Round, ...] = ()
-    """The readings that the dump of it consists of, where it grows."""
+    """The readings of a dump that grows."""
     unknown_before_ms: int | None = None
     """As :attr:`PartitionDump.unknown_before_ms`."""
     read_end: int | None = None
-    """The offset below which the dump has every record that the log had; None where nobody says."""
+    """The offset below which the dump has every record that the log had; None if unknown."""
     held_back: bool = False
-    """The log went on behind that offset."""
+    """Whether the log had offsets from ``read_end`` on that the dump does not have."""
 
     def hides_deletes(self, following: int) -> bool:
-        """Return whether deletes from ``following`` on may be gone, of which the dump has no record from there on.
+        """Return whether deletes from ``following`` on may be forgotten, if the dump has no record from there on.
 
         The last offset of a log is never cleaned: if the dump has no record there, it is the marker of a transaction.
         """
@@ -119,32 +119,39 @@ class Log:
         return following < (self.read_end if self.held_back else self.read_end - 1)
 
     def read_by(self, following: int) -> int | None:
-        """When the records from ``following`` on were read that the dump has of one reading; None where nobody says."""
+        """Return when the reading ended that has the record at ``following``; None if unknown."""
         if self.rounds:
-            return next((one.ended_ms for one in self.rounds if following < one.end), self.rounds[-1].ended_ms)
+            return next(
+                (reading.ended_ms for reading in self.rounds if following < reading.end), self.rounds[-1].ended_ms
+            )
         return None if self.reading is None else self.reading.ended_ms
 
-    def deaf_round(self, following: int | None = None) -> Round | None:
-        """The first reading that came too late to hear of every delete since the one before; None where none did.
+    def late_round(self, following: int | None = None) -> Round | None:
+        """Return the first reading that came too late to have every delete since the one before; None without one.
 
-        ``following``: only of those after the one that has this offset.
+        ``following``: only readings after the one that has this offset.
         """
-        later = [one for one in self.rounds if following is None or one.start > following]
+        later = [reading for reading in self.rounds if following is None or reading.start > following]
         return next(
-            (one for one in later if heard(one.continues_ms, one.ended_ms, self.retention_ms) is Heard.NO), None
+            (
+                reading
+                for reading in later
+                if delete_coverage(reading.continues_ms, reading.ended_ms, self.retention_ms) is DeleteCoverage.NO
+            ),
+            None,
         )
 
     @property
     def covered_from(self) -> int | None:
-        """The offset from which on nothing is missing; of a compacted log the first record may lie far above it."""
+        """The offset from which no record is missing; the first record of a compacted log may be far above it."""
         return self.first if self.begin is None else self.begin
 
     def where(self, following: int) -> Where:
-        """Where the next offset to read lies: valid from the log start to the log end, both included.
+        """Return where the next offset to read is: it is valid from the log start to the log end, both included.
 
         docs/internals/changelogs.md#log-ends
 
-        ``following`` is what a global store keeps, and one more than what a task's store keeps.
+        A global store keeps ``following`` itself as its offset, the store of a task keeps one less.
         """
         if self.start is not None and following < self.start:
             return Where.BELOW
@@ -154,23 +161,13 @@ class Log:
 
 
 def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = None) -> Log:
-    """The log of a partition; ``committed`` (the next offset to read) limits a source topic.
+    """Return the log of a partition; ``committed`` (the next offset to read) limits a source topic.
 
-    ``facts`` are what the broker says of it, over the manifest's.
+    ``facts`` are those of the broker, and override the bounds of the manifest.
     """
-    last = dump.last
-    if committed is not None and last is not None and last >= committed:
-        last = committed - 1
-    first = dump.first
-    if first is not None and last is not None and last < first:
-        first = last = None
     until = None if committed is None else committed - 1
+    first, last = _readable(dump, until)
     start, end = (dump.log_start, dump.log_end) if facts is None else (facts.start, facts.end)
-    reading = dump.reading
-    retentions = [facts.delete_retention_ms if facts else None, reading.delete_retention_ms if reading else None]
-    # What is compacted today may not have been then, and the other way: both would have forgotten.
-    policies = [facts.policy if facts else None, reading.cleanup_policy if reading else None]
-    told = [one for one in policies if one is not None]
     return Log(
         dump.key,
         start,
@@ -180,14 +177,41 @@ def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = 
         until,
         facts is not None,
         dump.start,
-        reading,
-        min((one for one in retentions if one is not None), default=RETENTION_MS),
-        not told or any("compact" in one for one in told),
+        dump.reading,
+        _least_retention(facts, dump.reading),
+        _may_forget(facts, dump.reading),
         dump.rounds,
         dump.unknown_before_ms,
         _read_end(dump, until),
         dump.held_back or until is not None,
     )
+
+
+def _readable(dump: PartitionDump, until: int | None) -> tuple[int | None, int | None]:
+    """Return the first and last record of the dump up to ``until``; twice None if it has none."""
+    if dump.first is None or dump.last is None or until is None:
+        return dump.first, dump.last
+    last = min(dump.last, until)
+    return (None, None) if last < dump.first else (dump.first, last)
+
+
+def _least_retention(facts: LogFacts | None, reading: Reading | None) -> int:
+    """Return the shorter ``delete.retention.ms`` of the broker and the manifest, in ms; Kafka's default if unknown."""
+    retentions = [source.delete_retention_ms for source in (facts, reading) if source is not None]
+    return min((retention for retention in retentions if retention is not None), default=RETENTION_MS)
+
+
+def _may_forget(facts: LogFacts | None, reading: Reading | None) -> bool:
+    """Return whether tombstones may be compacted away.
+
+    A topic that is compacted now may not have been then, and the reverse: deletes may be forgotten in both cases.
+    """
+    policies = []
+    if facts is not None and facts.policy is not None:
+        policies.append(facts.policy)
+    if reading is not None and reading.cleanup_policy is not None:
+        policies.append(reading.cleanup_policy)
+    return not policies or any("compact" in policy for policy in policies)
 
 
 def _read_end(dump: PartitionDump, until: int | None) -> int | None:

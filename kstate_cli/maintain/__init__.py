@@ -1,4 +1,4 @@
-"""What is done to an application again and again: which commands are due, one after the other, and what came of them.
+"""``kstate maintain``: run the commands that are due, one after the other, and record their outcomes.
 
-Only commands of kstate are run, each in a process of its own: what they may and may not do is theirs to know.
+Each command of kstate runs in a process of its own. Its own rules decide what it may do.
 """

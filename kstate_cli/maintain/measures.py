@@ -1,6 +1,6 @@
-"""What the metrics of ``kstate maintain`` say beside those that every command has: of its steps, stores and dump.
+"""The metrics that only ``kstate maintain`` writes: of its steps, of stores and of the dump.
 
-What is not known is not said: a gauge that is absent is never taken for a zero.
+A gauge whose value is unknown is absent, because a zero would be wrong.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         _DUMP,
     ),
 }
-"""Gauges that ``kstate maintain`` alone writes: what each says, and its labels."""
+"""Gauges that only ``kstate maintain`` writes: their help text and labels."""
 
 
 def measures(memory: Memory, directories: Mapping[str, Path], dump: str | None) -> Iterator[Measure]:
-    """All that is known. Raises KstateError and OSError for a dump, or runs, that cannot be read."""
+    """Yield all known values. Raises KstateError and OSError if the dump, or a journal of runs, cannot be read."""
     for result in memory.results.values():
         yield from _of_step(result)
     for of, (_, _, _, full) in memory.parts.items():
         if full is not None:
             yield "kstate_verify_circle_timestamp_seconds", (of,), full / 1000
     for of, path in directories.items():
-        yield "kstate_kept_bytes", (of,), _kept(path)
+        yield "kstate_kept_bytes", (of,), _backup_bytes(path)
     grown = None if dump is None else newest(dump)
     for result in memory.results.values():
         if result.step == "lag" and result.of in directories and result.good:
@@ -95,12 +95,12 @@ def _of_step(result: Result) -> Iterator[Measure]:
         yield "kstate_step_last_success_timestamp_seconds", labels, result.success_ms / 1000
     yield "kstate_step_duration_seconds", labels, (result.ended_ms - result.began_ms) / 1000
     yield "kstate_step_exit_code", labels, result.exit
-    for told, count in result.findings.items():
-        level, code = told.split()
+    for finding, count in result.findings.items():
+        level, code = finding.split()
         yield "kstate_step_findings", (*labels, code, level), count
 
 
-def _kept(path: Path) -> int:
+def _backup_bytes(path: Path) -> int:
     from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.change.folder import read_runs
 
@@ -108,7 +108,7 @@ def _kept(path: Path) -> int:
 
 
 def newest(dump: str) -> Grown | None:
-    """The manifest of a dump that grows; None where there is none. Raises DumpError for one that cannot be read."""
+    """Return the manifest of a dump that grows; None without one. Raises DumpError if it cannot be read."""
     from kstate_cli.dump_reader.location import open_location, shown
     from kstate_cli.dump_reader.open import newest_manifest
 
@@ -123,26 +123,26 @@ def _ends(grown: Grown) -> dict[tuple[str, int], int]:
 
 
 def _of_stores(result: Result, ends: Mapping[tuple[str, int], int]) -> Iterator[Measure]:
-    for one in result.lags:
-        labels = (result.of or "", one["task"], one["store"])
-        if one["lag"] is not None:
-            yield "kstate_lag_records", labels, one["lag"]
-        if one["lag_seconds"] is not None:
-            yield "kstate_lag_seconds", labels, one["lag_seconds"]
-        behind = list(_behind(one, ends, is_standby=result.of == STANDBY))
+    for lag in result.lags:
+        labels = (result.of or "", lag["task"], lag["store"])
+        if lag["lag"] is not None:
+            yield "kstate_lag_records", labels, lag["lag"]
+        if lag["lag_seconds"] is not None:
+            yield "kstate_lag_seconds", labels, lag["lag_seconds"]
+        behind = list(_behind(lag, ends, is_standby=result.of == STANDBY))
         if behind and None not in behind:
             yield "kstate_dump_lag_offsets", labels, sum(number for number in behind if number is not None)
 
 
 def _behind(
-    one: Mapping[str, object], ends: Mapping[tuple[str, int], int], *, is_standby: bool
+    lag: Mapping[str, object], ends: Mapping[tuple[str, int], int], *, is_standby: bool
 ) -> Iterator[int | None]:
-    """Of each partition the offsets from the store's end to the dump's; None where either is not known.
+    """Yield for each partition the offsets from the store's end to the dump's; None if either is unknown.
 
-    A standby is made from the dump: one that is past its end is from another log, and has no lag.
+    A standby is built from the dump: one that is past the dump's end is from another log, and has no lag.
     """
-    is_global = one["task"] == GLOBAL
-    offsets = one["reached"]
+    is_global = lag["task"] == GLOBAL
+    offsets = lag["reached"]
     if not isinstance(offsets, dict):
         return
     for topic, partitions in offsets.items():

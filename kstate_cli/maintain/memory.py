@@ -1,6 +1,6 @@
-"""What ``kstate maintain`` remembers from call to call: a file of its own, replaced as a whole after every step.
+"""The memory of ``kstate maintain`` between its calls: one file, which is replaced as a whole after every step.
 
-Without it everything is due, no more: nothing that is done depends on what was remembered.
+Without the file every step is due. A step itself never depends on the memory.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from kstate_cli.texts import printable, quoted
 FORMAT: Final = 1
 _OURS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
 GOOD: Final = (0, 1)
-"""Exit codes of a command that did what it was asked for."""
-_FOUND: Final = 3
-"""Of one that has looked at everything, and found something."""
+"""Exit codes of a command that succeeded."""
+_FINDINGS_CODE: Final = 3
+"""The exit code of a command that has checked everything and reports findings."""
 _MOST_SHARES: Final = 1 << 16
-"""A share that does not fit then has a single store that takes too long."""
+"""A share that is smaller than this part of the stores has a single store, which takes too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a step the last time; times are ms since 1970."""
+    """The last result of a step; times are ms since 1970."""
 
     step: str
     of: str | None
@@ -43,63 +43,63 @@ class Result:
     """When it last ended with 0, or with 1 and ``--warnings-ok``."""
     message: str | None = None
     findings: Mapping[str, int] = field(default_factory=dict)
-    """``level code`` -> how many."""
+    """``level code`` -> number of findings."""
     lags: tuple[Mapping[str, Any], ...] = ()
-    """Of each store: ``task``, ``store``, ``lag``, ``lag_seconds``, and ``reached``: {topic: {partition: offset}}."""
+    """For each store: ``task``, ``store``, ``lag``, ``lag_seconds``, and ``reached``: {topic: {partition: offset}}."""
 
     @property
     def good(self) -> bool:
-        """Whether it did what it was asked for."""
+        """Whether the command succeeded."""
         return self.exit in GOOD
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Parts that do not fit into the time limit of their step, and are read share by share.
+    """Parts that do not fit into the time limit of their step and are read share by share.
 
     The stores of part i of n are those of the parts i and i + n of 2 n.
     """
 
     parts: int
-    """Into how many parts ``kstate.toml`` cuts the stores."""
+    """The number of parts into which ``kstate.toml`` divides the stores."""
     cut: Mapping[int, tuple[tuple[int, int], ...]]
-    """A part -> its shares, each as its number and of how many; a part that fits is not among them."""
+    """A part -> its shares, each as its number and their count. It has no part that fits."""
     of_part: int
     waiting: tuple[tuple[int, int], ...]
     """The shares of that part that are still to be read."""
     began_ms: int | None = None
-    """When the first share of the part that was read was begun."""
+    """When the reading of the first share of the part began."""
     incomplete: bool = False
-    """A share of the part was passed over."""
+    """Whether a share of the part was skipped."""
 
 
 @dataclass(slots=True)
 class Memory:
-    """All of it."""
+    """The content of the file."""
 
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
     parts: dict[str, tuple[int, int, int | None, int | None]] = field(default_factory=dict)
-    """Of a directory: the part that was verified last, of how many, when the circle began, when one was last full."""
+    """For each directory: last verified part, number of parts, begin of the circle, end of the last complete one."""
     shares: dict[str, Shares] = field(default_factory=dict)
-    """Of a directory whose parts do not fit into the time limit of the step."""
+    """For each directory whose parts do not fit into the time limit of the step."""
 
     def result(self, step: str, of: str | None) -> Result | None:
-        """What came of a step the last time."""
+        """Return the last result of a step."""
         return self.results.get((step, of))
 
-    def forget_others(self, wanted: Collection[tuple[str, str | None]]) -> None:
-        """Steps that are no longer asked for: nothing is to look as if they were late."""
-        self.results = {key: one for key, one in self.results.items() if key in wanted}
-        steps = {("verify", of): of or "" for of in self.parts} | {("verify-dump", None): ""}
-        known = {of for step, of in steps.items() if step in wanted}
-        self.parts = {of: one for of, one in self.parts.items() if of in known}
-        verified = {of or "" for step, of in wanted if step == "verify"}
+    def forget_others(self, steps: Collection[tuple[str, str | None]]) -> None:
+        """Forget all steps but these, so that no metric shows a step that was removed as late."""
+        self.results = {key: result for key, result in self.results.items() if key in steps}
+        verified = {of or "" for step, of in steps if step == "verify"}
+        # The circle of a dump has no directory: its key is the empty string.
+        circles = verified | {"" for step, _ in steps if step == "verify-dump"}
+        self.parts = {of: part for of, part in self.parts.items() if of in circles}
         self.shares = {of: shares for of, shares in self.shares.items() if of in verified}
 
     def next_part(self, of: str | None, parts: int) -> tuple[int, int]:
-        """Return the part that comes next, or the next share of it; the first part if they are other parts now."""
-        last, known, _, _ = self.parts.get(of or "", (0, parts, None, None))
-        number = last % parts + 1 if known == parts else 1
+        """Return the next part, or its next share; the first part if the number of parts changed."""
+        last, before_parts, _, _ = self.parts.get(of or "", (0, parts, None, None))
+        number = last % parts + 1 if before_parts == parts else 1
         shares = self.shares.get(of or "")
         if shares is None or shares.parts != parts or number not in shares.cut:
             return number, parts
@@ -108,9 +108,9 @@ class Memory:
         return shares.waiting[0]
 
     def too_large(self, of: str | None, part: tuple[int, int], parts: int) -> tuple[int, int] | None:
-        """Note that a part, or a share, did not fit into its time; return its half that comes next.
+        """Record that a part, or a share, did not fit into its time limit; return its half that comes next.
 
-        None for a share that cannot be cut: it is passed over, the others are read, and the circle is not full.
+        None for a share that cannot be halved: it is skipped, the others are read, and the circle is incomplete.
         """
         number, of_all = (part[0] - 1) % parts + 1, part[1]
         shares = self.shares.get(of or "")
@@ -134,7 +134,7 @@ class Memory:
         return half
 
     def verified(self, of: str | None, part: tuple[int, int], parts: int, began_ms: int, ended_ms: int) -> bool:
-        """Note that a part, or a share, was read; return whether that was the last of a full circle."""
+        """Record that a part, or a share, was read; return whether it was the last of a complete circle."""
         number = (part[0] - 1) % parts + 1
         shares = self.shares.get(of or "")
         incomplete = False
@@ -151,22 +151,22 @@ class Memory:
         return is_full
 
 
-def looked(exit_code: int) -> bool:
-    """Whether a command that only looks has looked at everything."""
-    return exit_code in (*GOOD, _FOUND)
+def has_checked_all(exit_code: int) -> bool:
+    """Return whether a reading command has checked everything, with or without findings."""
+    return exit_code in (*GOOD, _FINDINGS_CODE)
 
 
 def take_lock(path: Path) -> int:
-    """The lock of a memory file, held until its descriptor is closed in every process that has it.
+    """Lock a memory file; the lock is held until its descriptor is closed in every process that has it.
 
-    Raises InUse where a call, or a command of one that was killed, is still there; UsageError where it cannot be made.
+    Raises InUse if another call, or a command of a killed one, still runs; UsageError if the lock cannot be created.
     """
     try:
         lock = os.open(path.with_name(f".{path.name}{LOCK}"), os.O_CREAT | os.O_RDWR | _OURS, 0o600)
     except OSError as error:
         raise UsageError(
             f"memory_file {quoted(path)} cannot be written: {error.strerror}",
-            hint="its folder has to be there, and yours",
+            hint="create its folder, and give this user the right to write there",
         ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,38 +174,38 @@ def take_lock(path: Path) -> int:
         who = os.pread(lock, 200, 0).decode("utf-8", "replace").strip()
         os.close(lock)
         raise InUse(
-            "another call with this memory_file is at work",
+            "another call with this memory_file is running",
             where=os.fspath(path),
-            hint=f"wait for it; last it said: {printable(who)}" if who else "wait for it",
+            hint=f"wait for it; it last reported: {printable(who)}" if who else "wait for it",
         ) from None
     return lock
 
 
-def tell_in_lock(lock: int, text: str) -> None:
-    """Whoever finds the lock taken is told this."""
+def write_to_lock(lock: int, text: str) -> None:
+    """Write the text that another call prints if it cannot take the lock."""
     os.ftruncate(lock, 0)
     os.pwrite(lock, text.encode("utf-8", "replace"), 0)
 
 
 def read_memory(path: Path) -> Memory:
-    """What is remembered; nothing where there is no file. Raises Refused for a file that is none of ours."""
+    """Return the memory, which is empty without a file. Raises Refused for a file that kstate did not write."""
     try:
         content = parse_json(read_small(path, MOST_GIVEN_BYTES))
         return _memory(content)
     except FileNotFoundError:
         return Memory()
     except NotReadableError as error:
-        raise _refused(path, error.why) from None
+        raise _refusal(path, error.why) from None
     except OSError as error:
-        raise _refused(path, f"cannot be read: {error.strerror}") from None
+        raise _refusal(path, f"cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
-        raise _refused(path, "is not what is written here") from None
+        raise _refusal(path, "was not written by kstate") from None
 
 
-def _refused(path: Path, why: str) -> Refused:
+def _refusal(path: Path, why: str) -> Refused:
     return Refused(
         f"memory_file {quoted(path)} {why}",
-        hint="look at it, and move it elsewhere: without it every step is due, and verify begins with its first part",
+        hint="check it, and move it elsewhere: without it every step is due, and verify begins with its first part",
     )
 
 
@@ -213,23 +213,11 @@ def _memory(content: Any) -> Memory:
     if content["format"] != FORMAT:
         raise ValueError("another format")
     memory = Memory()
-    for one in content["results"]:
-        result = Result(**{**one, "lags": tuple(one["lags"])})
-        for number in (result.began_ms, result.ended_ms, result.exit):
-            _number(number)
-        if not isinstance(result.step, str) or not (result.of is None or isinstance(result.of, str)):
-            raise TypeError("a step has a name")
-        if result.success_ms is not None:
-            _number(result.success_ms)
-        for code, count in result.findings.items():
-            if len(code.split()) != 2:
-                raise ValueError("a level and a code")
-            _number(count)
-        for lag in result.lags:
-            _lag(lag)
+    for row in content["results"]:
+        result = _result(row)
         memory.results[result.step, result.of] = result
     for of, (number, parts, circle, full) in content["parts"].items():
-        for value in (number, parts, *(one for one in (circle, full) if one is not None)):
+        for value in (number, parts, *(time_ms for time_ms in (circle, full) if time_ms is not None)):
             _number(value)
         if not 1 <= number <= parts:
             raise ValueError("a part")
@@ -237,6 +225,24 @@ def _memory(content: Any) -> Memory:
     for of, shares in content.get("shares", {}).items():
         memory.shares[of] = _shares(shares)
     return memory
+
+
+def _result(row: Any) -> Result:
+    """Raise ValueError, KeyError or TypeError if the row is not a result."""
+    result = Result(**{**row, "lags": tuple(row["lags"])})
+    for number in (result.began_ms, result.ended_ms, result.exit):
+        _number(number)
+    if not isinstance(result.step, str) or not (result.of is None or isinstance(result.of, str)):
+        raise TypeError("a step has a name")
+    if result.success_ms is not None:
+        _number(result.success_ms)
+    for code, count in result.findings.items():
+        if len(code.split()) != 2:
+            raise ValueError("a level and a code")
+        _number(count)
+    for lag in result.lags:
+        _lag(lag)
+    return result
 
 
 def _shares(content: Any) -> Shares:
@@ -275,11 +281,11 @@ def _number(value: Any) -> int:
 
 
 def write_memory(path: Path, memory: Memory) -> None:
-    """Replaces the file. Raises OSError, with the old one as it was."""
+    """Replace the file. Raises OSError, and leaves the old file unchanged then."""
     content = {
         "format": FORMAT,
-        "results": [asdict(one) for one in memory.results.values()],
-        "parts": {of: list(one) for of, one in memory.parts.items()},
+        "results": [asdict(result) for result in memory.results.values()],
+        "parts": {of: list(part) for of, part in memory.parts.items()},
         "shares": {of: asdict(shares) for of, shares in memory.shares.items()},
     }
     replace_text(path, json.dumps(content) + "\n", mode=0o600)

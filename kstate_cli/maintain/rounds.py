@@ -1,4 +1,7 @@
-"""One call of ``kstate maintain``: every step that is due, one after the other, whatever became of those before."""
+"""One call of ``kstate maintain``: run every step that is due, one after the other, even if an earlier one failed.
+
+Each command of kstate runs in a process of its own, with a time limit.
+"""
 
 from __future__ import annotations
 
@@ -18,34 +21,34 @@ from typing import IO, Any, Final
 from kstate_cli import clock
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, name_of_signal, note
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.maintain.memory import Memory, Result, looked, tell_in_lock, write_memory
+from kstate_cli.maintain.memory import Memory, Result, has_checked_all, write_memory, write_to_lock
 from kstate_cli.maintain.steps import STANDBY, StepCommand
 from kstate_cli.signals import CLOSING_SECONDS
 
-DONE: Final = "done"
-FOUND: Final = "found"
+SUCCEEDED: Final = "done"
+FINDINGS: Final = "found"
 FAILED: Final = "failed"
 TIMED_OUT: Final = "timed-out"
 NOT_DUE: Final = "not-due"
 NOT_THERE: Final = "not-there"
 PLANNED: Final = "planned"
-_SHOWN: Final = 3
+_MOST_WARNINGS: Final = 3
 _LAG: Final = ("lag", "lag_seconds")
 
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """What became of one command."""
+    """The outcome of one command."""
 
     task: StepCommand
-    came: str
+    outcome: str
     exit: int | None = None
     seconds: float | None = None
     message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class LockedMemory:
     """The file of the memory, and the descriptor that holds its lock."""
 
     memory_file: Path
@@ -53,59 +56,51 @@ class Kept:
 
 
 def do_all(
-    wanted: Sequence[StepCommand],
+    commands: Sequence[StepCommand],
     memory: Memory,
-    kept: Kept,
+    locked: LockedMemory,
     *,
     under_way: Callable[[StepCommand], AbstractContextManager[None]],
-    hear: Callable[[StepEnd], None],
+    on_end: Callable[[StepEnd], None],
     warnings_ok: bool = False,
 ) -> list[StepEnd]:
-    """Runs what is due; the memory is written after each command, so that a kill costs one step at most.
+    """Run the commands that are due. The memory is written after each one, so that a kill costs one step at most.
 
-    ``under_way`` is entered while a command runs, ``hear`` is told what became of each. Raises OSError where the memory
-    cannot be written: nothing is begun that would not be remembered.
+    ``under_way`` is entered while a command runs, ``on_end`` gets the outcome of each. Raises OSError if the memory
+    cannot be written: no command begins whose outcome could not be recorded.
     """
-    memory.forget_others({(one.step, one.of) for one in wanted})
-    write_memory(kept.memory_file, memory)
-    told = []
-    for task in wanted:
-        one = _left_out(task)
-        if one is None:
+    memory.forget_others({(command.step, command.of) for command in commands})
+    write_memory(locked.memory_file, memory)
+    ends = []
+    for task in commands:
+        end = _skipped(task)
+        if end is None:
             with under_way(task):
-                one = _do(task, memory, kept.lock, warnings_ok=warnings_ok)
-        write_memory(kept.memory_file, memory)
-        told.append(one)
-        hear(one)
-    return told
+                end = _do(task, memory, locked.lock, warnings_ok=warnings_ok)
+        write_memory(locked.memory_file, memory)
+        ends.append(end)
+        on_end(end)
+    return ends
 
 
-def _left_out(task: StepCommand) -> StepEnd | None:
+def _skipped(task: StepCommand) -> StepEnd | None:
     if task.not_due is not None:
         return StepEnd(task, NOT_DUE, message=task.not_due)
     if task.step != "restore" and task.of == STANDBY and task.directory and not os.path.lexists(task.directory):
-        return StepEnd(task, NOT_THERE, message="the standby is not there yet")
+        return StepEnd(task, NOT_THERE, message="the standby does not exist yet")
     if task.step == "verify-dump" and "://" not in (dump := task.words[1]) and not os.path.lexists(dump):
         return StepEnd(task, NOT_THERE, message="the dump does not exist yet")
     return None
 
 
 def _do(task: StepCommand, memory: Memory, lock: int, *, warnings_ok: bool) -> StepEnd:
+    """Run one command, and record its outcome in the memory."""
     began = clock.now_ms()
-    seconds = task.timeout.total_seconds()
-
-    def started(pid: int) -> None:
-        tell_in_lock(lock, f"{task.name}, process {pid}, since {clock.now().isoformat(timespec='seconds')}")
-
-    try:
-        ended = run(argv_of(task.words), seconds, lock=lock, started=started)
-    except OSError as error:
-        ended = Ended(NO_CODE, False, None, ({"type": "error", "message": f"it cannot be started: {error.strerror}"},))
+    ended = _run_step(task, lock)
     now = clock.now_ms()
     before = memory.result(task.step, task.of)
     message = _message(task, ended)
-    good = ended.exit in (EXIT_OK, EXIT_WARNINGS)
-    success = ended.exit == EXIT_OK or (good and warnings_ok)
+    success = ended.exit == EXIT_OK or (ended.exit == EXIT_WARNINGS and warnings_ok)
     memory.results[task.step, task.of] = Result(
         task.step,
         task.of,
@@ -117,80 +112,110 @@ def _do(task: StepCommand, memory: Memory, lock: int, *, warnings_ok: bool) -> S
         _findings(ended.lines),
         _lags(ended.lines) if task.step == "lag" else (),
     )
-    if task.part is not None and looked(ended.exit):
-        read = [message, _part(task.part, ended.lines)]
-        if memory.verified(task.of, task.part, task.parts, began, now):
-            nouns = "file of the dump" if task.step == "verify-dump" else "store"
-            read.append(f"every {nouns} was read since the circle began")
-        message = "; ".join(filter(None, read)) or None
-    if task.step == "verify" and task.part is not None and ended.timed_out:
-        # What is read of a dump is recorded file by file: its parts need not be smaller.
-        half = memory.too_large(task.of, task.part, task.parts)
-        message = (
-            f"{message}; a single store takes longer: raise its timeout; the next call reads others"
-            if half is None
-            else f"{message}; the next call reads half of it: part {half[0]} of {half[1]}"
-        )
-    came = TIMED_OUT if ended.timed_out else DONE if good else FOUND if looked(ended.exit) else FAILED
-    return StepEnd(task, came, ended.exit, (max(began, now) - began) / 1000, message)
+    if task.part is not None:
+        message = _verified_part(task, task.part, memory, ended, (began, now), message)
+    return StepEnd(task, _outcome(ended), ended.exit, (max(began, now) - began) / 1000, message)
+
+
+def _run_step(task: StepCommand, lock: int) -> Ended:
+    """Run the command of a step to its end, or to its time limit."""
+
+    def started(pid: int) -> None:
+        write_to_lock(lock, f"{task.name}, process {pid}, since {clock.now().isoformat(timespec='seconds')}")
+
+    try:
+        return run(argv_of(task.words), task.timeout.total_seconds(), lock=lock, started=started)
+    except OSError as error:
+        return Ended(NO_CODE, False, None, ({"type": "error", "message": f"it cannot be started: {error.strerror}"},))
+
+
+def _verified_part(
+    task: StepCommand, part: tuple[int, int], memory: Memory, ended: Ended, times: tuple[int, int], message: str | None
+) -> str | None:
+    """Record in the memory how far a verifying step came; return the message of the step with that."""
+    if has_checked_all(ended.exit):
+        texts = [message, _part(part, ended.lines)]
+        if memory.verified(task.of, part, task.parts, *times):
+            noun = "file of the dump" if task.step == "verify-dump" else "store"
+            texts.append(f"every {noun} was read since the circle began")
+        return "; ".join(filter(None, texts)) or None
+    if task.step != "verify" or not ended.timed_out:
+        # verify-dump records each file that it read: its parts need not be smaller.
+        return message
+    half = memory.too_large(task.of, part, task.parts)
+    if half is None:
+        return f"{message}; a single store takes longer: raise its timeout; the next call reads others"
+    return f"{message}; the next call reads half of it: part {half[0]} of {half[1]}"
+
+
+def _outcome(ended: Ended) -> str:
+    if ended.timed_out:
+        return TIMED_OUT
+    if ended.exit in (EXIT_OK, EXIT_WARNINGS):
+        return SUCCEEDED
+    if has_checked_all(ended.exit):
+        return FINDINGS
+    return FAILED
 
 
 def _message(task: StepCommand, ended: Ended) -> str | None:
     if ended.timed_out:
-        kept = [str(text) for one in ended.lines if one.get("type") == "error" for text in one.get("details") or ()]
-        return "; ".join([f"not done after {task.timeout.total_seconds():g} s, its limit: ended", *kept])
-    errors = [str(one.get("message")) for one in ended.lines if one.get("type") == "error"]
+        details = [
+            str(text) for line in ended.lines if line.get("type") == "error" for text in line.get("details") or ()
+        ]
+        return "; ".join([f"not done after {task.timeout.total_seconds():g} s, its limit: ended", *details])
+    errors = [str(line.get("message")) for line in ended.lines if line.get("type") == "error"]
     if errors:
         return errors[-1]
     if ended.signal is not None:
         return f"ended by {name_of_signal(ended.signal)}"
-    warnings = [str(one.get("message")) for one in ended.lines if one.get("type") == "warning"]
-    return "; ".join(warnings[:_SHOWN]) or None
+    warnings = [str(line.get("message")) for line in ended.lines if line.get("type") == "warning"]
+    return "; ".join(warnings[:_MOST_WARNINGS]) or None
 
 
 def _part(part: tuple[int, int], lines: Iterable[Mapping[str, Any]]) -> str | None:
-    """How many stores a part had: of few stores there are parts that have none."""
-    for one in lines:
-        noun = "files" if "files" in one else "stores"
-        read, others = one.get(noun), one.get("left_out")
-        if one.get("type") == "summary" and isinstance(read, int) and isinstance(others, int):
+    """Return how many stores or files a part had; with few stores, a part may have none."""
+    for line in lines:
+        noun = "files" if "files" in line else "stores"
+        read, others = line.get(noun), line.get("left_out")
+        if line.get("type") == "summary" and isinstance(read, int) and isinstance(others, int):
             return f"part {part[0]} of {part[1]}: {read} of {read + others} {noun}"
     return None
 
 
 def _findings(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    return dict(Counter(f"{one.get('level')} {one.get('code')}" for one in lines if one.get("type") == "finding"))
+    return dict(Counter(f"{line.get('level')} {line.get('code')}" for line in lines if line.get("type") == "finding"))
 
 
 def _lags(lines: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Of each store what it said of its lag, and its offsets. What it did not say is null, and never a number."""
+    """Return the lag and the offsets of each store. An unknown lag is null, and never a number."""
     return tuple(
         {
-            "task": str(one["task"]),
-            "store": str(one["store"]),
-            **{key: one.get(key) for key in _LAG},
-            "reached": one.get("changelog") or {},
+            "task": str(line["task"]),
+            "store": str(line["store"]),
+            **{key: line.get(key) for key in _LAG},
+            "reached": line.get("changelog") or {},
         }
-        for one in lines
-        if one.get("type") == "store" and "task" in one and "store" in one
+        for line in lines
+        if line.get("type") == "store" and "task" in line and "store" in line
     )
 
 
-def worst(told: Iterable[StepEnd]) -> StepEnd | None:
-    """The command that came off worst, the first of those; None where none has run.
+def worst(ends: Iterable[StepEnd]) -> StepEnd | None:
+    """Return the most severe outcome, the first of several equal ones; None if no command ran.
 
-    One that was not done is worse than one that was done, and found something; then the higher exit code is.
+    A command that failed or timed out is worse than one with findings; then the higher exit code is worse.
     """
-    ran = [one for one in told if one.exit is not None]
-    return max(ran, key=lambda one: (one.came in (FAILED, TIMED_OUT), one.exit or 0), default=None)
+    ran = [end for end in ends if end.exit is not None]
+    return max(ran, key=lambda end: (end.outcome in (FAILED, TIMED_OUT), end.exit or 0), default=None)
 
 
 GRACE_SECONDS: Final = 60
-"""After SIGTERM a command ends by itself, and says how; then it is killed, which leaves nothing half done either."""
+"""After SIGTERM a command has so long to end by itself and report its end. Then SIGKILL ends it, which is safe too."""
 SIGNAL_GRACE_SECONDS: Final = CLOSING_SECONDS + 0.7
-"""The same after a signal to kstate itself: a command that waits for another host ends by its own deadline first."""
+"""The same after a signal to kstate itself. A command that waits for another host reaches its own deadline first."""
 NO_CODE: Final = 6
-"""The exit code of a step whose command has none of its own: it was ended."""
+"""The exit code of a step whose command was killed and has none."""
 _MOST_CODE: Final = 7
 
 
@@ -199,16 +224,16 @@ class Ended:
     """How a command ended."""
 
     exit: int
-    """0 to 7; :data:`NO_CODE` where a signal ended it."""
+    """0 to 7; :data:`NO_CODE` if a signal ended it."""
     timed_out: bool
     signal: int | None
-    """That ended it."""
+    """The signal that ended it."""
     lines: tuple[dict[str, Any], ...]
-    """What it printed."""
+    """The JSON lines that it printed."""
 
 
 def argv_of(words: Sequence[str]) -> list[str]:
-    """The command line of this very kstate."""
+    """Return the command line of this installation of kstate."""
     return [sys.executable, "-m", "kstate_cli", *words]
 
 
@@ -220,10 +245,10 @@ def run(
     started: Callable[[int], None] = lambda _: None,
     grace: float = GRACE_SECONDS,
 ) -> Ended:
-    """Runs it to its end; ``started`` hears its process id. Its messages go where ours go.
+    """Run a command to its end; ``started`` gets its process id. Its messages go to the standard error of this process.
 
-    It inherits ``lock``, a descriptor: were this process killed, the lock is free only once the command has ended too.
-    Raises OSError where it cannot be started; Interrupted, once it has ended, where a signal ends us.
+    It inherits the descriptor ``lock``: if this process is killed, the lock is free only once the command has ended.
+    Raises OSError if it cannot be started, and Interrupted, once it has ended, if a signal ends this process.
     """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -239,9 +264,9 @@ def run(
             if not _end(process, min(grace, SIGNAL_GRACE_SECONDS)):
                 note(
                     error,
-                    f"the step under way had not ended {SIGNAL_GRACE_SECONDS:.0f} s later: it was killed",
+                    f"the running step had not ended {SIGNAL_GRACE_SECONDS:.0f} s later: it was killed",
                 )
-            note(error, "what remains: the next call runs the step under way again, and those behind it")
+            note(error, "what remains: the next call runs this step again, and the later ones")
             raise
         finally:
             _end(process, grace)
@@ -270,12 +295,12 @@ def _end(process: subprocess.Popen[bytes], grace: float) -> bool:
 
 
 def _lines(output: IO[bytes]) -> tuple[dict[str, Any], ...]:
-    """Whole lines that are objects; what a kill has cut is none."""
+    """Return the complete lines that are JSON objects; a kill may have cut the last line."""
     output.seek(0)
     lines = []
     for line in output:
         with contextlib.suppress(ValueError):
-            one = parse_json(line)
-            if isinstance(one, dict):
-                lines.append(one)
+            content = parse_json(line)
+            if isinstance(content, dict):
+                lines.append(content)
     return tuple(lines)

@@ -1,4 +1,4 @@
-"""Which commands a call of ``kstate maintain`` runs: the one owner of their words, which ``--dry-run`` prints."""
+"""Plan the commands of one call of ``kstate maintain``. Only this module spells them; ``--dry-run`` prints them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.errors import UsageError
-from kstate_cli.logs.log import shown
+from kstate_cli.logs.log import span_text
 from kstate_cli.statedir.names import OWN_FOLDER
 from kstate_cli.texts import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kstate_cli.maintain.memory import Memory
+    from kstate_cli.maintain.memory import Memory, Result
     from kstate_cli.specification.configuration import Configuration, Maintenance, Step
 
 DIRECTORY: Final = "directory"
 STANDBY: Final = "standby"
 _JSON: Final = ("--output", "json")
 _SLACK: Final = 10
-"""A call comes by the clock, and a step begins when the one before has ended: a tenth early is in time."""
+"""Calls come at fixed times, but a step begins when the step before ends. So a step that is a tenth early is due."""
 _NEEDS: Final = {
     "dump": ("dump", "bootstrap_server"),
     "restore": ("dump", "release"),
@@ -34,7 +34,7 @@ _NEEDS: Final = {
 
 
 _OF_DUMPS: Final = ("dump", "verify-dump")
-"""Steps that are about the dump, not about a directory."""
+"""Steps of the dump, not of a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,75 +43,75 @@ class StepCommand:
 
     step: str
     of: str | None
-    """:data:`DIRECTORY`, :data:`STANDBY`; None of a step that is about neither."""
+    """:data:`DIRECTORY`, :data:`STANDBY`; None for a step of the dump."""
     directory: Path | None
     words: tuple[str, ...]
-    """What follows ``kstate``."""
+    """The arguments after ``kstate``."""
     timeout: timedelta
     part: tuple[int, int] | None = None
-    """The part of the stores that is verified, or a share of one, and of how many: from 1."""
+    """Number of the part to verify, or of a share of one, from 1; and the number of all parts or shares."""
     parts: int = 1
-    """How many parts ``kstate.toml`` has; ``part`` is one of a multiple of them where it is a share."""
+    """The number of parts in ``kstate.toml``; the number of shares is a multiple of it."""
     not_due: str | None = None
-    """Why it is not run now."""
+    """Why it does not run now."""
 
     @property
     def plain_words(self) -> tuple[str, ...]:
-        """For people: messages and tables."""
+        """The arguments for a user who runs the command by hand: with messages and tables."""
         return tuple(word for word in self.words[: -len(_JSON)] if word != "--quiet")
 
     @property
     def name(self) -> str:
-        """``check of standby``: as people are told of it."""
+        """The name in messages, such as ``check of standby``."""
         return self.step if self.of is None else f"{self.step} of {self.of}"
 
 
 def maintenance_of(configuration: Configuration) -> Maintenance:
-    """``[maintain]``, with all that its steps need. Raises UsageError, before anything is done."""
-    path, wanted = configuration.path, configuration.maintenance
-    if wanted is None or not wanted.steps:
+    """Return ``[maintain]``, with everything that its steps need. Raises UsageError, before any step runs."""
+    path, maintenance = configuration.path, configuration.maintenance
+    if maintenance is None or not maintenance.steps:
         raise UsageError(
-            f"{quoted(path)} says nothing of what is to be done",
+            f"{quoted(path)} has no steps for maintain",
             hint="add [maintain] with memory_file, and a table for each step: [maintain.dump], [maintain.check], …",
         )
-    if wanted.memory_file is None:
+    if maintenance.memory_file is None:
         raise UsageError(
             f"{quoted(path)}: [maintain] has no memory_file",
-            hint='name a file that is to be made, as memory_file = "/var/lib/kstate/my-app.json"',
+            hint='name a file that kstate may create, such as memory_file = "/var/lib/kstate/my-app.json"',
         )
-    for step in wanted.steps:
+    for step in maintenance.steps:
         for key in _NEEDS.get(step.name, ()):
             if key not in configuration.defaults:
                 raise UsageError(
                     f"{quoted(path)}: [maintain.{step.name}] needs {key}", hint=f"add {key} = … to [defaults]"
                 )
-        if step.name == "restore" and wanted.standby is None:
+        if step.name == "restore" and maintenance.standby is None:
             raise UsageError(f"{quoted(path)}: [maintain.restore] needs standby", hint="add standby = … to [maintain]")
         if step.name == "dump" and not configuration.has_stores and configuration.application is None:
             raise UsageError(
-                f"{quoted(path)}: [maintain.dump] needs to know what is dumped",
+                f"{quoted(path)}: [maintain.dump] does not know which topics to dump",
                 hint="add application = … at the top, or a table for each store",
             )
-        if step.name not in (*_OF_DUMPS, "restore") and not dict(directories(configuration, wanted)):
+        if step.name not in (*_OF_DUMPS, "restore") and not dict(directories(configuration, maintenance)):
             raise UsageError(
-                f"{quoted(path)}: [maintain.{step.name}] has nothing to look at",
+                f"{quoted(path)}: [maintain.{step.name}] has no directory",
                 hint="add directory = … to [defaults], or standby = … to [maintain]",
             )
-    _apart(configuration, wanted)
-    return wanted
+    _apart(configuration, maintenance)
+    return maintenance
 
 
-def directories(configuration: Configuration, wanted: Maintenance) -> Iterator[tuple[str, Path]]:
-    """The directories that steps are about, by what they are."""
+def directories(configuration: Configuration, maintenance: Maintenance) -> Iterator[tuple[str, Path]]:
+    """Yield the directories of the steps, each with its role."""
     if "directory" in configuration.defaults:
         yield DIRECTORY, Path(configuration.defaults["directory"])
-    if wanted.standby is not None:
-        yield STANDBY, wanted.standby
+    if maintenance.standby is not None:
+        yield STANDBY, maintenance.standby
 
 
-def _apart(configuration: Configuration, wanted: Maintenance) -> None:
-    """Nothing foreign goes to a state directory or a dump, nor is one directory two things. Raises UsageError."""
-    places = {f"the {name}": path for name, path in directories(configuration, wanted)}
+def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
+    """Raise UsageError if two places are nested, or if a file of kstate would be in a state directory or a dump."""
+    places = {f"the {name}": path for name, path in directories(configuration, maintenance)}
     if "dump" in configuration.defaults and "://" not in configuration.defaults["dump"]:
         places["the dump"] = Path(configuration.defaults["dump"])
     real = {name: Path(os.path.realpath(path)) for name, path in places.items()}
@@ -120,37 +120,35 @@ def _apart(configuration: Configuration, wanted: Maintenance) -> None:
             if name != other and path.is_relative_to(place):
                 raise UsageError(
                     f"{quoted(configuration.path)}: {name} {quoted(path)} is in {other}, or the same",
-                    hint="each of directory, standby and dump has a place of its own",
+                    hint="give directory, standby and dump a separate place each",
                 )
-    for key, file in (("memory_file", wanted.memory_file), ("metrics_file", wanted.metrics_file)):
+    for key, file in (("memory_file", maintenance.memory_file), ("metrics_file", maintenance.metrics_file)):
         if file is not None:
             require_apart(key, file, real)
-    if wanted.memory_file is not None and wanted.memory_file == wanted.metrics_file:
+    if maintenance.memory_file is not None and maintenance.memory_file == maintenance.metrics_file:
         raise UsageError(f"{quoted(configuration.path)}: memory_file and metrics_file are one file", hint="name two")
 
 
 def require_apart(key: str, file: Path, places: dict[str, Path]) -> None:
-    """Raises UsageError where a file of ours would lie in a place of somebody else's, or what kstate keeps of one."""
+    """Raise UsageError if a file of kstate would be in one of ``places``, or in the backups kept for undo."""
     real = Path(os.path.realpath(file))
     inside = next((name for name, place in places.items() if real.is_relative_to(place)), None)
     if inside is None and OWN_FOLDER in real.parts:
-        inside = "what kstate keeps for undo"
+        inside = "the backup that kstate keeps for undo"
     if inside is not None:
-        raise UsageError(
-            f"{key} {quoted(file)} is in {inside}", hint="nothing foreign belongs there: name another place"
-        )
+        raise UsageError(f"{key} {quoted(file)} is in {inside}", hint="name a file elsewhere")
 
 
 def tasks(
-    configuration: Configuration, wanted: Maintenance, memory: Memory, now_ms: int, *, quiet: bool = False
+    configuration: Configuration, maintenance: Maintenance, memory: Memory, now_ms: int, *, quiet: bool = False
 ) -> list[StepCommand]:
-    """The commands of all steps in their order; those that are not due say so.
+    """Return the commands of all steps in their order; those that are not due have :attr:`StepCommand.not_due`.
 
-    Unless ``quiet``, a dump shows how far it is: of all steps it may take the longest, and its lines are for people.
+    Unless ``quiet``, a dump prints its progress, because it may take the longest of all steps.
     """
     due = []
-    for step in wanted.steps:
-        places = [(None, None)] if step.name in _OF_DUMPS else [*directories(configuration, wanted)]
+    for step in maintenance.steps:
+        places = [(None, None)] if step.name in _OF_DUMPS else [*directories(configuration, maintenance)]
         for of, directory in places:
             if step.name == "restore" and of != STANDBY:
                 continue
@@ -168,29 +166,39 @@ def _task(
     quiet: bool,
 ) -> StepCommand:
     of, directory = place
-    before = memory.result(step.name, of)
-    part = None
-    more: tuple[str, ...] = ()
-    if step.name == "dump" and step.keep is not None:
-        more = ("--keep", str(step.keep))
-    elif step.name == "restore":
-        more = ("--standby",)
-    elif step.name in ("verify", "verify-dump"):
-        part = memory.next_part(of, step.parts)
-        more = ("--subset", f"{part[0]}/{part[1]}")
-    elif step.name == "clean":
-        more = ("--older-than", step.older_than)
+    part = memory.next_part(of, step.parts) if step.name in ("verify", "verify-dump") else None
     command = "inspect-position" if step.name == "lag" else step.name
-    silent = () if step.name == "lag" or (step.name == "dump" and not quiet) else ("--quiet",)
+    is_silent = step.name != "lag" and (step.name != "dump" or quiet)
     subject: tuple[str, ...] = () if directory is None else (os.fspath(directory),)
     settings: tuple[str, ...] = ("--config", os.fspath(configuration.path))
     if step.name == "verify-dump":
-        # No key of [defaults] is about its options.
+        # No key of [defaults] is an option of this command.
         subject, settings = (str(configuration.defaults["dump"]),), ()
-    words = (command, *subject, *settings, *more, *silent, *_JSON)
-    not_due = None
-    if step.every is not None and before is not None and before.good and before.began_ms <= now_ms:
-        due_ms = before.began_ms + int(step.every.total_seconds() * 1000) * (_SLACK - 1) // _SLACK
-        if now_ms < due_ms:
-            not_due = f"it is due again in {shown(due_ms - now_ms)}"
+    silent = ("--quiet",) * is_silent
+    words = (command, *subject, *settings, *_options(step, part), *silent, *_JSON)
+    not_due = _not_due(step, memory.result(step.name, of), now_ms)
     return StepCommand(step.name, of, directory, words, step.timeout, part, step.parts, not_due)
+
+
+def _options(step: Step, part: tuple[int, int] | None) -> tuple[str, ...]:
+    """Return the options that only this step has."""
+    if part is not None:
+        return ("--subset", f"{part[0]}/{part[1]}")
+    if step.name == "dump" and step.keep is not None:
+        return ("--keep", str(step.keep))
+    if step.name == "restore":
+        return ("--standby",)
+    if step.name == "clean":
+        return ("--older-than", step.older_than)
+    return ()
+
+
+def _not_due(step: Step, before: Result | None, now_ms: int) -> str | None:
+    """Return why a step is not due; None if it is.
+
+    A step is due if its last result is an error, or is of a time after now: then a clock was set back.
+    """
+    if step.every is None or before is None or not before.good or before.began_ms > now_ms:
+        return None
+    due_ms = before.began_ms + int(step.every.total_seconds() * 1000) * (_SLACK - 1) // _SLACK
+    return f"it is due again in {span_text(due_ms - now_ms)}" if now_ms < due_ms else None

@@ -445,7 +445,7 @@ def test_a_dump_that_cannot_be_read_is_no_number(host: Host) -> None:
 
 def test_what_is_missing_is_told_before_anything_is_done(host: Host) -> None:
     host.steps = ""
-    assert "says nothing of what is to be done" in host.call(status=2).error["message"]
+    assert "has no steps for maintain" in host.call(status=2).error["message"]
     host.steps = "[maintain.dump]\n"
     assert "[maintain.dump] needs bootstrap_server" in host.call(status=2).error["message"]
     host.steps = "[maintain.check]\n"

@@ -156,7 +156,7 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
         (("--hosts", "3"), "--hosts is for --barrier"),
         (("--barrier", "FOLDER"), "how many hosts"),
         (("--barrier", "FOLDER", "--hosts", "3", "--share", "1/2"), "differ"),
-        (("--barrier", "FOLDER/missing", "--hosts", "3"), "is no folder"),
+        (("--barrier", "FOLDER/missing", "--hosts", "3"), "is not a folder"),
         (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "waits for nobody"),
         (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "cannot be the name of a host"),
     ],

@@ -46,7 +46,7 @@ def maintain(
     from kstate_cli.errors import UsageError
     from kstate_cli.maintain.measures import measures
     from kstate_cli.maintain.memory import read_memory, take_lock
-    from kstate_cli.maintain.rounds import Kept, do_all
+    from kstate_cli.maintain.rounds import LockedMemory, do_all
     from kstate_cli.maintain.steps import directories, maintenance_of, require_apart, tasks
     from kstate_cli.specification.configuration import read_configuration
 
@@ -77,9 +77,9 @@ def maintain(
             told = do_all(
                 tasks(configuration, wanted, memory, _now(), quiet=quiet),
                 memory,
-                Kept(wanted.memory_file, lock),
+                LockedMemory(wanted.memory_file, lock),
                 under_way=lambda one: _under_way(one, quiet=quiet),
-                hear=lambda one: _hear(one, output, quiet=quiet),
+                on_end=lambda one: _hear(one, output, quiet=quiet),
                 warnings_ok=warnings_ok,
             )
             code = _end(told, output, quiet=quiet)
@@ -127,7 +127,7 @@ def _print_json(one: StepEnd) -> None:
             "step": one.task.step,
             "subject": one.task.of,
             "words": list(one.task.words),
-            "came": one.came,
+            "came": one.outcome,
             "ended": one.exit,
             "seconds": None if one.seconds is None else round(one.seconds, 3),
             "message": one.message,
@@ -140,7 +140,7 @@ def _print_summary(told: list[StepEnd], code: int, *, executed: bool) -> None:
 
     came: dict[str, int] = {}
     for one in told:
-        came[one.came] = came.get(one.came, 0) + 1
+        came[one.outcome] = came.get(one.outcome, 0) + 1
     JsonLines(None).summary({"executed": executed, "ended": code, "outcomes": came})
 
 
@@ -185,7 +185,7 @@ def _hear(one: StepEnd, output: Format, *, quiet: bool) -> None:
         return
     took = "" if one.seconds is None else f", {one.seconds:.1f} s"
     why = f": {one.message}" if one.message else ""
-    line = f"{one.task.name}: {one.came.replace('-', ' ')}{took}{why}"
+    line = f"{one.task.name}: {one.outcome.replace('-', ' ')}{took}{why}"
     if one.exit is None:
         say(line, quiet=quiet)
     else:

@@ -22,7 +22,7 @@ class BarrierView:
         self._place = MeetingPlace(uri)
         self._host = host or socket.gethostname()
         file_name(self._host)
-        self._place.words()
+        self._place.states()
         self._hosts, self._timeout, self._names = hosts, timeout, names
 
     def wait(self, lines: JsonLines | None, *, quiet: bool) -> Waiting:
@@ -57,7 +57,7 @@ class BarrierView:
             "here": list(waiting.here),
             "missing": list(waiting.missing),
             "unnamed": waiting.unknown,
-            "gave_up": list(waiting.left),
+            "gave_up": list(waiting.stopped),
         }
 
 
@@ -70,7 +70,7 @@ def missing_text(waiting: Waiting) -> str:
     """Who is missing, for people."""
     from kstate_cli.texts import some
 
-    gone = set(waiting.left)
+    gone = set(waiting.stopped)
     parts = [f"{name} (did not wait any longer)" if name in gone else name for name in waiting.missing]
     if waiting.unknown:
         more = " more" if parts else ""

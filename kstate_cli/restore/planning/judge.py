@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.logs.log import Heard, Log, Where, heard, moment, shown
+from kstate_cli.logs.log import DeleteCoverage, Log, Where, delete_coverage, moment, span_text
 
 
 class Action(Enum):
@@ -138,26 +138,25 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_
     if not log.forgets:
         return caught_up
     ended = log.read_by(following)
-    deletes_heard = heard(as_of_ms, ended, log.retention_ms)
-    deaf = log.deaf_round(following)
+    deletes_heard = delete_coverage(as_of_ms, ended, log.retention_ms)
+    deaf = log.late_round(following)
     if deaf is not None and not allowed.resurrected:
-        late = (
-            f"from offset {deaf.start} on it was read {shown(deaf.ended_ms - deaf.continues_ms)} after what is before"
-        )
+        duration = span_text(deaf.ended_ms - deaf.continues_ms)
+        late = f"from offset {deaf.start} on it was read {duration} after what is before"
         return Verdict(
             Action.REFUSE,
             f"{why}, but the dump itself has missed deletes: {late} (delete.retention.ms is "
-            f"{shown(log.retention_ms)}): begin a new full, or --accept-resurrected",
+            f"{span_text(log.retention_ms)}): begin a new full, or --accept-resurrected",
         )
-    if deletes_heard is Heard.YES:
+    if deletes_heard is DeleteCoverage.YES:
         return caught_up
-    if deletes_heard is Heard.UNKNOWN:
+    if deletes_heard is DeleteCoverage.UNKNOWN:
         return replace(caught_up, unsure=True)
     assert as_of_ms is not None
     assert ended is not None
     old = (
-        f"its data is of {moment(as_of_ms)}, and the dump was read {shown(ended - as_of_ms)} later: deletes in between "
-        f"may be forgotten (delete.retention.ms is {shown(log.retention_ms)})"
+        f"its data is of {moment(as_of_ms)}, and the dump was read {span_text(ended - as_of_ms)} later: deletes in "
+        f"between may be forgotten (delete.retention.ms is {span_text(log.retention_ms)})"
     )
     return _too_old(log, caught_up, old, allowed=allowed)
 
@@ -213,23 +212,23 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, allowed: Allowed, invalid: b
 def _too_slow(log: Log) -> str | None:
     """Why a reading may have missed deletes of what it had read itself; None where it did not, or nobody knows."""
     one = log.reading
-    deaf = log.deaf_round()
+    deaf = log.late_round()
     if deaf is not None and log.forgets:
         return (
-            f"offsets {deaf.start} to {deaf.end - 1} of the dump were read {shown(deaf.ended_ms - deaf.continues_ms)} "
-            f"after what is before them was complete: deletes may be forgotten meanwhile (delete.retention.ms is "
-            f"{shown(log.retention_ms)})"
+            f"offsets {deaf.start} to {deaf.end - 1} of the dump were read "
+            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after what is before them was complete: deletes may be "
+            f"forgotten meanwhile (delete.retention.ms is {span_text(log.retention_ms)})"
         )
     if (
         one is None
         or log.rounds
         or not log.forgets
-        or heard(one.started_ms, one.ended_ms, log.retention_ms) is not Heard.NO
+        or delete_coverage(one.started_ms, one.ended_ms, log.retention_ms) is not DeleteCoverage.NO
     ):
         return None
     return (
-        f"reading the dump took {shown(one.ended_ms - one.started_ms)}: deletes may be forgotten meanwhile "
-        f"(delete.retention.ms is {shown(log.retention_ms)})"
+        f"reading the dump took {span_text(one.ended_ms - one.started_ms)}: deletes may be forgotten meanwhile "
+        f"(delete.retention.ms is {span_text(log.retention_ms)})"
     )
 
 

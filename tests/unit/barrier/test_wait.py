@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.barrier import wait
-from kstate_cli.barrier.meeting import MeetingPlace, Word
+from kstate_cli.barrier.meeting import HostState, MeetingPlace
 from kstate_cli.barrier.wait import Waiting, wait_for_all
 from kstate_cli.errors import KstateError, Refused, UsageError
 
@@ -83,7 +83,7 @@ def test_nobody_goes_on_with_what_an_earlier_round_left(tmp_path: Path) -> None:
 def test_one_that_comes_late_is_told_who_did_not_wait(tmp_path: Path) -> None:
     assert not Host(tmp_path, "a", 2, timeout=0.1).ended().all_here
     end = Host(tmp_path, "b", 2, timeout=0.1).ended()
-    assert (end.missing, end.left, end.here) == (("a",), ("a",), ("b",))
+    assert (end.missing, end.stopped, end.here) == (("a",), ("a",), ("b",))
 
 
 def test_names_that_nobody_knows_are_counted(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_two_of_one_name(tmp_path: Path) -> None:
             time.sleep(0.005)
         (other,) = (one for one in twins if not isinstance(one.end, Refused))
         (refused,) = (one for one in twins if isinstance(one.end, Refused))
-        assert "another host is called a too" in str(refused.end)
+        assert "another host has the name a, too" in str(refused.end)
         for host in (other, Host(tmp_path, "b", 3), Host(tmp_path, "c", 3)):
             assert host.ended().all_here
 
@@ -137,7 +137,7 @@ def test_what_is_no_word_is_passed_over(tmp_path: Path) -> None:
         ("", "{", "[]", json.dumps(row), json.dumps({**row, "hosts": "2"}), "x" * (2 << 20))
     ):
         (tmp_path / f"barrier-bad{number}.json").write_text(content)
-    assert MeetingPlace(str(tmp_path)).words() == {}
+    assert MeetingPlace(str(tmp_path)).states() == {}
     for one in [Host(tmp_path, name, 2) for name in ("a", "b")]:
         assert one.ended().all_here
 
@@ -167,14 +167,14 @@ def test_a_place_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_place_that_is_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         MeetingPlace(str(tmp_path / "missing"))
 
 
 def test_a_word_is_read_as_it_was_left(tmp_path: Path) -> None:
-    place, word = MeetingPlace(f"file://{tmp_path}"), Word("a.b-c_1", "t" * 32, 3, {"b": "u"}, True, 7, True)
-    place.leave(word)
-    assert place.words() == {"a.b-c_1": word}
+    place, word = MeetingPlace(f"file://{tmp_path}"), HostState("a.b-c_1", "t" * 32, 3, {"b": "u"}, True, 7, True)
+    place.write(word)
+    assert place.states() == {"a.b-c_1": word}
 
 
 class Ended(BaseException):
@@ -225,7 +225,7 @@ def test_a_host_that_was_killed_is_not_here(tmp_path: Path, monkeypatch: pytest.
     place = MeetingPlace(str(tmp_path))
     b = Host(tmp_path, "b", 3)
     _told(b, Waiting(("b",), (), 2, ()))
-    place.leave(Word("a", "killed", 3, {"b": place.words()["b"].token}, left=False))
+    place.write(HostState("a", "killed", 3, {"b": place.states()["b"].token}, has_stopped=False))
     _told(b, Waiting(("a", "b"), (), 1, ()))
     _told(b, Waiting(("b",), ("a",), 1, ()))
     c = Host(tmp_path, "c", 3)
@@ -239,10 +239,10 @@ def test_a_host_that_has_gone_on_need_not_be_heard(tmp_path: Path, monkeypatch: 
     place = MeetingPlace(str(tmp_path))
     c = Host(tmp_path, "c", 3)
     _told(c, Waiting(("c",), (), 2, ()))
-    token = place.words()["c"].token
-    place.leave(Word("a", "t", 3, {"c": token}, left=False, gone_on=True))
+    token = place.states()["c"].token
+    place.write(HostState("a", "t", 3, {"c": token}, has_stopped=False, has_passed=True))
     _told(c, Waiting(("a", "c"), (), 1, ()))
     time.sleep(0.1)
-    place.leave(Word("b", "u", 3, {"c": token}, left=False, gone_on=True))
+    place.write(HostState("b", "u", 3, {"c": token}, has_stopped=False, has_passed=True))
     assert c.ended().all_here
-    assert place.words()["c"].gone_on
+    assert place.states()["c"].has_passed

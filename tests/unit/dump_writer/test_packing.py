@@ -17,7 +17,7 @@ from kstate_cli.dump_reader.model import Round
 from kstate_cli.dump_writer.packing import TOGETHER, kept, merged, packed
 from kstate_cli.dump_writer.stores import FolderStore
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Heard, heard
+from kstate_cli.logs.log import DeleteCoverage, delete_coverage
 from tests.unit.dump_reader.test_growing import KEY, written
 
 RUN = "0123456789ab"
@@ -83,7 +83,7 @@ def test_ranges_that_are_joined_promise_no_more(
     assert all(read_by(few, offset) >= read_by(ranges, offset) for offset in range(at))
 
     def sound(known: tuple[Round, ...] | list[Round]) -> bool:
-        return all(heard(one.continues_ms, one.ended_ms, retention) is Heard.YES for one in known)
+        return all(delete_coverage(one.continues_ms, one.ended_ms, retention) is DeleteCoverage.YES for one in known)
 
     assert sound(few) is sound(ranges)
 
@@ -95,7 +95,7 @@ def test_ranges_do_not_grow_with_rounds() -> None:
         at = minute * 600_000
         ranges = merged((*ranges, Round(minute, minute + 1, at, at + 600_000)), 3_600_000)
     assert len(ranges) <= 256 and (ranges[0].start, ranges[-1].end) == (0, 365 * 24 * 6)
-    assert all(heard(one.continues_ms, one.ended_ms, 3_600_000) is Heard.YES for one in ranges)
+    assert all(delete_coverage(one.continues_ms, one.ended_ms, 3_600_000) is DeleteCoverage.YES for one in ranges)
 
 
 def test_the_last_full_that_has_a_record_stays() -> None:
