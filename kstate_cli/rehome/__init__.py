@@ -1,1 +1,1 @@
-"""The topology was changed: every store goes to the task of the sub-topology that has it now."""
+"""Move every store to the task of the sub-topology that has it in the new topology."""

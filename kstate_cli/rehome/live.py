@@ -9,7 +9,7 @@ source topic Streams compares nothing: tasks beyond its partitions are never res
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -23,144 +23,155 @@ from kstate_cli.broker.client import (
     partition_counts,
 )
 from kstate_cli.broker.tails import read_tails
+from kstate_cli.change.remarks import Change, note, warning
 from kstate_cli.errors import Refused
+from kstate_cli.formats.topic_partition import changelog_prefix
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.rehome.model import WhyRefused
+from kstate_cli.rehome.options import Cluster
+from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot
+from kstate_cli.specification.homes import Described, Home
+from kstate_cli.specification.topology import INNER, Subtopology
 from kstate_cli.texts import first_lines, plural, some
 
 if TYPE_CHECKING:
     from kstate_cli.formats.topic_partition import TopicPartition
-    from kstate_cli.rehome.snapshot import RehomeDraft
-    from kstate_cli.specification.homes import Described
-    from kstate_cli.specification.topology import Subtopology
-from collections.abc import Collection
 
-from kstate_cli.formats.topic_partition import changelog_prefix
-from kstate_cli.specification.homes import Described, Home
-from kstate_cli.specification.topology import INNER, Subtopology
-
-_NAMED: Final = 5
-_AGAIN_SECONDS: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """The broker of an application, and how it is spoken to."""
-
-    bootstrap: str
-    settings: Mapping[str, str]
-    """In librdkafka's words."""
-    only_looks: bool = False
-    """A dry run: instances that still run are told, not refused."""
+_MOST: Final = 5
+"""Names in one sentence."""
+_POLL_SECONDS: Final = 1.0
 
 
 def await_end(cluster: Cluster, app_id: str, seconds: float, tell: Callable[[str], None]) -> None:
-    """Waits until the group has no member any more, or ``seconds`` are over. Raises UsageError and RunFailed."""
-    deadline, told = time.monotonic() + seconds, False
+    """Wait until the group has no member any more, or ``seconds`` are over. Raises UsageError and RunFailed."""
+    deadline, reported = time.monotonic() + seconds, False
     while (members := ask_group(cluster.bootstrap, cluster.settings, app_id).members) and time.monotonic() < deadline:
-        if not told:
+        if not reported:
             tell(f"waiting for the end of {plural(len(members), 'member')} of the group {app_id}")
-            told = True
-        time.sleep(min(_AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
+            reported = True
+        time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
-def judge_live(draft: RehomeDraft, cluster: Cluster) -> None:
-    """Adds what is to be told. Raises Refused where an instance runs, records would be lost, or Streams not start.
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What the broker states about the application."""
 
-    Raises RunFailed where the broker does not answer, UsageError for settings that the client does not take.
+    group: StreamsGroup
+    groups: Collection[str]
+    """The names of all groups."""
+
+
+def judge_live(layout: RehomeLayout, cluster: Cluster) -> list[Change]:
+    """Return what there is to say about the live application.
+
+    Raises Refused if an instance runs, records would be lost, or Streams would not start. Raises RunFailed if the
+    broker does not answer, UsageError for settings that the client does not take.
     """
-    app_id = draft.app.app_id
-    counts = refuse_partitions(draft, cluster)
+    app_id, options = layout.snapshot.app.app_id, layout.snapshot.options
+    counts = ask_partition_counts(cluster)
+    changes = judge_partitions(layout, counts)
+    facts = _ask_group(cluster, app_id)
+    if facts.group.members:
+        return [*changes, _refuse_members(layout.snapshot, facts.group, only_looks=cluster.only_looks)]
+    if facts.group.why is not None:
+        changes.append(
+            warning(
+                f"whether an instance still runs is not known: the members of the group {app_id} cannot be told "
+                f"({facts.group.why}): see to it that all are stopped"
+            )
+        )
+    topics = between(app_id, options.new, options.old, counts, facts.groups)
+    if unread := list(_unread_records(cluster, app_id, topics)):
+        raise _records_lost(layout.snapshot, unread)
+    return changes
+
+
+def _ask_group(cluster: Cluster, app_id: str) -> ClusterFacts:
     with admin_client(cluster.bootstrap, cluster.settings) as admin:
         groups = groups_on(admin)
-    group = ask_group(cluster.bootstrap, cluster.settings, app_id)
-    if group.members:
-        _refuse_members(draft, group, only_told=cluster.only_looks)
-        return
-    if group.why is not None:
-        draft.warnings.append(
-            f"whether an instance still runs is not known: the members of the group {app_id} cannot be told "
-            f"({group.why}): see to it that all are stopped"
-        )
-    wanted = between(app_id, draft.options.new, draft.options.old, counts, groups)
-    if unread := list(_unread(cluster, app_id, wanted)):
-        raise Refused(
-            "records that were not read yet would never be read: the new topology does not read "
-            + ("these topics" if draft.options.new is not None else "these topics, for all that --map says"),
-            details=first_lines(unread),
-            where=str(draft.app.path),
-            code=WhyRefused.UNREAD,
-            hint="start the old topology, let it come to the end of its input, and stop it; where these records may be "
-            "lost, leave out --bootstrap-server",
-        )
+    return ClusterFacts(ask_group(cluster.bootstrap, cluster.settings, app_id), groups)
 
 
-def refuse_partitions(draft: RehomeDraft, cluster: Cluster) -> dict[str, int]:
-    """The topics of the broker and their sizes. Raises Refused where Streams would not run with them, and RunFailed."""
+def ask_partition_counts(cluster: Cluster) -> dict[str, int]:
+    """Return the topics of the broker and their partition counts. Raises RunFailed and UsageError."""
     with admin_client(cluster.bootstrap, cluster.settings) as admin:
-        counts = partition_counts(admin)
-    changelogs = _changelogs(draft)
+        return partition_counts(admin)
+
+
+def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Change]:
+    """Return doubts about partition counts. Raises Refused for another cluster, and if Streams would not run."""
+    snapshot = layout.snapshot
+    changelogs = _changelogs(snapshot)
     if changelogs and not changelogs & counts.keys():
         raise Refused(
-            f"the broker has none of the changelogs of this directory: {some(sorted(changelogs), _NAMED)}",
-            where=str(draft.app.path),
+            f"the broker has none of the changelogs of this directory: {some(sorted(changelogs), _MOST)}",
+            where=str(snapshot.app.path),
             code=WhyRefused.OTHER_CLUSTER,
             hint="is it the cluster of this application? A topic that this user may not describe is not shown either",
         )
-    _refuse_partitions(draft, counts)
-    return counts
+    changes, wrong = _compare_counts(layout, counts)
+    if wrong:
+        raise Refused(
+            "Streams would not run: of each changelog it wants as many partitions as the sub-topology has tasks",
+            details=first_lines(wrong),
+            where=str(snapshot.app.path),
+            code=WhyRefused.PARTITIONS,
+            hint="it ends at the start; where a source topic is the changelog, it never comes to run. Keep these "
+            "sub-topologies apart, or repartition an input",
+        )
+    return changes
 
 
-def _changelogs(draft: RehomeDraft) -> set[str]:
-    """Those that Streams has made for the stores here; of an application without any, the topics in their place.
+def _changelogs(snapshot: RehomeSnapshot) -> set[str]:
+    """Return the changelogs that Streams created for the stores here; without any, the topics in their place.
 
-    Its input topics may have the same names in another cluster.
+    Input topics of the application may have the same names in another cluster, so they count only if nothing else does.
     """
     topics = {
-        (tp.topic, usual_changelog(draft.app.app_id, task.task, one.store.name).topic)
-        for task in draft.tasks.values()
-        for one in task.stores
-        for tp in one.offsets
+        (tp.topic, usual_changelog(snapshot.app.app_id, resolved.task, state.store.name).topic)
+        for resolved in snapshot.tasks.values()
+        for state in resolved.stores
+        for tp in state.offsets
     }
     return {topic for topic, usual in topics if topic == usual} or {topic for topic, _ in topics}
 
 
-def _refuse_members(draft: RehomeDraft, group: StreamsGroup, *, only_told: bool) -> None:
-    lines = [_member(one) for one in group.members]
+def _refuse_members(snapshot: RehomeSnapshot, group: StreamsGroup, *, only_looks: bool) -> Change:
+    """Raise Refused for instances that still run; a dry run gets a warning."""
+    lines = [_member_text(member) for member in group.members]
     count = plural(len(lines), "member")
-    if only_told:
-        draft.warnings.append(
-            f"the group {draft.app.app_id} has {count} ({some(lines, _NAMED)}): nothing is moved before all instances "
-            "are stopped"
+    if only_looks:
+        return warning(
+            f"the group {snapshot.app.app_id} has {count} ({some(lines, _MOST)}): nothing is moved before all "
+            "instances are stopped"
         )
-        return
     raise Refused(
-        f"the group {draft.app.app_id} has {count}: all instances must be stopped",
+        f"the group {snapshot.app.app_id} has {count}: all instances must be stopped",
         details=first_lines(lines),
-        where=str(draft.app.path),
+        where=str(snapshot.app.path),
         code=WhyRefused.MEMBERS,
         hint="stop them. One that was stopped or killed is a member until its session has timed out "
         "(session.timeout.ms, 45 s unless it is set), since Streams does not leave its group: --wait 60 waits for that",
     )
 
 
-def _member(one: GroupMember) -> str:
-    static = f", group.instance.id {one.instance}" if one.instance is not None else ""
-    return f"{one.client or one.id} at {one.host.removeprefix('/')}{static}"
+def _member_text(member: GroupMember) -> str:
+    static = f", group.instance.id {member.instance}" if member.instance is not None else ""
+    return f"{member.client or member.id} at {member.host.removeprefix('/')}{static}"
 
 
-def _unread(cluster: Cluster, app_id: str, topics: list[str]) -> Iterator[str]:
-    """What lies in topics behind what the group has committed, as records: transaction markers are none."""
+def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterator[str]:
+    """Yield a line for each partition with records that the group has not read; transaction markers are no records."""
     if not topics:
         return
     facts = ask_broker(cluster.bootstrap, cluster.settings, group=app_id, topics=topics)
     spans: dict[TopicPartition, tuple[int, int]] = {}
-    for key, known in sorted(facts.items()):
-        first = known.start if known.committed is None else max(known.start, known.committed)
-        if known.end > first:
-            spans[key] = first, known.end
-    wanted = {key: ({first}, end) for key, (first, end) in spans.items()}
-    tails = read_tails(cluster.bootstrap, cluster.settings, wanted, committed=True) if wanted else {}
+    for key, log in sorted(facts.items()):
+        first = log.start if log.committed is None else max(log.start, log.committed)
+        if log.end > first:
+            spans[key] = first, log.end
+    offsets = {key: ({first}, end) for key, (first, end) in spans.items()}
+    tails = read_tails(cluster.bootstrap, cluster.settings, offsets, committed=True) if offsets else {}
     for key, (first, end) in spans.items():
         records = tails[key].records(first, end) if key in tails else None
         if records is None:
@@ -169,65 +180,84 @@ def _unread(cluster: Cluster, app_id: str, topics: list[str]) -> Iterator[str]:
             yield f"{key}: {plural(records, 'record')} from offset {first} on"
 
 
-def _refuse_partitions(draft: RehomeDraft, counts: Mapping[str, int]) -> None:
-    """What :mod:`kstate_cli.rehome.live` finds: refused; where topics alone differ it is told."""
-    wrong = []
-    for home, part in draft.homes():
-        sources = source_counts(draft.app.app_id, draft.options.new, part, counts)
-        unknown = sorted(topic for topic, count in sources.items() if count is None)
-        if part.pattern or unknown:
-            why = f"the broker has not {some(unknown, _NAMED)}" if unknown else "it reads topics by a pattern"
-            draft.notes.append(f"sub-topology {home}: how many tasks it will have is not known: {why}")
+def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
+    topics = "these topics" if snapshot.options.new is not None else "these topics, for all that --map says"
+    return Refused(
+        f"records that were not read yet would never be read: the new topology does not read {topics}",
+        details=first_lines(unread),
+        where=str(snapshot.app.path),
+        code=WhyRefused.UNREAD,
+        hint="start the old topology, let it come to the end of its input, and stop it; where these records may be "
+        "lost, leave out --bootstrap-server",
+    )
+
+
+def _compare_counts(layout: RehomeLayout, counts: Mapping[str, int]) -> tuple[list[Change], list[str]]:
+    """Return doubts about source topics, and the changelogs with which Streams would not run."""
+    app_id, options = layout.snapshot.app.app_id, layout.snapshot.options
+    changes: list[Change] = []
+    wrong: list[str] = []
+    for home, part in layout.homes():
+        sources = source_counts(app_id, options.new, part, counts)
+        absent = sorted(topic for topic, count in sources.items() if count is None)
+        if part.pattern or absent:
+            why = f"the broker has not {some(absent, _MOST)}" if absent else "it reads topics by a pattern"
+            changes.append(note(f"sub-topology {home}: how many tasks it will have is not known: {why}"))
             continue
-        lines = list(other_counts(home, sources, draft.changelogs_into(home), counts))
+        lines = list(other_counts(home, sources, layout.changelogs_into(home), counts))
         wrong += lines
-        known = sorted({count for count in sources.values() if count is not None})
-        if len(known) > 1 and not lines and not _together_before(draft.options.old, part):
-            draft.warnings.append(
-                f"sub-topology {home}: its source topics have {' and '.join(map(str, known))} partitions: Streams "
-                "takes the most, and starts; but where the topology joins them, records of one key may lie in two tasks"
-            )
-    if wrong:
-        raise Refused(
-            "Streams would not run: of each changelog it wants as many partitions as the sub-topology has tasks",
-            details=first_lines(wrong),
-            where=str(draft.app.path),
-            code=WhyRefused.PARTITIONS,
-            hint="it ends at the start; where a source topic is the changelog, it never comes to run. Keep these "
-            "sub-topologies apart, or repartition an input",
+        if not lines:
+            changes += _uneven_sources(home, part, sources, options.old)
+    return changes, wrong
+
+
+def _uneven_sources(
+    home: Home, part: Subtopology, sources: Mapping[str, int | None], old: Described | None
+) -> Iterator[Change]:
+    """Warn of source topics of several sizes that no sub-topology has read together before."""
+    sizes = sorted({count for count in sources.values() if count is not None})
+    if len(sizes) > 1 and not _together_before(old, part):
+        yield warning(
+            f"sub-topology {home}: its source topics have {' and '.join(map(str, sizes))} partitions: Streams "
+            "takes the most, and starts; but where the topology joins them, records of one key may lie in two tasks"
         )
 
 
 def _together_before(old: Described | None, part: Subtopology) -> bool:
-    """Whether one sub-topology has read all these topics already."""
-    return old is not None and any(set(part.topics) <= set(one.topics) for one in old.text.subtopologies)
+    """Return True if one sub-topology of the old text reads all these topics."""
+    return old is not None and any(set(part.topics) <= set(other.topics) for other in old.text.subtopologies)
 
 
-def on_broker(app_id: str, part: Subtopology, topic: str, known: Collection[str]) -> str:
-    """What a topic of a text is called on the broker: those that Streams makes have the application's prefix there.
+def on_broker(app_id: str, part: Subtopology, topic: str, topics: Collection[str]) -> str:
+    """Return the broker's name of a topic in a text; ``topics`` are those of the broker.
 
-    ``InternalTopologyBuilder.decorateTopic``; the text has them without.
+    Streams puts the application's prefix before the topics that it creates
+    (``InternalTopologyBuilder.decorateTopic``); the text has them without.
     """
     decorated = f"{changelog_prefix(app_id, part.topology)}-{topic}"
-    return decorated if decorated in known else topic
+    return decorated if decorated in topics else topic
 
 
 def between(
-    app_id: str, new: Described | None, old: Described | None, known: Collection[str], groups: Collection[str]
+    app_id: str, new: Described | None, old: Described | None, topics: Collection[str], groups: Collection[str]
 ) -> list[str]:
-    """The topics of the broker that were read between sub-topologies, and that the new topology does not read.
+    """Return the topics that were read between sub-topologies and that the new topology does not read.
 
-    By the old text; without one those that Streams has made for the application, by their names. ``known`` are all
-    topics, ``groups`` all groups: ``app-2-x-repartition`` is a topic of ``app-2`` where that is one.
+    The old text names them; without it, the names of topics that Streams creates do. ``topics`` are all topics of the
+    broker, ``groups`` all its groups: ``app-2-x-repartition`` belongs to ``app-2`` if there is such a group.
     """
-    read = set() if new is None else {name for part, topic in _read(new) for name in _names(app_id, part, topic)}
+    read: set[str] = set()
+    if new is not None:
+        read = {name for part, topic in _read_topics(new) for name in _names(app_id, part, topic)}
     if old is None:
-        return sorted(topic for topic in known if topic not in read and _is_inner(app_id, topic, groups))
-    inner = {on_broker(app_id, part, topic, known) for part, topic in _read(old) if topic in old.text.inner_topics}
-    return sorted(inner & set(known) - read)
+        return sorted(topic for topic in topics if topic not in read and _is_inner(app_id, topic, groups))
+    inner = {
+        on_broker(app_id, part, topic, topics) for part, topic in _read_topics(old) if topic in old.text.inner_topics
+    }
+    return sorted(inner & set(topics) - read)
 
 
-def _read(described: Described) -> Iterator[tuple[Subtopology, str]]:
+def _read_topics(described: Described) -> Iterator[tuple[Subtopology, str]]:
     for part in described.text.subtopologies:
         if not part.is_global:
             yield from ((part, topic) for topic in part.topics)
@@ -238,25 +268,26 @@ def _names(app_id: str, part: Subtopology, topic: str) -> tuple[str, str]:
 
 
 def _is_inner(app_id: str, topic: str, groups: Collection[str]) -> bool:
+    """Return True for a repartition topic of this application, and of no other group with a longer name."""
     if not topic.startswith(f"{app_id}-") or not topic.endswith(INNER):
         return False
     return not any(
-        len(one) > len(app_id) and one.startswith(f"{app_id}-") and topic.startswith(f"{one}-") for one in groups
+        len(group) > len(app_id) and group.startswith(f"{app_id}-") and topic.startswith(f"{group}-")
+        for group in groups
     )
 
 
 def source_counts(
     app_id: str, new: Described | None, part: Subtopology, counts: Mapping[str, int]
 ) -> dict[str, int | None]:
-    """The source topics of a sub-topology, by the broker's names, and how many partitions each has.
+    """Return the source topics of a sub-topology, by the broker's names, with their partition counts.
 
-    A repartition topic that is not there yet gets as many as the largest source of what writes to it; None where the
-    broker does not have that either, or nobody writes to it.
+    A repartition topic that does not exist yet gets as many as the largest source of what writes to it. It is None if
+    the broker has no such source either, or nothing writes to the topic.
     """
     return {
-        name: _count(app_id, new, part, topic, counts, frozenset())
+        on_broker(app_id, part, topic, counts): _count(app_id, new, part, topic, counts, frozenset())
         for topic in part.topics
-        for name in (on_broker(app_id, part, topic, counts),)
     }
 
 
@@ -266,24 +297,27 @@ def _count(
     part: Subtopology,
     topic: str,
     counts: Mapping[str, int],
-    seen: frozenset[str],
+    visited: frozenset[str],
 ) -> int | None:
-    known = counts.get(on_broker(app_id, part, topic, counts))
-    if known is not None or new is None or topic in seen:
-        return known
+    """Return the partition count of a topic; ``visited`` ends circles of topics that write to each other."""
+    count = counts.get(on_broker(app_id, part, topic, counts))
+    if count is not None or new is None or topic in visited:
+        return count
     writers = [
         other
         for other in new.text.subtopologies
         if other.topology == part.topology and any(node.writes == topic for node in other.nodes)
     ]
-    above = [_count(app_id, new, other, source, counts, seen | {topic}) for other in writers for source in other.topics]
-    return max((one for one in above if one is not None), default=None)
+    sizes = [
+        _count(app_id, new, other, source, counts, visited | {topic}) for other in writers for source in other.topics
+    ]
+    return max((size for size in sizes if size is not None), default=None)
 
 
 def other_counts(
     home: Home, sources: Mapping[str, int | None], changelogs: Collection[str], counts: Mapping[str, int]
 ) -> Iterator[str]:
-    """Changelogs whose number of partitions does not go with the sub-topology's tasks, as lines."""
+    """Yield a line for each changelog whose partition count does not fit the tasks of its sub-topology."""
     tasks, largest = max(((count, name) for name, count in sources.items() if count is not None), default=(0, ""))
     for topic in sorted(changelogs):
         count = counts.get(topic)

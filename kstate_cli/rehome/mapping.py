@@ -1,71 +1,91 @@
-"""Where every store of every task goes: a pure function of what lies where, and of what the texts say.
+"""Decide where every store goes: pure rules over what the tasks have and what the topology texts state.
 
-It is the same for all partitions. Nothing here knows of files or releases.
+The answer is the same for all partitions. The rules know neither files nor releases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Final
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import TaskId
-from kstate_cli.rehome.model import Because, Held, Lacking, Placed, Rehoming, WhyRefused
+from kstate_cli.rehome.model import DirectoryTask, LeaveReason, MissingStore, Placement, Rehoming, WhyRefused
 from kstate_cli.specification.homes import GONE, Described, Home, StoreKey, generated, of_another_operator
 from kstate_cli.texts import first_lines, quoted, some
 
-_NAMED = 5
+_MOST: Final = 5
+"""Names in one sentence."""
+StorePartition = tuple[StoreKey, int]
+"""One partition of a store, wherever it is."""
 
 
-def by_numbers(held: Sequence[Held], numbers: Mapping[int, int | None]) -> Rehoming:
-    """Sub-topologies as wholes. Raises Refused where one would take the place of another that stays."""
-    homes = {one.home for one in held}
-    if named := sorted(home.topology for home in homes if home.topology):
+def by_numbers(tasks: Sequence[DirectoryTask], numbers: Mapping[int, int | None]) -> Rehoming:
+    """Return where whole sub-topologies go: old number -> new number, None for one that no longer exists.
+
+    Raises Refused if one would take the place of another that stays.
+    """
+    homes = {task.home for task in tasks}
+    _refuse_named_topologies(homes)
+    targets = {home: numbers.get(home.number, home.number) for home in homes}
+    _refuse_occupied_numbers(targets, numbers)
+    _refuse_generated(sorted({task.key(store) for task in tasks for store in task.stores if generated(store)}), None)
+    with_rows = {(task.key(store), task.partition) for task in tasks for store in task.stores}
+    return Rehoming(
+        tuple(placement for task in tasks for placement in _renumbered(task, targets[task.home], with_rows))
+    )
+
+
+def _refuse_named_topologies(homes: Iterable[Home]) -> None:
+    if topologies := sorted(home.topology for home in homes if home.topology):
         raise Refused(
-            f"the directory has named topologies ({some(named, _NAMED)}): numbers alone say nothing of them",
+            f"the directory has named topologies ({some(topologies, _MOST)}): numbers alone say nothing of them",
             hint="give texts: --topology NEW.txt --from OLD.txt",
         )
-    result = Rehoming()
-    targets = {home: numbers.get(home.number, home.number) for home in homes}
-    for home in sorted(home for home in homes if home.number in numbers):
+
+
+def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mapping[int, int | None]) -> None:
+    for home in sorted(home for home in targets if home.number in numbers):
         new = targets[home]
-        taken = [other for other, its in targets.items() if its == new and other != home]
-        if new is not None and taken:
+        occupants = [other for other, target in targets.items() if target == new and other != home]
+        if new is not None and occupants:
             raise Refused(
                 f"sub-topology {home} is to be {new}, which is here too",
                 code=WhyRefused.NUMBER_TAKEN,
-                hint=f"say what becomes of that: --map {quoted(f'{taken[0]}={GONE}')}, or another number of its own; "
-                "what is merged say two texts: --topology, --from",
+                hint=f"say what becomes of that: --map {quoted(f'{occupants[0]}={GONE}')}, or another number of its "
+                "own; what is merged say two texts: --topology, --from",
             )
-    _refuse_generated(sorted({one.key(s) for one in held for s in one.stores if generated(s)}), None)
-    real = {(one.key(store), one.partition) for one in held for store in one.stores}
-    for one in held:
-        new = targets[one.home]
-        target = None if new is None else Home(one.home.topology, new).task(one.partition)
-        because = Because.GONE if new is None else None
-        doubled = {store for store in one.virgins if (one.key(store), one.partition) in real}
-        for store in sorted((one.stores | one.traces | one.virgins) - doubled):
-            result.add(Placed(store, one.task.name, target, because, store in one.traces))
-        for store in sorted(one.strays | doubled):
-            stays = target == one.task.name and store in one.strays
-            why = None if stays else Because.EMPTY
-            result.add(Placed(store, one.task.name, target if stays else None, why, stray=True))
-    return result
+
+
+def _renumbered(task: DirectoryTask, number: int | None, with_rows: Collection[StorePartition]) -> Iterator[Placement]:
+    """Yield where the stores of one task go; ``with_rows``: what any task has rows of."""
+    target = None if number is None else Home(task.home.topology, number).task(task.partition)
+    reason = LeaveReason.GONE if number is None else None
+    # An empty copy gives way to the one with rows that another sub-topology has.
+    doubled = {store for store in task.unwritten if (task.key(store), task.partition) in with_rows}
+    for store in sorted((task.stores | task.offset_only | task.unwritten) - doubled):
+        yield Placement(store, task.task.name, target, reason, store in task.offset_only)
+    for store in sorted(task.strays | doubled):
+        if target == task.task.name and store in task.strays:
+            yield Placement(store, task.task.name, target, stray=True)
+        else:
+            yield Placement(store, task.task.name, None, LeaveReason.EMPTY, stray=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Specified:
-    """What a specification says of the stores of a topology."""
+    """What a specification states about the stores of a topology."""
 
     in_memory: frozenset[str] = frozenset()
-    """Stores that no directory has, so that none lacks them."""
+    """Stores that no directory has, so that no task lacks them."""
     writers: Mapping[str, int] = field(default_factory=dict)
     """Store -> the sub-topology that alone writes it."""
 
 
 def by_texts(
-    held: Sequence[Held],
+    tasks: Sequence[DirectoryTask],
     global_here: Iterable[str],
     new: Described,
     old: Described | None,
@@ -75,89 +95,119 @@ def by_texts(
 ) -> Rehoming:
     """Return where each store goes, by its name.
 
-    ``halves``: half a task is not refused, but told (``Rehoming.halves``). Raises Refused, naming the rule
+    ``halves``: half a task is reported (``Rehoming.halves``) instead of refused. Raises Refused, naming the rule
     (:class:`WhyRefused`) and every store that breaks it.
     """
-    _refuse_others(held, frozenset(global_here), new, old)
+    _refuse_others(tasks, frozenset(global_here), new, old)
     if old is not None:
-        _refuse_old(held, new, old)
-    chosen = _chosen(held, new, old)
-    _refuse_unpinned(chosen, new, old)
-    result = Rehoming()
-    merged, complete = _copies(held, new, old, specified.writers)
-    chosen |= complete
-    for one in held:
-        for store in sorted(one.stores | one.traces | one.virgins):
-            key, trace = one.key(store), store in one.traces
-            home, its = new.homes.get(key), (key, one.partition)
-            regrouped = its in merged or its in complete
-            if one.home in new.copies.get(key, ()) and not regrouped:
-                result.add(Placed(store, one.task.name, one.task.name, None, trace))
-            elif home is not None and chosen[its] == one.task.name:
-                result.add(Placed(store, one.task.name, home.task(one.partition), None, trace))
-                if its in merged:
-                    result.partial.add((one.task.name, store))
-            else:
-                why = Because.COPY if regrouped else _because(one, store, home)
-                result.add(Placed(store, one.task.name, None, why, trace))
-        for store in sorted(one.strays):
-            key = one.key(store)
-            stays = one.home in new.places(key) and ((key, one.partition) not in chosen or key in new.copies)
-            target, because = (one.task.name, None) if stays else (None, Because.EMPTY)
-            result.add(Placed(store, one.task.name, target, because, stray=True))
-    _add_lacking(result, held, new, old, specified.in_memory)
-    if result.halves and not halves:
-        raise half_a_task(result)
-    return result
+        _refuse_old(tasks, new, old)
+    sources = _source_tasks(tasks, new, old)
+    _refuse_unpinned(sources, new, old)
+    copies = _copies(tasks, old, new, specified.writers)
+    sources |= copies.complete
+    placements = tuple(
+        placement for task in tasks for placement in _placements(task, new, sources=sources, copies=copies)
+    )
+    partial = frozenset(
+        (placement.source, placement.store) for placement in placements if _is_partial(placement, copies)
+    )
+    rehoming = Rehoming(placements, partial=partial)
+    rehoming = replace(rehoming, missing=_missing_stores(rehoming, tasks, new, old, specified.in_memory))
+    if rehoming.halves and not halves:
+        raise half_a_task(rehoming)
+    return rehoming
+
+
+@dataclass(frozen=True, slots=True)
+class _StoreCopies:
+    """The stores of which several sub-topologies had a copy, and no longer all of them do."""
+
+    partial: frozenset[StorePartition]
+    """Every copy has the records of one sub-topology only."""
+    complete: Mapping[StorePartition, str]
+    """The task whose copy has all records."""
+
+    def regrouped(self, key: StorePartition) -> bool:
+        """Return True if the copies of a store come together, or some of them end."""
+        return key in self.partial or key in self.complete
 
 
 def _copies(
-    held: Sequence[Held], new: Described, old: Described | None, writers: Mapping[str, int]
-) -> tuple[set[tuple[StoreKey, int]], dict[tuple[StoreKey, int], str]]:
-    """Return the stores and partitions whose copies are partial, and the tasks whose copy is complete.
+    tasks: Sequence[DirectoryTask], old: Described | None, new: Described, writers: Mapping[str, int]
+) -> _StoreCopies:
+    """Return which copies are partial, and which are complete.
 
-    Where several sub-topologies had a copy of a store, each copy has what its processors wrote and what was restored;
-    the changelog has everything. An empty copy proves nothing: its task may have been wiped. So only ``writers`` makes
-    a copy complete.
+    If several sub-topologies had a copy of a store, each copy has the records of its own processors and those that were
+    restored; the changelog has all. An empty copy proves nothing: its task may have been wiped. So only ``writers``
+    makes a copy complete.
     """
-    partial: set[tuple[StoreKey, int]] = set()
-    complete: dict[tuple[StoreKey, int], str] = {}
-    for one in held:
-        for store in one.stores:
-            key = one.key(store)
-            if old is None or one.home not in old.copies.get(key, ()) or old.copies[key] == new.places(key):
+    partial: set[StorePartition] = set()
+    complete: dict[StorePartition, str] = {}
+    for task in tasks:
+        for store in task.stores:
+            key = task.key(store)
+            if old is None or task.home not in old.copies.get(key, ()) or old.copies[key] == new.places(key):
                 continue
-            partial.add((key, one.partition))
-            if writers.get(store) == one.home.number:
-                complete[key, one.partition] = one.task.name
-    return partial - complete.keys(), complete
+            partial.add((key, task.partition))
+            if writers.get(store) == task.home.number:
+                complete[key, task.partition] = task.task.name
+    return _StoreCopies(frozenset(partial - complete.keys()), complete)
 
 
-def _because(held: Held, store: str, home: Home | None) -> Because:
-    if store in held.virgins:
-        return Because.EMPTY
+def _placements(
+    task: DirectoryTask, new: Described, *, sources: Mapping[StorePartition, str], copies: _StoreCopies
+) -> Iterator[Placement]:
+    """Yield where the stores of one task go."""
+    name = task.task.name
+    for store in sorted(task.stores | task.offset_only | task.unwritten):
+        key, offset_only = task.key(store), store in task.offset_only
+        home, store_partition = new.homes.get(key), (key, task.partition)
+        regrouped = copies.regrouped(store_partition)
+        if task.home in new.copies.get(key, ()) and not regrouped:
+            yield Placement(store, name, name, None, offset_only)
+        elif home is not None and sources[store_partition] == name:
+            yield Placement(store, name, home.task(task.partition), None, offset_only)
+        else:
+            reason = LeaveReason.COPY if regrouped else _leave_reason(task, store, home)
+            yield Placement(store, name, None, reason, offset_only)
+    for store in sorted(task.strays):
+        key = task.key(store)
+        stays = task.home in new.places(key) and ((key, task.partition) not in sources or key in new.copies)
+        if stays:
+            yield Placement(store, name, name, stray=True)
+        else:
+            yield Placement(store, name, None, LeaveReason.EMPTY, stray=True)
+
+
+def _is_partial(placement: Placement, copies: _StoreCopies) -> bool:
+    """Return True for a copy that stays in use, and has the records of one of several sub-topologies only."""
+    if placement.target is None or placement.stray:
+        return False
+    task = TaskId.parse(placement.source)
+    return (StoreKey(task.topology or "", placement.store), task.partition or 0) in copies.partial
+
+
+def _leave_reason(task: DirectoryTask, store: str, home: Home | None) -> LeaveReason:
+    if store in task.unwritten:
+        return LeaveReason.EMPTY
     if home is None:
-        return Because.NO_SUCH_STORE
-    return Because.LOST if store in held.lost else Because.STARTED
+        return LeaveReason.NO_SUCH_STORE
+    return LeaveReason.LOST if store in task.lost else LeaveReason.STARTED
 
 
-def _refuse_others(held: Sequence[Held], global_here: frozenset[str], new: Described, old: Described | None) -> None:
-    """A text of another application, and stores that have become global ones, or were."""
-    here = {one.key(store) for one in held for store in one.stores}
-    moved = sorted({key.store for key in here} & new.global_stores | {k.store for k in new.homes} & global_here)
-    if moved:
-        raise Refused(
-            f"global in one of directory and topology, and not in the other: {some(moved, _NAMED)}",
-            code=WhyRefused.GLOBAL,
-            hint="a global store has another changelog and no partitions: wipe it, and Streams makes it anew",
-        )
-    known = here & new.homes.keys()
-    if not here or (known and (old is not None or 2 * len(known) >= len(here))):
+def _refuse_others(
+    tasks: Sequence[DirectoryTask], global_here: frozenset[str], new: Described, old: Described | None
+) -> None:
+    """Raise Refused for the text of another application, and for stores that are global on one side only."""
+    here = {task.key(store) for task in tasks for store in task.stores}
+    _refuse_global(here, global_here, new)
+    shared = here & new.homes.keys()
+    if not here or (shared and (old is not None or 2 * len(shared) >= len(here))):
         return
-    missing = some([str(key) for key in sorted(here - known)], _NAMED)
-    if known:
+    missing = some([str(key) for key in sorted(here - shared)], _MOST)
+    if shared:
         raise Refused(
-            f"the new topology has {len(known)} of the {len(here)} stores here, and not: {missing}",
+            f"the new topology has {len(shared)} of the {len(here)} stores here, and not: {missing}",
             code=WhyRefused.OTHER_APPLICATION,
             hint="is it the text of this application? If it is, name the text of before too: --from OLD.txt",
         )
@@ -168,13 +218,24 @@ def _refuse_others(held: Sequence[Held], global_here: frozenset[str], new: Descr
     )
 
 
-def _refuse_old(held: Sequence[Held], new: Described, old: Described) -> None:
-    """Every store lies where the old text has it, or where a start of the new topology has put it."""
+def _refuse_global(here: Collection[StoreKey], global_here: frozenset[str], new: Described) -> None:
+    become_global = {key.store for key in here} & new.global_stores
+    were_global = {key.store for key in new.homes} & global_here
+    if stores := sorted(become_global | were_global):
+        raise Refused(
+            f"global in one of directory and topology, and not in the other: {some(stores, _MOST)}",
+            code=WhyRefused.GLOBAL,
+            hint="a global store has another changelog and no partitions: wipe it, and Streams makes it anew",
+        )
+
+
+def _refuse_old(tasks: Sequence[DirectoryTask], new: Described, old: Described) -> None:
+    """Raise Refused unless every store is where the old text, or a start of the new topology, puts it."""
     wrong = [
-        f"{one.task.name}/{store}: {_where(old.homes.get(one.key(store)))}"
-        for one in held
-        for store in sorted(one.stores)
-        if one.home not in (*old.places(one.key(store)), *new.places(one.key(store)))
+        f"{task.task.name}/{store}: {_place_of(old.homes.get(task.key(store)))}"
+        for task in tasks
+        for store in sorted(task.stores)
+        if task.home not in (*old.places(task.key(store)), *new.places(task.key(store)))
     ]
     if wrong:
         raise Refused(
@@ -186,49 +247,71 @@ def _refuse_old(held: Sequence[Held], new: Described, old: Described) -> None:
         )
 
 
-def _where(home: Home | None) -> str:
+def _place_of(home: Home | None) -> str:
     return "it has no such store" if home is None else f"it has it in sub-topology {home}"
 
 
-def _chosen(held: Sequence[Held], new: Described, old: Described | None) -> dict[tuple[StoreKey, int], str]:
-    """Store and partition -> the task whose copy counts."""
-    copies: dict[tuple[StoreKey, int], list[Held]] = {}
-    others: dict[tuple[StoreKey, int], list[Held]] = {}
-    for one in held:
-        for store in one.stores:
-            copies.setdefault((one.key(store), one.partition), []).append(one)
-    # What is empty counts where there is nothing else, and lines without a database where there is not even that.
-    for stores in (attrgetter("virgins"), attrgetter("traces")):
-        known = copies.keys() | others.keys()
-        for one in held:
-            for store in stores(one):
-                if (one.key(store), one.partition) not in known:
-                    others.setdefault((one.key(store), one.partition), []).append(one)
-    chosen: dict[tuple[StoreKey, int], str] = {}
-    wrong = []
-    for (key, partition), tasks in {**copies, **others}.items():
-        # A copy that has lost its offset would be restored whole, or taint its task.
-        whole = [one for one in tasks if key.store not in one.lost] or tasks
-        of_old = [one for one in whole if old is not None and one.home in old.places(key)]
-        of_new = [one for one in whole if one.home in new.places(key)]
-        several = len(tasks) > 1 and (key, partition) in copies and key in new.homes
-        if several and (old is None or not of_old + of_new) and key not in new.copies:
-            wrong.append(f"{key}: {', '.join(sorted(one.task.name for one in tasks))}")
-        chosen[key, partition] = (of_old or of_new or whole)[0].task.name
-    if wrong:
+def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described | None) -> dict[StorePartition, str]:
+    """Return the task whose copy of a store is used. Raises Refused if nothing decides between two copies."""
+    with_rows = _tasks_by_store(tasks, attrgetter("stores"))
+    candidates = dict(with_rows)
+    # An empty store is used if there is nothing else, and lines without a database if there is not even that.
+    for stores in (attrgetter("unwritten"), attrgetter("offset_only")):
+        candidates = {**_tasks_by_store(tasks, stores), **candidates}
+    ambiguous = [
+        f"{key}: {', '.join(sorted(task.task.name for task in with_rows[key, partition]))}"
+        for key, partition in with_rows
+        if _is_ambiguous(key, with_rows[key, partition], new, old)
+    ]
+    if ambiguous:
         raise Refused(
             "two copies of a store in two tasks: the new topology was started here once",
-            details=first_lines(sorted(wrong)),
+            details=first_lines(sorted(ambiguous)),
             code=WhyRefused.TWO_COPIES,
             hint="name the topology that ran before, whose copies are taken: --from OLD.txt; up to "
             "some patch releases several sub-topologies have a copy of one store, which that text shows",
         )
-    return chosen
+    return {
+        (key, partition): _preferred(key, owners, new, old)[0].task.name
+        for (key, partition), owners in candidates.items()
+    }
 
 
-def _refuse_unpinned(chosen: Iterable[tuple[StoreKey, int]], new: Described, old: Described | None) -> None:
-    """A generated name means the same store only where the same sources and processors make it."""
-    names = sorted({key for key, _ in chosen if generated(key.store) and key in new.homes})
+def _tasks_by_store(
+    tasks: Sequence[DirectoryTask], stores: attrgetter[frozenset[str]]
+) -> dict[StorePartition, list[DirectoryTask]]:
+    by_store: dict[StorePartition, list[DirectoryTask]] = {}
+    for task in tasks:
+        for store in stores(task):
+            by_store.setdefault((task.key(store), task.partition), []).append(task)
+    return by_store
+
+
+def _with_offset(key: StoreKey, owners: list[DirectoryTask]) -> list[DirectoryTask]:
+    """Return the copies with an offset: one that has lost it would be restored whole, or taint its task."""
+    return [task for task in owners if key.store not in task.lost] or owners
+
+
+def _preferred(
+    key: StoreKey, owners: list[DirectoryTask], new: Described, old: Described | None
+) -> list[DirectoryTask]:
+    """Return the copies in the order of the old text, the new text, or any."""
+    whole = _with_offset(key, owners)
+    of_old = [task for task in whole if old is not None and task.home in old.places(key)]
+    return of_old or [task for task in whole if task.home in new.places(key)] or whole
+
+
+def _is_ambiguous(key: StoreKey, owners: list[DirectoryTask], new: Described, old: Described | None) -> bool:
+    """Return True if two tasks have rows of a store, and neither text decides which copy is used."""
+    if len(owners) < 2 or key not in new.homes or key in new.copies:
+        return False
+    whole = _with_offset(key, owners)
+    return old is None or not any(task.home in (*old.places(key), *new.places(key)) for task in whole)
+
+
+def _refuse_unpinned(sources: Iterable[StorePartition], new: Described, old: Described | None) -> None:
+    """Raise Refused for generated names that the same sources and processors do not make in both topologies."""
+    names = sorted({key for key, _ in sources if generated(key.store) and key in new.homes})
     if old is None:
         _refuse_generated(names, None)
     else:
@@ -238,65 +321,97 @@ def _refuse_unpinned(chosen: Iterable[tuple[StoreKey, int]], new: Described, old
 def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
     if not names:
         return
-    why = "nothing says that they are still those of the same operators" if old is None else "another operator has them"
-    raise Refused(
-        f"names that the DSL has generated carry the operator's number: {why}",
-        details=first_lines([str(key) for key in names]),
-        code=WhyRefused.GENERATED,
-        hint="give the text of the topology that ran here last: --topology NEW.txt --from OLD.txt"
-        if old is None
-        else "pin the names of before in the code: "
-        + some([f'Materialized.as("{key.store}") where it was' for key in names], _NAMED)
-        + "; or wipe these stores, and delete their changelogs",
+    if old is None:
+        raise _generated_names(
+            names,
+            "nothing says that they are still those of the same operators",
+            hint="give the text of the topology that ran here last: --topology NEW.txt --from OLD.txt",
+        )
+    pins = some([f'Materialized.as("{key.store}") where it was' for key in names], _MOST)
+    raise _generated_names(
+        names,
+        "another operator has them",
+        hint=f"pin the names of before in the code: {pins}; or wipe these stores, and delete their changelogs",
     )
 
 
-def _add_lacking(
-    result: Rehoming, held: Sequence[Held], new: Described, old: Described | None, in_memory: frozenset[str]
-) -> None:
-    """What the tasks that get something are to have besides."""
-    directories = {one.task.name for one in held}
-    seen: dict[StoreKey, set[Home]] = {}
-    for one in held:
-        for store in one.stores:
-            seen.setdefault(one.key(store), set()).add(one.home)
-    for name in result.targets:
-        task = TaskId.parse(name)
-        home, partition = Home.of(task), task.partition or 0
-        here = {one.store for one in result.into(name) if not one.stray}
-        strays = {one.store for one in result.into(name) if one.stray}
-        sources = {one.source for one in result.into(name) if not (one.trace or one.stray)}
-        if not sources:
-            continue
-        # A task whose stores have come already got what there was.
-        done = old is not None and any(
-            one.source == name
-            and not one.stray
-            and home not in (old.places(StoreKey(home.topology, one.store)) or (home,))
-            for one in result.into(name)
+def _generated_names(names: Sequence[StoreKey], why: str, *, hint: str) -> Refused:
+    return Refused(
+        f"names that the DSL has generated carry the operator's number: {why}",
+        details=first_lines([str(key) for key in names]),
+        code=WhyRefused.GENERATED,
+        hint=hint,
+    )
+
+
+def _missing_stores(
+    rehoming: Rehoming,
+    tasks: Sequence[DirectoryTask],
+    new: Described,
+    old: Described | None,
+    in_memory: frozenset[str],
+) -> dict[str, tuple[MissingStore, ...]]:
+    """Return the stores that the tasks which get stores are to have besides those."""
+    directories = frozenset(task.task.name for task in tasks)
+    homes_here: dict[StoreKey, set[Home]] = {}
+    for task in tasks:
+        for store in task.stores:
+            homes_here.setdefault(task.key(store), set()).add(task.home)
+    missing = {
+        name: tuple(
+            _missing_store(rehoming, name, store, old, directories, homes_here)
+            for store in _absent_stores(rehoming, name, new)
+            if store not in in_memory
         )
-        for store in new.stores_of(home):
-            if store in here or store in in_memory:
-                continue
-            key = StoreKey(home.topology, store)
-            before = set(old.places(key)) if old is not None and key in old.homes else seen.get(key, set())
-            elsewhere = sorted(one.task(partition) for one in before)
-            half = bool(elsewhere) and not done and not directories & set(elsewhere)
-            lacking = Lacking(store, bool(before), key in seen, store in strays, elsewhere[0] if half else None)
-            result.lacking.setdefault(name, []).append(lacking)
+        for name in rehoming.targets
+        if any(not (placement.offset_only or placement.stray) for placement in rehoming.into(name))
+    }
+    return {name: stores for name, stores in missing.items() if stores}
 
 
-def half_a_task(result: Rehoming) -> Refused:
-    """What is refused where nobody completes it."""
-    lines = []
-    for name, those in result.lacking.items():
-        sources = sorted({one.source for one in result.into(name) if not (one.trace or one.stray)})
-        lines += [
-            f"{name}: {one.store} of {one.half} is not here, {', '.join(sources)} is" for one in those if one.half
-        ]
+def _absent_stores(rehoming: Rehoming, name: str, new: Described) -> list[str]:
+    """Return the stores of a task in the new topology that no other task gives to it."""
+    here = {placement.store for placement in rehoming.into(name) if not placement.stray}
+    return [store for store in new.stores_of(Home.of(TaskId.parse(name))) if store not in here]
+
+
+def _missing_store(
+    rehoming: Rehoming,
+    name: str,
+    store: str,
+    old: Described | None,
+    directories: frozenset[str],
+    homes_here: Mapping[StoreKey, Collection[Home]],
+) -> MissingStore:
+    """Return what is known about a store that a task lacks; ``directories``: the tasks that exist here."""
+    task = TaskId.parse(name)
+    home, partition = Home.of(task), task.partition or 0
+    key = StoreKey(home.topology, store)
+    if old is not None and key in old.homes:
+        before: Collection[Home] = old.places(key)
+    else:
+        before = homes_here.get(key, ())
+    elsewhere = sorted(other.task(partition) for other in set(before))
+    strays = {placement.store for placement in rehoming.into(name) if placement.stray}
+    half = bool(elsewhere) and not _was_rehomed(rehoming, name, home, old) and not directories & set(elsewhere)
+    return MissingStore(store, bool(before), key in homes_here, store in strays, elsewhere[0] if half else None)
+
+
+def _was_rehomed(rehoming: Rehoming, name: str, home: Home, old: Described | None) -> bool:
+    """Return True if a task has stores that came from elsewhere: an earlier run already gave it what there was."""
+    return old is not None and any(
+        placement.source == name
+        and not placement.stray
+        and home not in (old.places(StoreKey(home.topology, placement.store)) or (home,))
+        for placement in rehoming.into(name)
+    )
+
+
+def half_a_task(rehoming: Rehoming) -> Refused:
+    """Return the refusal of half tasks that no dump completes."""
     return Refused(
         "half a task: sub-topologies that are merged lie on different hosts",
-        details=first_lines(lines),
+        details=first_lines(list(_half_lines(rehoming))),
         code=WhyRefused.HALF_A_TASK,
         hint="complete it from a dump of the changelogs: --from-changelog DUMP --for RELEASE --from OLD.txt; or bring "
         "the task directories of one partition together on one host first (with the application stopped on both, move "
@@ -306,7 +421,16 @@ def half_a_task(result: Rehoming) -> Refused:
     )
 
 
+def _half_lines(rehoming: Rehoming) -> Iterator[str]:
+    for name, stores in rehoming.missing.items():
+        placements = [placement for placement in rehoming.into(name) if not (placement.offset_only or placement.stray)]
+        sources = sorted({placement.source for placement in placements})
+        for missing in stores:
+            if missing.half_of:
+                yield f"{name}: {missing.store} of {missing.half_of} is not here, {', '.join(sources)} is"
+
+
 def stranded(new: Described, old: Described) -> Iterator[str]:
-    """Topics between sub-topologies that the old topology reads and the new one does not: what is unread is lost."""
+    """Yield the topics between sub-topologies that only the old topology reads: their unread records are lost."""
     read = {topic for part in new.text.subtopologies for topic in part.topics}
     yield from sorted(old.text.inner_topics - read)

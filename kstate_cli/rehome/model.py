@@ -1,17 +1,30 @@
-"""Stores, and where they go, as data."""
+"""Stores, the tasks that have them, and the tasks that are to have them, as data."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.specification.homes import Home, StoreKey
 
+if TYPE_CHECKING:
+    from kstate_cli.change.plan import Step
+    from kstate_cli.releases import Release
+    from kstate_cli.statedir.model import Application
 
-class Because(StrEnum):
-    """Why a store leaves without going anywhere."""
+TaskStore = tuple[str, str]
+"""The name of a task and of one of its stores."""
+StoresByTask = Mapping[str, tuple[str, ...]]
+"""Task -> stores of it."""
+
+
+class LeaveReason(StrEnum):
+    """Why a store leaves without going to another task."""
 
     NO_SUCH_STORE = "the new topology has no such store; its changelog stays"
     STARTED = "the new topology was started here once, and made this copy"
@@ -23,7 +36,7 @@ class Because(StrEnum):
 
 
 class WhyRefused(StrEnum):
-    """What the error is called, for programs."""
+    """The code of a refusal, for programs."""
 
     OTHER_APPLICATION = "rehome-other-application"
     OLD_DOES_NOT_FIT = "rehome-old-text-does-not-fit"
@@ -42,21 +55,27 @@ class WhyRefused(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """One task of the directory, and the stores that something is here of."""
+class DirectoryTask:
+    """One task of the directory, and the stores that it has, by what the directory has of each."""
 
     task: TaskId
     stores: frozenset[str]
-    traces: frozenset[str] = frozenset()
-    """Stores of which offsets are here, and no database."""
+    """Stores with rows, or with an offset above -4."""
+    offset_only: frozenset[str] = frozenset()
+    """Stores that have an offset and no database."""
     lost: frozenset[str] = frozenset()
-    """Those of ``stores`` that have no offset: without a changelog, or a start of the new topology has written a
-    ``.checkpoint`` without their lines."""
-    virgins: frozenset[str] = frozenset()
-    """Stores without a row whose offset is -4: never written, wiped, or made by a start as the next ones are."""
+    """Those of ``stores`` without an offset.
+
+    They have no changelog, or a start of the new topology has written a ``.checkpoint`` without their lines.
+    """
+    unwritten: frozenset[str] = frozenset()
+    """Stores without a row whose offset is -4: never written, wiped, or created by a start like the strays."""
     strays: frozenset[str] = frozenset()
-    """Stores without a row and without an offset. A start of 4.3 that fails on directories of tasks which the new
-    topology has not builds all of its stores in each, global ones too."""
+    """Stores without a row and without an offset.
+
+    A start of 4.3 that fails on directories of tasks which the new topology lacks creates all of its stores in each,
+    global ones too.
+    """
 
     @property
     def home(self) -> Home:
@@ -70,88 +89,122 @@ class Held:
         return self.task.partition
 
     def key(self, store: str) -> StoreKey:
-        """One of its stores."""
+        """Return the key of one of its stores."""
         return StoreKey(self.task.topology or "", store)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """One store of one partition."""
+class Placement:
+    """One store of one partition, and where it goes."""
 
     store: str
     source: str
     """The task that has it."""
     target: str | None
-    """The task that is to have it; None where it leaves."""
-    because: Because | None = None
-    trace: bool = False
-    """Offsets alone are here of it."""
+    """The task that is to have it; None if it leaves."""
+    reason: LeaveReason | None = None
+    offset_only: bool = False
+    """The directory has only its offsets."""
     stray: bool = False
     """It has neither rows nor an offset."""
 
     @property
     def moves(self) -> bool:
-        """Whether it goes to another task."""
+        """Return True if it goes to another task."""
         return self.target not in (None, self.source)
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
-    """A store that a task is to have, and of which nothing is here for its partition."""
+class MissingStore:
+    """A store that a task is to have, and of whose partition the directory has nothing."""
 
     store: str
-    told: bool
-    """The old text has it, or another partition's task: so it is no new one."""
-    seen: bool
-    """Another partition's task has a database of it."""
+    existed: bool
+    """The old text, or the task of another partition, has it: it is no new store."""
+    has_database: bool
+    """The task of another partition has a database of it."""
     stray: bool = False
-    """There is one, without rows and without an offset."""
-    half: str | None = None
-    """The task that had it and is not here: another host has it. None where that is no question."""
+    """There is a database without rows and without an offset."""
+    half_of: str | None = None
+    """The task that had it and is on another host; None if no other host can have it."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Rehoming:
-    """Where everything goes."""
+    """Where all stores go."""
 
-    placed: list[Placed] = field(default_factory=list)
-    _into: dict[str, list[Placed]] = field(default_factory=dict)
-    _of: dict[str, list[Placed]] = field(default_factory=dict)
-    lacking: dict[str, list[Lacking]] = field(default_factory=dict)
-    """Task -> what it is to have beside what goes there; nothing where nothing goes there."""
-    partial: set[tuple[str, str]] = field(default_factory=set)
-    """Task and store of the copies that go on and have the records of one of several sub-topologies only."""
+    placements: tuple[Placement, ...] = ()
+    missing: Mapping[str, tuple[MissingStore, ...]] = field(default_factory=dict)
+    """Task -> the stores that it lacks, for the tasks that some store goes to."""
+    partial: frozenset[TaskStore] = frozenset()
+    """The copies that stay in use, and have the records of one of several sub-topologies only."""
 
-    def add(self, placed: Placed) -> None:
-        """One more store."""
-        self.placed.append(placed)
-        self._of.setdefault(placed.source, []).append(placed)
-        if placed.target is not None:
-            self._into.setdefault(placed.target, []).append(placed)
+    @cached_property
+    def _by_target(self) -> dict[str, list[Placement]]:
+        by_target: dict[str, list[Placement]] = {}
+        for placement in self.placements:
+            if placement.target is not None:
+                by_target.setdefault(placement.target, []).append(placement)
+        return by_target
+
+    @cached_property
+    def _by_source(self) -> dict[str, list[Placement]]:
+        by_source: dict[str, list[Placement]] = {}
+        for placement in self.placements:
+            by_source.setdefault(placement.source, []).append(placement)
+        return by_source
 
     @property
     def targets(self) -> list[str]:
-        """The tasks that are to have something."""
-        return sorted(self._into)
+        """The tasks that are to have a store."""
+        return sorted(self._by_target)
 
-    def into(self, task: str) -> list[Placed]:
-        """What a task is to have."""
-        return self._into.get(task, [])
+    def into(self, task: str) -> list[Placement]:
+        """Return what a task is to have."""
+        return self._by_target.get(task, [])
 
-    def of(self, task: str) -> list[Placed]:
-        """What a task has had."""
-        return self._of.get(task, [])
+    def of(self, task: str) -> list[Placement]:
+        """Return what a task has now."""
+        return self._by_source.get(task, [])
 
     @property
     def halves(self) -> dict[str, tuple[str, ...]]:
-        """The tasks that are to have something, and more that another host has: task -> those stores."""
-        halves = {name: tuple(one.store for one in those if one.half) for name, those in self.lacking.items()}
-        return {name: stores for name, stores in halves.items() if stores}
+        """The tasks that are to have a store here and others that another host has: task -> those others."""
+        halves = {
+            task: tuple(missing.store for missing in stores if missing.half_of) for task, stores in self.missing.items()
+        }
+        return {task: stores for task, stores in halves.items() if stores}
 
     def without(self, tasks: Collection[str]) -> Rehoming:
-        """The same, but nothing goes to these tasks: another host completes them."""
-        lacking = {name: those for name, those in self.lacking.items() if name not in tasks}
-        left = Rehoming(lacking=lacking, partial=self.partial)
-        for one in self.placed:
-            left.add(replace(one, target=None, because=Because.ELSEWHERE) if one.target in tasks else one)
-        return left
+        """Return the same, but nothing goes to these tasks: another host completes them."""
+        placements = tuple(
+            replace(placement, target=None, reason=LeaveReason.ELSEWHERE) if placement.target in tasks else placement
+            for placement in self.placements
+        )
+        missing = {task: stores for task, stores in self.missing.items() if task not in tasks}
+        return Rehoming(placements, missing, self.partial)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The plan, from a dump, for the stores that the half tasks of a host lack."""
+
+    offsets: Mapping[TaskStore, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    """The offsets of each store once it is restored."""
+    steps: tuple[Step, ...] = ()
+    """The steps that announce the stores and write files of their own. ``.checkpoint`` belongs to the whole task."""
+    times: Mapping[str, int] = field(default_factory=dict)
+    """Task -> as of when its restored stores are, in ns; a task whose time is unknown is missing."""
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Completer(Protocol):
+    """Restores the stores that half tasks lack. ``cli`` gives one, since ``rehome`` and ``restore`` are siblings."""
+
+    @property
+    def release(self) -> Release:
+        """The release that the stores are built for."""
+
+    def complete(self, app: Application, stores: StoresByTask, /) -> Completion:
+        """Plan the restoration. Raises Refused, naming what the dump lacks, or what is unknown about a store."""

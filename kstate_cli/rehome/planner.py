@@ -1,322 +1,409 @@
-"""The plan of a change of homes: where every store goes, and the files that tell its offsets with it."""
+"""The plan of a rehoming: the directory is read once (:mod:`snapshot`), then rules turn it into steps and remarks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.change.ages import Age, read_ages
 from kstate_cli.change.plan import MoveStore, OmitTree, Plan
+from kstate_cli.change.remarks import Change, RemarkKind, note, steps_of, texts_of, warning
 from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.offsets.keeping import Keeping
 from kstate_cli.offsets.left_behind import Guesses, release_of
-from kstate_cli.offsets.model import TaskOffsets
-from kstate_cli.offsets.owners import give_lines
-from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
-from kstate_cli.rehome.halves import settle
-from kstate_cli.rehome.live import judge_live, refuse_partitions
+from kstate_cli.offsets.while_running import as_of_note
+from kstate_cli.rehome.halves import complete_halves
+from kstate_cli.rehome.live import ask_partition_counts, judge_live, judge_partitions
 from kstate_cli.rehome.mapping import Specified, by_numbers, by_texts, half_a_task, stranded
-from kstate_cli.rehome.model import Because, Held, Placed, WhyRefused
+from kstate_cli.rehome.model import LeaveReason, Placement, Rehoming, TaskStore, WhyRefused
 from kstate_cli.rehome.options import RehomeOptions
-from kstate_cli.rehome.snapshot import RehomeDraft, is_stray, is_virgin
-from kstate_cli.rehome.task_files import refuse_unknown_kinds, write_files
-from kstate_cli.specification.combine import refuse_other_kinds
+from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot, read_snapshot
+from kstate_cli.rehome.task_changes import refuse_unknown_kinds, task_changes
+from kstate_cli.releases import Release
 from kstate_cli.specification.completion import table_of
-from kstate_cli.specification.homes import Home, StoreKey
+from kstate_cli.specification.homes import Home
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import store_folder
 from kstate_cli.statedir.places import Place
-from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command, first_lines, some
 
-_NAMED = 5
+_MOST: Final = 5
+"""Names in one sentence."""
+_UNCLEAN: Final = "it was not left clean"
 
 
 def plan_rehome(app: Application, options: RehomeOptions) -> Plan:
-    """The plan; empty where every store is at home. Raises Refused, naming what stands in the way and the rule."""
-    options = options.of_application(app.app_id)
-    fatal = [problem.reasoned for problem in app.all_problems() if problem.fatal]
-    if fatal:
-        raise Refused(
-            "the directory cannot be rehomed as it is",
-            details=first_lines(fatal),
-            where=str(app.path),
-            hint=f"what to do about each: {command('check', app.path, '--for', release_of(app).name)}",
-        )
-    if options.spec is not None:
-        refuse_other_kinds(app, options.spec, named=options.spec_named)
-    draft = _drafted(app, options)
-    draft.warnings += [p.reasoned for p in app.all_problems() if not p.passing]
-    draft.notes += [p.reasoned for p in app.all_problems() if p.passing]
-    draft.notes += as_of_note(app)
-    if draft.rehoming.halves and options.cluster is not None:
-        refuse_partitions(draft, options.cluster)  # a task that the other topic has no partition for is no half
-    if draft.rehoming.halves and options.completer is None:
-        raise half_a_task(draft.rehoming)
-    refuse_unknown_kinds(draft)
-    settle(draft)
-    changed = _changed(draft)
-    _leave_unclean(draft, changed)
-    _leave_partial(draft)
-    _leave_lost(draft, changed)
-    refuse_foreign(draft, {*_ending(draft), *(one.source for one in draft.rehoming.placed if one.moves)})
-    for name in changed & draft.tasks.keys():
-        draft.warnings += draft.tasks[name].warnings
-        draft.notes += draft.tasks[name].notes
-    _move(draft)
-    for target in draft.rehoming.targets:
-        write_files(draft, target)
-    draft.steps += draft.completion.steps
-    _tell_global_stores(draft)
-    _leave_gone_topics(draft)
-    if draft.steps and options.cluster is not None:
-        judge_live(draft, options.cluster)
-    elif draft.steps:
-        _tell_repartition_topics(draft)
-        _tell_partitions(draft)
-    completes = options.completer is not None and draft.completion.steps
-    release = options.completer.release if options.completer is not None and completes else release_of(app)
+    """Return the plan; empty if every store is at home. Raises Refused, naming what stands in the way and the rule."""
+    snapshot = read_snapshot(app, options.of_application(app.app_id))
+    layout = RehomeLayout(snapshot, rehoming_of(snapshot))
+    changes = [*_application_remarks(snapshot), *_judge_halves(layout)]
+    refuse_unknown_kinds(layout)
+    layout, halves_changes = complete_halves(layout)
+    changed_tasks = _changed_tasks(layout)
+    layout, omissions = leave_out(layout, changed_tasks)
+    refuse_foreign(layout)
+    changes += [*halves_changes, *omissions, *_offset_remarks(snapshot, changed_tasks), *changes_of(layout)]
+    if steps_of(changes):
+        changes += _live_remarks(layout)
+    release = _release_of(layout)
     return Plan(
         app.path,
-        options.command,
+        layout.snapshot.options.command,
         release.name,
         release.name,
-        tuple(draft.steps),
-        tuple(dict.fromkeys(draft.warnings)),
-        tuple(dict.fromkeys(draft.notes)),
-        _times(draft),
+        steps_of(changes),
+        tuple(dict.fromkeys(texts_of(changes, RemarkKind.WARNING))),
+        tuple(dict.fromkeys(texts_of(changes, RemarkKind.NOTE))),
+        _task_times(layout),
     )
 
 
 def ages_of_moved(app: Application, plan: Plan) -> list[Age]:
-    """What is known of the ages of stores that move, under their new names: to be written down before the switch."""
+    """Return the ages of the stores that move, under their new names: they are recorded before the switch."""
     names = {
-        f"{_task(step.source)}/{Path(step.path).name}": f"{_task(step.path)}/{Path(step.path).name}"
+        f"{_task_name(step.source)}/{Path(step.path).name}": f"{_task_name(step.path)}/{Path(step.path).name}"
         for step in plan.steps
         if isinstance(step, MoveStore)
     }
-    known = read_ages(app.path) if names else ()
-    return [replace(age, store=names[age.store]) for age in known if age.store in names]
+    ages = read_ages(app.path) if names else ()
+    return [replace(age, store=names[age.store]) for age in ages if age.store in names]
 
 
-def _drafted(app: Application, options: RehomeOptions) -> RehomeDraft:
-    resolved = resolve_to_plan(app)
-    tasks = {one.task.name: one for one in resolved if not one.task.is_global}
-    held = [_held(app.app_id, one, options) for one in tasks.values()]
+def _task_name(path: str) -> str:
+    name = Place(tuple(path.split("/"))).task
+    assert name is not None
+    return name
+
+
+def rehoming_of(snapshot: RehomeSnapshot) -> Rehoming:
+    """Return where each store goes, by the options. Raises Refused."""
+    options, tasks = snapshot.options, snapshot.directory
     if options.new is None:
-        rehoming = by_numbers(held, options.numbers)
-    else:
-        of_global = [store.name for task in app.tasks if task.is_global for store in task.stores]
-        rehoming = by_texts(
-            held,
-            of_global,
-            options.new,
-            options.old,
-            specified=Specified(options.in_memory, options.writers or {}),
-            halves=True,
-        )
-    warnings: list[str] = []
-    return RehomeDraft(app, tasks, options, rehoming, Guesses(app, resolved, warnings), warnings=warnings)
+        return by_numbers(tasks, options.numbers)
+    global_stores = [store.name for task in snapshot.app.tasks if task.is_global for store in task.stores]
+    specified = Specified(options.in_memory, options.writers)
+    return by_texts(tasks, global_stores, options.new, options.old, specified=specified, halves=True)
 
 
-def _held(app_id: str, resolved: TaskOffsets, options: RehomeOptions) -> Held:
-    task = resolved.task
-    strays = frozenset(one.store.name for one in resolved.stores if is_stray(one))
-    virgins = frozenset(one.store.name for one in resolved.stores if is_virgin(one))
-    lost = frozenset(one.store.name for one in resolved.stores if not one.offsets) - strays
-    stores = {store.name for store in task.stores} - strays - virgins | custom_stores(resolved, options).keys()
-    traces = {*resolved.absent, *give_lines(app_id, task).absent, *task.store_files} - stores - strays - virgins
-    return Held(task.id, frozenset(stores), frozenset(traces), lost, virgins, strays)
+def _release_of(layout: RehomeLayout) -> Release:
+    """Return the release that the plan writes for: that of the dump's stores, else one that fits the directory."""
+    completer = layout.snapshot.options.completer
+    if completer is not None and layout.completion.steps:
+        return completer.release
+    return release_of(layout.snapshot.app)
 
 
-def _changed(draft: RehomeDraft) -> set[str]:
-    """The tasks, old and new, that are not what they were."""
-    moved = [one for one in draft.rehoming.placed if one.target != one.source]
-    names = {name for one in moved for name in (one.source, one.target) if name is not None}
-    lacking = draft.rehoming.lacking.items()
-    return names | {name for name, those in lacking if any(one.seen or one.half or not one.told for one in those)}
+def _application_remarks(snapshot: RehomeSnapshot) -> Iterator[Change]:
+    """Yield what concerns the directory as a whole."""
+    for problem in snapshot.app.all_problems():
+        yield note(problem.reasoned) if problem.passing else warning(problem.reasoned)
+    yield from map(note, as_of_note(snapshot.app))
 
 
-def _ending(draft: RehomeDraft) -> list[str]:
-    """The tasks of the directory that nothing is left of, or is left for."""
-    ending = []
-    for name, resolved in draft.tasks.items():
-        if any(one.source == name for one in draft.rehoming.placed):
-            if not draft.rehoming.into(name):
-                ending.append(name)
-        elif not draft.rehoming.into(name) and _is_gone(draft, resolved.task.id):
-            ending.append(name)
-    return sorted(ending)
+def _judge_halves(layout: RehomeLayout) -> list[Change]:
+    """Raise Refused for half tasks that nothing completes; return doubts about their partitions."""
+    options = layout.snapshot.options
+    if not layout.rehoming.halves:
+        return []
+    changes: list[Change] = []
+    if options.cluster is not None:
+        # A task for which the other topic has no partition is no half: the broker refuses it with the better reason.
+        changes = judge_partitions(layout, ask_partition_counts(options.cluster))
+    if options.completer is None:
+        raise half_a_task(layout.rehoming)
+    return changes
 
 
-def _is_gone(draft: RehomeDraft, task: TaskId) -> bool:
-    """Whether the sub-topology of a task without a store is not there any more."""
-    home = Home.of(task)
-    if draft.options.new is not None:
-        return draft.options.new.part(home) is None
-    return draft.options.numbers.get(home.number, home.number) != home.number
+def _changed_tasks(layout: RehomeLayout) -> set[str]:
+    """Return the tasks, old and new, that do not stay what they are."""
+    rehoming = layout.rehoming
+    names = {placement.source for placement in rehoming.placements if placement.target != placement.source}
+    names |= {placement.target for placement in rehoming.placements if placement.target and placement.moves}
+    incomplete = (
+        name
+        for name, stores in rehoming.missing.items()
+        if any(missing.has_database or missing.half_of or not missing.existed for missing in stores)
+    )
+    return names.union(incomplete)
 
 
-def _leave_unclean(draft: RehomeDraft, changed: Iterable[str]) -> None:
-    """Stores that were not left clean do not go on, or are vouched for. Raises Refused where nobody has said which."""
-    if draft.options.at_least_once:
-        return
-    refused: list[str] = []
-    for name in sorted(set(changed) & draft.tasks.keys()):
-        resolved = draft.tasks[name]
-        stays = [one for one in draft.rehoming.of(name) if one.target is not None and not one.trace]
-        for unclean in resolved.unclean:
-            stores = [one.store for one in stays if unclean.store in (None, one.store)]
-            with_rows = [s for s in stores if (known := draft.store_in(name, s)) is not None and not known.store.empty]
-            if not with_rows:
-                continue
-            refused.append(str(unclean))
-            draft.left_out |= dict.fromkeys(((name, store) for store in with_rows), "it was not left clean")
-    if refused and not draft.options.wipe_unclean:
+def _ending_tasks(layout: RehomeLayout) -> list[str]:
+    """Return the tasks of the directory that have no store any more, and get none."""
+    rehoming = layout.rehoming
+    return sorted(
+        name
+        for name, resolved in layout.snapshot.tasks.items()
+        if not rehoming.into(name) and (rehoming.of(name) or _has_gone(layout, resolved.task.id))
+    )
+
+
+def _has_gone(layout: RehomeLayout, task: TaskId) -> bool:
+    """Return True if the sub-topology of a task without a store no longer exists."""
+    home, options = Home.of(task), layout.snapshot.options
+    if options.new is not None:
+        return options.new.part(home) is None
+    return options.numbers.get(home.number, home.number) != home.number
+
+
+def leave_out(layout: RehomeLayout, changed_tasks: Collection[str]) -> tuple[RehomeLayout, list[Change]]:
+    """Return the layout with the stores that may not be kept, and what there is to say about them.
+
+    Raises Refused for stores that were not left clean, unless the user allows to leave them out. The first reason for a
+    store counts.
+    """
+    tasks = sorted(layout.snapshot.tasks.keys() & changed_tasks)
+    left_out: dict[TaskStore, str] = {}
+    for store in _unclean_stores(layout, tasks):
+        left_out[store] = _UNCLEAN
+    changes: list[Change] = []
+    for rule in (_partial_copies(layout), _uneven_stores(layout, tasks), _stores_without_offset(layout, tasks)):
+        for outcome in rule:
+            if isinstance(outcome, tuple):
+                store, reason = outcome
+                left_out.setdefault(store, reason)
+            else:
+                changes.append(outcome)
+    return replace(layout, left_out=left_out), changes
+
+
+Omission = tuple[TaskStore, str]
+"""A store that is left out, and why."""
+
+
+def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStore]:
+    """Return the stores that were not left clean. Raises Refused unless the user allows to leave them out."""
+    options = layout.snapshot.options
+    if options.at_least_once:
+        return []
+    stores: list[TaskStore] = []
+    reasons: list[str] = []
+    for name in tasks:
+        for unclean in layout.snapshot.tasks[name].unclean:
+            with_rows = [store for store in _kept_with_rows(layout, name) if unclean.store in (None, store)]
+            if with_rows:
+                reasons.append(str(unclean))
+                stores += [(name, store) for store in with_rows]
+    if reasons and not options.wipe_unclean:
         raise Refused(
             "not left clean: under exactly-once uncommitted data may be in the stores",
-            details=first_lines(refused),
-            where=str(draft.app.path),
+            details=first_lines(reasons),
+            where=str(layout.snapshot.app.path),
             code=WhyRefused.UNCLEAN,
             hint="if the application ran with at-least-once: --guarantee at_least_once; else --wipe-unclean leaves "
             "these stores out, so that Streams restores them, and them alone",
         )
+    return stores
 
 
-def _leave_partial(draft: RehomeDraft) -> None:
+def _kept_with_rows(layout: RehomeLayout, task: str) -> list[str]:
+    """Return the stores of a task that have rows and stay in the application."""
+    placements = [place for place in layout.rehoming.of(task) if place.target is not None and not place.offset_only]
+    states = [(place.store, layout.store(place)) for place in placements]
+    return [name for name, state in states if state is not None and not state.store.empty]
+
+
+def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
     """Leave out the copies of a store that several sub-topologies wrote: the changelog has what each copy lacks."""
-    for one in draft.rehoming.placed:
-        known = draft.store(one)
-        if (one.source, one.store) not in draft.rehoming.partial or known is None:
+    for placement in layout.rehoming.placements:
+        state, key = layout.store(placement), (placement.source, placement.store)
+        if key not in layout.rehoming.partial or state is None:
             continue
-        if not known.offsets:
-            what = f"{one.source}/{one.store}: several sub-topologies had a copy of it, and no changelog"
-            draft.warnings.append(f"{what}: {one.target} gets this copy alone")
+        if not state.offsets:
+            yield warning(
+                f"{placement.source}/{placement.store}: several sub-topologies had a copy of it, and no changelog: "
+                f"{placement.target} gets this copy alone"
+            )
             continue
-        draft.left_out.setdefault((one.source, one.store), str(Because.COPY))
-        draft.notes.append(
-            f"if one sub-topology alone writes {one.store}, its copy is complete: say so in a kstate.toml (--spec), "
-            f"{table_of(one.store)} subtopology = N, and nothing is restored"
+        yield key, str(LeaveReason.COPY)
+        yield note(
+            f"if one sub-topology alone writes {placement.store}, its copy is complete: say so in a kstate.toml "
+            f"(--spec), {table_of(placement.store)} subtopology = N, and nothing is restored"
         )
 
 
-def _leave_lost(draft: RehomeDraft, changed: Iterable[str]) -> None:
-    """A store that has rows and has lost its offset, as other partitions tell, would be restored over what is there."""
-    for name in sorted(set(changed) & draft.tasks.keys()):
-        for one in draft.rehoming.of(name):
-            known = draft.store(one)
-            if one.target is None or known is None:
-                continue
-            if known.uneven and one.moves:
-                draft.left_out.setdefault((name, one.store), "its segments are not at one offset")
-            if known.offsets or known.store.empty:
-                continue
-            if any(other.offsets for other in draft.elsewhere(name, one.store)):
-                draft.left_out.setdefault((name, one.store), "it has rows and no offset any more")
-            elif one.moves:
-                draft.warnings.append(
-                    f"{name}/{one.store}: no offset anywhere: it counts as a store without a changelog"
-                )
+def _uneven_stores(layout: RehomeLayout, tasks: Iterable[str]) -> Iterator[Change | Omission]:
+    """Leave out a store that moves and whose segments state different offsets: no single offset is true for it."""
+    for name in tasks:
+        for placement in layout.rehoming.of(name):
+            state = layout.store(placement)
+            if placement.moves and state is not None and state.uneven:
+                yield (name, placement.store), "its segments are not at one offset"
 
 
-def _move(draft: RehomeDraft) -> None:
-    """The steps about directories: what leaves first, then what moves, then the tasks that are empty then."""
-    moves = []
-    for one in draft.rehoming.placed:
-        known = draft.store(one)
-        if one.trace:
-            _tell_trace(draft, one)
-            continue
-        path = draft.tasks[one.source].task.path / (
-            one.store if known is None else store_folder(one.store, segmented=known.store.segmented)
+def _stores_without_offset(layout: RehomeLayout, tasks: Iterable[str]) -> Iterator[Change | Omission]:
+    """Leave out a logged store with rows that lost its offset: Streams would restore over the rows."""
+    for name in tasks:
+        for placement in layout.rehoming.of(name):
+            state = layout.store(placement)
+            if placement.target is None or state is None or state.offsets or state.store.empty:
+                continue
+            if any(other.offsets for other in layout.snapshot.elsewhere(name, placement.store)):
+                yield (name, placement.store), "it has rows and no offset any more"
+            elif placement.moves:
+                yield warning(f"{name}/{placement.store}: no offset anywhere: it counts as a store without a changelog")
+
+
+def refuse_foreign(layout: RehomeLayout) -> None:
+    """Raise Refused for unknown entries in tasks that stores leave: where they belong is unknown too."""
+    snapshot = layout.snapshot
+    sources = {placement.source for placement in layout.rehoming.placements if placement.moves}
+    unknown = [
+        f"{name}/{entry}"
+        for name in sorted({*_ending_tasks(layout), *sources})
+        for entry in snapshot.foreign[name]
+        if entry not in snapshot.custom[name]
+    ]
+    if unknown:
+        raise Refused(
+            "not understood, and in a task that stores go from",
+            details=first_lines(unknown),
+            where=str(snapshot.app.path),
+            code=WhyRefused.FOREIGN,
+            hint="move it out of the application directory, if the application does not need it",
         )
-        relative = str(path.relative_to(draft.app.path))
-        if one.target is None:
-            why = str(one.because)
-            draft.steps.append(OmitTree(relative, why))
-            _tell_lost(draft, one)
-        elif (one.source, one.store) in draft.left_out:
-            why = draft.left_out[one.source, one.store]
-            draft.steps.append(OmitTree(relative, f"{why}: {one.target} restores it"))
-            draft.warnings.append(f"{one.source}/{one.store}: {why}: left out, so that Streams restores it")
-            _tell_lost(draft, one)
-        elif one.moves:
-            target = f"{one.target}/{path.relative_to(draft.tasks[one.source].task.path)}"
-            databases = () if known is None else known.store.databases
-            moves.append(MoveStore(target, relative, databases, f"from {relative}"))
-    draft.steps += moves
-    for name in _ending(draft):
-        draft.steps.append(OmitTree(name, "nothing is left of it"))
 
 
-def _tell_trace(draft: RehomeDraft, one: Placed) -> None:
-    if one.target is None and one.because is not Because.STARTED:
-        draft.notes.append(f"{one.source}: {one.store} has only an offset here: {one.because}")
+def _offset_remarks(snapshot: RehomeSnapshot, changed_tasks: Collection[str]) -> Iterator[Change]:
+    for name in sorted(snapshot.tasks.keys() & changed_tasks):
+        yield from map(warning, snapshot.tasks[name].warnings)
+        yield from map(note, snapshot.tasks[name].notes)
 
 
-def _tell_lost(draft: RehomeDraft, one: Placed) -> None:
-    """A store with rows that leaves, and that no changelog may bring back."""
-    known = draft.store(one)
-    if one.because is Because.STARTED or known is None or known.offsets or known.store.empty:
+def changes_of(layout: RehomeLayout) -> list[Change]:
+    """Return the steps of a layout, with what there is to say about them."""
+    guesses = Guesses(layout.snapshot.app, layout.snapshot.resolved, [])
+    changes = [*_directory_changes(layout)]
+    for target in layout.rehoming.targets:
+        changes += task_changes(layout, guesses, target)
+    changes += layout.completion.steps
+    changes += [*_global_store_remarks(layout), *_global_checkpoint(layout)]
+    return changes
+
+
+def _directory_changes(layout: RehomeLayout) -> Iterator[Change]:
+    """Yield the steps about directories: what leaves, then what moves, then the tasks that are empty after that."""
+    moves: list[MoveStore] = []
+    for placement in layout.rehoming.placements:
+        if placement.offset_only:
+            yield from _offset_only_remark(placement)
+            continue
+        reason = _omission_reason(layout, placement)
+        if reason is not None:
+            yield OmitTree(_store_path(layout, placement), reason)
+            yield from _omission_remarks(layout, placement)
+        elif placement.moves:
+            moves.append(_move(layout, placement))
+    yield from moves
+    for name in _ending_tasks(layout):
+        yield OmitTree(name, "nothing is left of it")
+
+
+def _omission_reason(layout: RehomeLayout, placement: Placement) -> str | None:
+    """Return why the directory of a store leaves; None if it stays or moves."""
+    if placement.target is None:
+        return str(placement.reason)
+    reason = layout.left_out.get((placement.source, placement.store))
+    return None if reason is None else f"{reason}: {placement.target} restores it"
+
+
+def _store_path(layout: RehomeLayout, placement: Placement) -> str:
+    """Return the directory of a store, relative to the application."""
+    state, task = layout.store(placement), layout.snapshot.tasks[placement.source].task
+    folder = placement.store
+    if state is not None:
+        folder = store_folder(placement.store, segmented=state.store.segmented)
+    return layout.snapshot.relative(task.path / folder)
+
+
+def _move(layout: RehomeLayout, placement: Placement) -> MoveStore:
+    state, source = layout.store(placement), _store_path(layout, placement)
+    databases = () if state is None else state.store.databases
+    below_task = Path(source).relative_to(placement.source)
+    return MoveStore(f"{placement.target}/{below_task}", source, databases, f"from {source}")
+
+
+def _offset_only_remark(placement: Placement) -> Iterator[Change]:
+    if placement.target is None and placement.reason is not LeaveReason.STARTED:
+        yield note(f"{placement.source}: {placement.store} has only an offset here: {placement.reason}")
+
+
+def _omission_remarks(layout: RehomeLayout, placement: Placement) -> Iterator[Change]:
+    """Warn of a store that is left out, and of rows that leave and that no changelog may bring back."""
+    reason = layout.left_out.get((placement.source, placement.store))
+    if placement.target is not None:
+        yield warning(f"{placement.source}/{placement.store}: {reason}: left out, so that Streams restores it")
+    state = layout.store(placement)
+    if placement.reason is LeaveReason.STARTED or state is None or state.offsets or state.store.empty:
         return
-    if not any(other.offsets for other in draft.elsewhere(one.source, one.store)):
-        draft.warnings.append(
-            f"{one.source}/{one.store} has rows and no offset: without a changelog they leave for good; to keep them, "
-            f"first: {command('export', draft.app.path, one.store, '--out', 'DIR')}"
+    if not any(other.offsets for other in layout.snapshot.elsewhere(placement.source, placement.store)):
+        yield warning(
+            f"{placement.source}/{placement.store} has rows and no offset: without a changelog they leave for good; to "
+            f"keep them, first: {command('export', layout.snapshot.app.path, placement.store, '--out', 'DIR')}"
         )
 
 
-def _tell_global_stores(draft: RehomeDraft) -> None:
-    new = draft.options.new
-    here = {store.name for task in draft.app.tasks if task.is_global for store in task.stores}
-    if new is not None and (gone := sorted(here - new.global_stores)):
-        draft.notes.append(
-            f"{GLOBAL}: the new topology has not {some(gone, _NAMED)}: global stores stay where they are"
-        )
+def _global_store_remarks(layout: RehomeLayout) -> Iterator[Change]:
+    new = layout.snapshot.options.new
+    here = {store.name for task in layout.snapshot.app.tasks if task.is_global for store in task.stores}
+    if new is not None and (removed := sorted(here - new.global_stores)):
+        yield note(f"{GLOBAL}: the new topology has not {some(removed, _MOST)}: global stores stay where they are")
 
 
-def _leave_gone_topics(draft: RehomeDraft) -> None:
-    """Up to 4.2 the topic of a global store that is gone ends the start (``GlobalStateManagerImpl.initialize``).
+def _global_checkpoint(layout: RehomeLayout) -> Iterator[Change]:
+    """Remove the topics of global stores that no longer exist from ``.checkpoint``.
 
-    Without any global store nobody reads the file, and the way back still finds it as it was.
+    Up to 4.2 such a topic ends the start (``GlobalStateManagerImpl.initialize``). Without any global store nothing
+    reads the file, and the way back still needs it unchanged.
     """
-    new, held = draft.options.new, next((task for task in draft.app.tasks if task.is_global), None)
-    if new is None or held is None or held.checkpoint is None or draft.inside or not new.global_stores:
+    snapshot, new = layout.snapshot, layout.snapshot.options.new
+    task = next((task for task in snapshot.app.tasks if task.is_global), None)
+    if new is None or task is None or task.checkpoint is None or snapshot.inside or not new.global_stores:
         return
     topics = frozenset(new.text.global_stores.values())
-    lines = {tp: offset for tp, offset in held.checkpoint.entries.items() if tp.topic in topics}
-    if lines and lines.keys() != held.checkpoint.entries.keys():
-        draft.steps.append(Keeping(GLOBAL).lines(lines))
+    lines = {tp: offset for tp, offset in task.checkpoint.entries.items() if tp.topic in topics}
+    if lines and lines.keys() != task.checkpoint.entries.keys():
+        yield Keeping(GLOBAL).lines(lines)
 
 
-def _tell_repartition_topics(draft: RehomeDraft) -> None:
-    """What was written between two sub-topologies and not read yet stays unread under another name."""
-    new, old = draft.options.new, draft.options.old
+def _live_remarks(layout: RehomeLayout) -> list[Change]:
+    """Return what the broker shows; without a broker, what only it could show."""
+    cluster = layout.snapshot.options.cluster
+    if cluster is not None:
+        return judge_live(layout, cluster)
+    return [*_repartition_remarks(layout), *_partition_remarks(layout)]
+
+
+def _repartition_remarks(layout: RehomeLayout) -> Iterator[Change]:
+    """Warn of records between two sub-topologies: under another topic name, unread records stay unread."""
+    new, old = layout.snapshot.options.new, layout.snapshot.options.old
     if new is None or old is None:
-        draft.warnings.append(
+        yield warning(
             "records that were not read yet from repartition topics which the new topology does not read are never "
             "read: the texts of both name those topics (--topology, --from)"
         )
     elif topics := list(stranded(new, old)):
-        draft.warnings.append(
+        yield warning(
             "the new topology does not read these repartition topics: what is in them and was not read yet is never "
-            f"read: {some(topics, _NAMED)}"
+            f"read: {some(topics, _MOST)}"
         )
 
 
-def _tell_partitions(draft: RehomeDraft) -> None:
-    """Streams does not start where the topics of what comes together differ in size, which only the broker knows."""
-    for home, _ in draft.homes():
-        tasks = [name for name in draft.rehoming.targets if _home(name) == home]
-        sources = {_home(one.source) for name in tasks for one in draft.rehoming.into(name) if not one.stray}
-        lacking = [one for name in tasks for one in draft.rehoming.lacking.get(name, ())]
-        sources |= {_home(one.half) for one in lacking if one.half is not None}
+def _partition_remarks(layout: RehomeLayout) -> Iterator[Change]:
+    """Note where partition counts matter: Streams does not start if topics that come together differ in size."""
+    for home, _ in layout.homes():
+        tasks = layout.tasks_of(home)
+        sources = {
+            _home(placement.source) for name in tasks for placement in layout.rehoming.into(name) if not placement.stray
+        }
+        missing_stores = [missing for name in tasks for missing in layout.rehoming.missing.get(name, ())]
+        sources |= {_home(missing.half_of) for missing in missing_stores if missing.half_of is not None}
         if len(sources) > 1:
-            draft.notes.append(
-                f"sub-topology {home}: stores of {some(sorted(map(str, sources)), _NAMED)} come together: Streams does "
-                "not start unless their source topics have as many partitions, which --bootstrap-server looks at"
+            yield note(
+                f"sub-topology {home}: stores of {some(sorted(map(str, sources)), _MOST)} come together: Streams "
+                "does not start unless their source topics have as many partitions, which --bootstrap-server looks at"
             )
 
 
@@ -324,56 +411,17 @@ def _home(task: str) -> Home:
     return Home.of(TaskId.parse(task))
 
 
-def _times(draft: RehomeDraft) -> dict[str, int]:
-    """A task is as old as the oldest of those that its stores come from: the cleaner must not find old state young."""
+def _task_times(layout: RehomeLayout) -> dict[str, int]:
+    """Return the mtime of tasks, in ns: the oldest of those that its stores come from.
+
+    Streams deletes old task directories by their mtime, so it must not show old state as young.
+    """
     times: dict[str, int] = {}
-    for one in draft.rehoming.placed:
-        if one.target is not None and any(other.moves for other in draft.rehoming.into(one.target)):
-            mtime = draft.tasks[one.source].task.mtime_ns
-            times[one.target] = min(mtime, times.get(one.target, mtime))
-    for name, restored in draft.completion.times.items():
+    for placement in layout.rehoming.placements:
+        target = placement.target
+        if target is not None and any(other.moves for other in layout.rehoming.into(target)):
+            mtime = layout.snapshot.tasks[placement.source].task.mtime_ns
+            times[target] = min(mtime, times.get(target, mtime))
+    for name, restored in layout.completion.times.items():
         times[name] = min(restored, times.get(name, restored))
     return times
-
-
-def _task(path: str) -> str:
-    name = Place(tuple(path.split("/"))).task
-    assert name is not None
-    return name
-
-
-def custom_stores(resolved: TaskOffsets, options: RehomeOptions) -> dict[str, Path]:
-    """The directories of a task that a text, or an offset, calls a store: they are moved as they are."""
-    task = resolved.task
-    named = {*resolved.absent, *task.store_files}
-    for described in (options.new, options.old):
-        if described is not None:
-            named |= {key.store for key in described.homes if key == StoreKey(task.topology or "", key.store)}
-    return {name: path for name, path in _foreign(resolved).items() if name in named and path.is_dir()}
-
-
-def refuse_foreign(draft: RehomeDraft, tasks: Iterable[str]) -> None:
-    """Raises Refused for what nobody knows in tasks that stores go from: nor knows anybody where it belongs."""
-    unknown = []
-    for name in sorted(tasks):
-        resolved = draft.tasks[name]
-        custom = custom_stores(resolved, draft.options)
-        unknown += [f"{name}/{entry}" for entry in _foreign(resolved) if entry not in custom]
-    if unknown:
-        raise Refused(
-            "not understood, and in a task that stores go from",
-            details=first_lines(unknown),
-            where=str(draft.app.path),
-            code=WhyRefused.FOREIGN,
-            hint="move it out of the application directory, if the application does not need it",
-        )
-
-
-def _foreign(resolved: TaskOffsets) -> dict[str, Path]:
-    """What is in a task, by the path below it, and nothing of Streams."""
-    task, length = resolved.task, len(resolved.task.place.names)
-    return {
-        "/".join(problem.place.names[length:]): task.path.joinpath(*problem.place.names[length:])
-        for problem in task.problems
-        if problem.code is ProblemCode.FOREIGN
-    }

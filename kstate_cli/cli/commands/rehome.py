@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kstate_cli.change.plan import Plan
     from kstate_cli.cli.views.plan import PlanShown
     from kstate_cli.dump_reader.model import Dump
-    from kstate_cli.rehome.halves import Completion, Wanted
+    from kstate_cli.rehome.model import Completion, StoresByTask
     from kstate_cli.rehome.options import RehomeOptions
     from kstate_cli.releases import Release
     from kstate_cli.restore.planning.plan import RestorePlan, StoreWork
@@ -269,10 +269,10 @@ class FromDump:
         """The release that the stores are made for."""
         return self.request.options.release
 
-    def complete(self, app: Application, wanted: Wanted) -> Completion:
+    def complete(self, app: Application, wanted: StoresByTask) -> Completion:
         """Nothing is here of these stores: each is built from the earliest offset. Raises Refused."""
         from kstate_cli.formats.task_id import TaskId
-        from kstate_cli.rehome.halves import Completion
+        from kstate_cli.rehome.model import Completion
         from kstate_cli.restore.planning.planner import plan_restore
         from kstate_cli.specification.combine import resolve_spec
         from kstate_cli.specification.model import Spec

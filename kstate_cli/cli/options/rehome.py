@@ -25,8 +25,7 @@ from kstate_cli.cli.shell_completion import releases
 
 if TYPE_CHECKING:
     from kstate_cli.change.course import Terms
-    from kstate_cli.rehome.live import Cluster
-    from kstate_cli.rehome.options import RehomeOptions
+    from kstate_cli.rehome.options import Cluster, RehomeOptions
     from kstate_cli.restore.running.restoration import RestoreRequest
 
 _SPARK: Final = "spark"
@@ -52,7 +51,7 @@ class BrokerOptions:
         """None where no broker is named. Raises UsageError."""
         from kstate_cli.broker.settings import client_settings
         from kstate_cli.cli.options.logs import refuse_settings_alone
-        from kstate_cli.rehome.live import Cluster
+        from kstate_cli.rehome.options import Cluster
 
         refuse_settings_alone(self.bootstrap_server, self.kafka_settings)
         if self.bootstrap_server is None:
@@ -151,7 +150,7 @@ class CompletionOptions:
             engine=engine_of(self.engine, master=None, conf=None),
             spark=SparkSettings(None, {}),
             spec=options.spec,
-            spec_name=options.spec_named or "kstate.toml",
+            spec_name=options.spec_name or "kstate.toml",
             memory=bytes_of(self.memory) if self.memory else None,
             complete=self.dump_is_complete,
             committed_only=self.dump_is_committed,

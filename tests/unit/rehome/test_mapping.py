@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.rehome.mapping import Specified, by_numbers, by_texts, stranded
-from kstate_cli.rehome.model import Because, Held, Rehoming, WhyRefused
+from kstate_cli.rehome.model import DirectoryTask, LeaveReason, Rehoming, WhyRefused
 from kstate_cli.specification.homes import Described, Home, StoreKey, generated, read_pairs
 from kstate_cli.specification.topology import parse_topology
 
 from .texts import described, text
 
 
-def held(stores: Mapping[str, Sequence[str]], traces: Mapping[str, Sequence[str]] | None = None) -> list[Held]:
+def held(stores: Mapping[str, Sequence[str]], traces: Mapping[str, Sequence[str]] | None = None) -> list[DirectoryTask]:
     names = {*stores, *(traces or {})}
     return [
-        Held(TaskId.parse(name), frozenset(stores.get(name, ())), frozenset((traces or {}).get(name, ())))
+        DirectoryTask(TaskId.parse(name), frozenset(stores.get(name, ())), frozenset((traces or {}).get(name, ())))
         for name in sorted(names)
     ]
 
 
 def homes(found: Rehoming) -> dict[str, str | None]:
-    return {f"{one.source}/{one.store}": one.target for one in found.placed}
+    return {f"{one.source}/{one.store}": one.target for one in found.placements}
 
 
 def refused(
@@ -60,7 +60,7 @@ def test_every_store_goes_where_it_is_now() -> None:
             (4, "last", 3),
         )
     }
-    assert {task: [(one.store, one.told) for one in those] for task, those in found.lacking.items()} == {
+    assert {task: [(one.store, one.existed) for one in those] for task, those in found.missing.items()} == {
         "2_0": [("new", False)],
         "2_1": [("new", False)],
     }
@@ -80,26 +80,26 @@ def test_back_again_everything_is_where_it_was(data: st.DataObject) -> None:
     before = {f"{number}_{p}": tuple(stores) for number, stores in ways[0].items() for p in range(2)}
     there = by_texts(held(before), (), new, old)
     after: dict[str, list[str]] = {}
-    for one in there.placed:
+    for one in there.placements:
         assert one.target is not None and one.target.rpartition("_")[2] == one.source.rpartition("_")[2]
         after.setdefault(one.target, []).append(one.store)
     assert {name: sorted(stores) for name, stores in after.items()} == {
         f"{number}_{p}": sorted(stores) for number, stores in ways[1].items() for p in range(2)
     }
-    assert not there.lacking
+    assert not there.missing
     again = by_texts(held(after), (), new, old)
-    assert not [one for one in again.placed if one.moves or one.target is None]
+    assert not [one for one in again.placements if one.moves or one.target is None]
     back = by_texts(held(after), (), old, new)
-    assert {f"{one.target}/{one.store}" for one in back.placed} == {
+    assert {f"{one.target}/{one.store}" for one in back.placements} == {
         f"{name}/{store}" for name, stores in before.items() for store in stores
     }
 
 
 def test_without_the_old_text_what_is_nowhere_is_called_new() -> None:
     found = by_texts(held({"0_0": ["a"]}), (), described({1: ("a", "b")}), None)
-    assert [(one.store, one.told, one.seen) for one in found.lacking["1_0"]] == [("b", False, False)]
+    assert [(one.store, one.existed, one.has_database) for one in found.missing["1_0"]] == [("b", False, False)]
     found = by_texts(held({"0_0": ["a"], "0_1": ["a", "b"]}), (), described({1: ("a", "b")}), None)
-    assert [(one.store, one.told, one.seen) for one in found.lacking["1_0"]] == [("b", True, True)]
+    assert [(one.store, one.existed, one.has_database) for one in found.missing["1_0"]] == [("b", True, True)]
 
 
 def test_another_application() -> None:
@@ -128,7 +128,7 @@ def test_two_copies() -> None:
     refused(WhyRefused.TWO_COPIES, both, described({1: ("a",)}))
     found = by_texts(held(both), (), described({1: ("a",)}), described({0: ("a",)}))
     assert homes(found) == {"0_0/a": "1_0", "1_0/a": None}
-    assert [one.because for one in found.placed] == [None, Because.STARTED]
+    assert [one.reason for one in found.placements] == [None, LeaveReason.STARTED]
     # An offset alone is no copy: that of the database counts.
     found = by_texts(held({"0_0": ["a"]}, {"1_0": ["a"]}), (), described({1: ("a",)}), None)
     assert homes(found) == {"0_0/a": "1_0", "1_0/a": None}
@@ -138,12 +138,12 @@ def test_a_copy_without_an_offset_gives_way() -> None:
     """Up to 4.2 a start of the new topology writes a .checkpoint that has no line of a store that went elsewhere."""
     old, new = described({2: ("a", "b")}), described({1: ("a",), 2: ("b",)})
     here = [
-        Held(TaskId.parse("1_0"), frozenset({"a"})),
-        Held(TaskId.parse("2_0"), frozenset({"a", "b"}), lost=frozenset({"a"})),
+        DirectoryTask(TaskId.parse("1_0"), frozenset({"a"})),
+        DirectoryTask(TaskId.parse("2_0"), frozenset({"a", "b"}), lost=frozenset({"a"})),
     ]
     found = by_texts(here, (), new, old)
     assert homes(found) == {"1_0/a": "1_0", "2_0/a": None, "2_0/b": "2_0"}
-    assert [one.because for one in found.placed if one.target is None] == [Because.LOST]
+    assert [one.reason for one in found.placements if one.target is None] == [LeaveReason.LOST]
     # One without a changelog has an offset nowhere: that of before counts.
     here = [replace(one, lost=one.stores) for one in here]
     assert homes(by_texts(here, (), new, old)) == {"1_0/a": None, "2_0/a": "1_0", "2_0/b": "2_0"}
@@ -155,9 +155,9 @@ def test_what_is_empty_counts_where_there_is_nothing_else() -> None:
         described({1: ("a",), 2: ("b",)}, global_stores=["g"]),
     )
     here = [
-        Held(TaskId.parse("2_0"), frozenset(), virgins=frozenset({"a"})),
-        Held(TaskId.parse("3_0"), frozenset({"b"}), virgins=frozenset({"a", "g"})),
-        Held(TaskId.parse("1_0"), frozenset(), virgins=frozenset({"a"})),
+        DirectoryTask(TaskId.parse("2_0"), frozenset(), unwritten=frozenset({"a"})),
+        DirectoryTask(TaskId.parse("3_0"), frozenset({"b"}), unwritten=frozenset({"a", "g"})),
+        DirectoryTask(TaskId.parse("1_0"), frozenset(), unwritten=frozenset({"a"})),
     ]
     wanted = {"1_0/a": None, "2_0/a": "1_0", "3_0/a": None, "3_0/b": "2_0", "3_0/g": None}
     assert homes(by_texts(here, ["g"], new, old)) == wanted
@@ -173,7 +173,7 @@ def test_half_a_task() -> None:
     by_texts(held({"0_0": ["a"], "1_0": ["b"]}), (), new, old)
     # Its task is here, and it is not: it was wiped, or is in memory.
     found = by_texts(held({"0_0": ["a"], "1_0": []}), (), new, old)
-    assert [(one.store, one.told, one.seen) for one in found.lacking["0_0"]] == [("b", True, False)]
+    assert [(one.store, one.existed, one.has_database) for one in found.missing["0_0"]] == [("b", True, False)]
 
 
 def test_what_a_failed_start_has_built_is_nothing() -> None:
@@ -181,9 +181,9 @@ def test_what_a_failed_start_has_built_is_nothing() -> None:
     old = described({0: ("a",), 6: ("z",)}, global_stores=["g"])
     new = described({0: ("a", "new"), 4: ("z",)}, global_stores=["g"])
     here = [
-        Held(TaskId.parse("0_0"), frozenset({"a"}), strays=frozenset({"new"})),
-        Held(TaskId.parse("6_0"), frozenset({"z"}), strays=frozenset({"a", "g", "new"})),
-        Held(TaskId.parse("4_0"), frozenset(), strays=frozenset({"z"})),
+        DirectoryTask(TaskId.parse("0_0"), frozenset({"a"}), strays=frozenset({"new"})),
+        DirectoryTask(TaskId.parse("6_0"), frozenset({"z"}), strays=frozenset({"a", "g", "new"})),
+        DirectoryTask(TaskId.parse("4_0"), frozenset(), strays=frozenset({"z"})),
     ]
     for given_old in (old, None):
         found = by_texts(here, ["g"], new, given_old)
@@ -196,8 +196,8 @@ def test_what_a_failed_start_has_built_is_nothing() -> None:
             "6_0/new": None,
             "6_0/z": "4_0",
         }
-        assert {one.because for one in found.placed if one.target is None} == {Because.EMPTY}
-        assert [(one.store, one.told, one.seen, one.stray) for one in found.lacking["0_0"]] == [
+        assert {one.reason for one in found.placements if one.target is None} == {LeaveReason.EMPTY}
+        assert [(one.store, one.existed, one.has_database, one.stray) for one in found.missing["0_0"]] == [
             ("new", False, False, True)
         ]
     moved = by_numbers(here, {6: 7})
@@ -213,15 +213,15 @@ def test_a_task_whose_stores_have_come_is_no_half() -> None:
     """A store in memory has no directory to come from, and the one that it had is gone."""
     old, new = described({0: ("a",), 6: ("b", "memory")}), described({0: ("a", "memory"), 5: ("b",)})
     found = by_texts(held({"5_0": ["b"]}), (), new, old)
-    assert not [one for one in found.placed if one.moves]
+    assert not [one for one in found.placements if one.moves]
     refused(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "5_0": ["b"]}, new, old)
     found = by_texts(
         held({"0_0": ["a"], "5_0": ["b"]}), (), new, old, specified=Specified(in_memory=frozenset({"memory"}))
     )
-    assert not found.lacking
+    assert not found.missing
     joined = described({5: ("b", "memory")})
     found = by_texts(held({"5_0": ["b"]}), (), joined, old)
-    assert [(one.store, one.told, one.seen) for one in found.lacking["5_0"]] == [("memory", True, False)]
+    assert [(one.store, one.existed, one.has_database) for one in found.missing["5_0"]] == [("memory", True, False)]
 
 
 NAME = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
@@ -329,7 +329,7 @@ def test_every_store_is_placed_or_refused(here: dict[int, set[str]], data: st.Da
         assert error.code in list(WhyRefused)
         return
     assert sorted(homes(found)) == sorted(f"{one.task.name}/{store}" for one in tasks for store in one.stores)
-    kept = [(one.target, one.store) for one in found.placed if one.target is not None]
+    kept = [(one.target, one.store) for one in found.placements if one.target is not None]
     assert len(set(kept)) == len(kept)
 
 
@@ -344,7 +344,7 @@ def test_copies_of_several_sub_topologies_are_not_complete() -> None:
     moved = {"0_0/count": "0_0", "1_0/second": "0_0", "2_0/last": "1_0"}
     assert homes(found) == {**moved, "0_0/shared": "0_0", "1_0/shared": None}
     assert found.partial == {("0_0", "shared")}
-    assert {one.because for one in found.of("1_0") if one.store == "shared"} == {Because.COPY}
+    assert {one.reason for one in found.of("1_0") if one.store == "shared"} == {LeaveReason.COPY}
 
 
 @pytest.mark.parametrize(("writer", "task", "other"), [(0, "0_0", "1_0"), (1, "1_0", "0_0")])
@@ -364,14 +364,14 @@ def test_one_copy_alone_on_a_host_is_not_complete_either() -> None:
 def test_the_same_topology_leaves_every_copy_where_it_is() -> None:
     for old in (described(APART), None):
         found = by_texts(held(LEFT), (), described(APART), old)
-        assert all(one.source == one.target for one in found.placed) and not found.partial and not found.lacking
+        assert all(one.source == one.target for one in found.placements) and not found.partial and not found.missing
 
 
 def test_back_to_copies_the_first_gets_the_store_and_the_other_lacks_it() -> None:
     joined = {"0_0": ("count", "second", "shared"), "1_0": ("last",)}
     found = by_texts(held(joined), (), described(APART), described(ONE))
     assert homes(found)["0_0/shared"] == "0_0" and homes(found)["0_0/second"] == "1_0"
-    assert [one.store for one in found.lacking["1_0"]] == ["shared"] and not found.partial
+    assert [one.store for one in found.missing["1_0"]] == ["shared"] and not found.partial
 
 
 def test_copies_without_the_old_text_are_refused() -> None:

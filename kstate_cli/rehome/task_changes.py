@@ -1,0 +1,351 @@
+"""The files of one task as its new stores need them: ``.checkpoint``, the files of single stores, Positions.
+
+Under exactly-once Streams wipes a task in which one logged store has no offset. So each store that the task is to have
+and the directory lacks gets -4, "read from the beginning": up to 4.2 as a line of ``.checkpoint``, from 4.3 on in an
+empty database, for which kstate must know whether the store has segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kstate_cli.change.plan import OmitTree
+from kstate_cli.change.remarks import Change, note, warning
+from kstate_cli.errors import Refused
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.position import Position
+from kstate_cli.formats.store_kinds import is_segmented
+from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.topic_partition import TopicPartition, typed_offsets
+from kstate_cli.offsets.keeping import Keeping, Offsets, closed, in_a_file
+from kstate_cli.offsets.left_behind import Guesses, left_behind
+from kstate_cli.offsets.model import StoreOffsets
+from kstate_cli.offsets.owners import usual_changelog
+from kstate_cli.rehome.model import LeaveReason, MissingStore, Placement, WhyRefused
+from kstate_cli.rehome.snapshot import RehomeLayout
+from kstate_cli.specification.completion import table_of
+from kstate_cli.specification.homes import Home
+from kstate_cli.specification.model import IN_MEMORY
+from kstate_cli.statedir.model import Task
+from kstate_cli.statedir.names import CHECKPOINT
+from kstate_cli.texts import first_lines, some
+
+_MOST: Final = 5
+"""Names in one sentence."""
+_NOT_HERE: Final = "is not here: -4, so that it alone is restored"
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Lines of ``.checkpoint``, and the other changes that go with them."""
+
+    offsets: Offsets
+    changes: tuple[Change, ...] = ()
+
+
+def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Change]:
+    """Return the changes to the files of one task. Raises Refused for offsets that no release can read back."""
+    try:
+        return list(_task_changes(layout, guesses, target))
+    except ValueError as error:
+        raise Refused(
+            f"{target}: its offsets cannot be written to a file: {error}",
+            where=str(layout.snapshot.app.path),
+            hint="no release could read them: wipe the store, and it is restored from its changelog",
+        ) from None
+
+
+def _task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> Iterator[Change]:
+    yield from _removed_files(layout, target)
+    lines: dict[TopicPartition, int] = {}
+    for placement in layout.rehoming.into(target):
+        of_store = _lines_of_store(layout, guesses, Keeping(target), placement)
+        yield from of_store.changes
+        # Two stores may name one topic: the lower offset is safe for both, it only restores more.
+        for tp, offset in of_store.offsets.items():
+            lines[tp] = min(offset, lines.get(tp, offset))
+    for others in (_unowned_lines(layout, target), _missing_lines(layout, target)):
+        yield from others.changes
+        lines |= {tp: offset for tp, offset in others.offsets.items() if tp not in lines}
+    yield from _checkpoint(layout, target, lines)
+
+
+def _checkpoint(layout: RehomeLayout, target: str, lines: Offsets) -> Iterator[Change]:
+    """Write ``.checkpoint`` if its lines change; remove it if none is left."""
+    keeping, here = Keeping(target), layout.snapshot.tasks.get(target)
+    before = here.task.checkpoint.entries if here is not None and here.task.checkpoint is not None else None
+    if before and not lines:
+        yield keeping.without_lines("no offset of what is in it now")
+    elif lines and lines != before:
+        yield keeping.lines(lines)
+
+
+def _lines_of_store(layout: RehomeLayout, guesses: Guesses, keeping: Keeping, placement: Placement) -> _Lines:
+    """Return the lines that a store brings into its task."""
+    lines = layout.lines_of(placement)
+    if (placement.source, placement.store) in layout.left_out:
+        return _left_out_lines(layout, guesses, keeping, placement)
+    return _Lines(lines, tuple(_moved_files(layout, keeping, placement)) if placement.moves else ())
+
+
+def _left_out_lines(layout: RehomeLayout, guesses: Guesses, keeping: Keeping, placement: Placement) -> _Lines:
+    """Return -4 for a store that was not left clean, so that it taints no other store of the task."""
+    snapshot = layout.snapshot
+    resolved, state = snapshot.tasks[placement.source], layout.store(placement)
+    assert state is not None
+    offsets: Mapping[TopicPartition, int] = state.offsets
+    if not offsets and not snapshot.inside and resolved.task.checkpoint is None:
+        # Killed under exactly-once, Streams leaves no .checkpoint: whether the store had a line is unknown.
+        topic = usual_changelog(snapshot.app.app_id, resolved.task, placement.store)
+        offsets = {topic: OFFSET_UNKNOWN}
+    earlier = len(guesses.warnings)
+    offsets = offsets or guesses.offsets(resolved, state)
+    changes: list[Change] = [warning(text) for text in guesses.warnings[earlier:]]
+    unknown = dict.fromkeys(offsets, OFFSET_UNKNOWN)
+    changes += left_behind(keeping, state.store, unknown, inside=snapshot.inside)
+    if state.store.position_file is not None and not placement.moves:
+        changes.append(keeping.without_position(placement.store, "its store is left out"))
+    in_checkpoint = bool(layout.lines_of(placement)) or not snapshot.inside
+    return _Lines(unknown if in_checkpoint else {}, tuple(changes))
+
+
+def _moved_files(layout: RehomeLayout, keeping: Keeping, placement: Placement) -> Iterator[Change]:
+    """Write the files of a single store into the task that it moves to."""
+    task = layout.snapshot.tasks[placement.source].task
+    if (file := task.store_files.get(placement.store)) is not None:
+        yield keeping.lines_of(placement.store, file.entries)
+    position_file = task.position_files.get(placement.store)
+    if position_file is not None and position_file.content is not None:
+        position = Position.from_checkpoint(position_file.content)
+        text = f"position: {', '.join(typed_offsets(position.as_map()))}"
+        yield keeping.position(placement.store, position, text)
+
+
+def _removed_files(layout: RehomeLayout, name: str) -> Iterator[Change]:
+    """Remove the files of single stores that leave, unless a store of the same name writes over them."""
+    resolved = layout.snapshot.tasks.get(name)
+    if resolved is None:
+        return
+    keeping, task = Keeping(name), resolved.task
+    stores = {placement.store for placement in layout.rehoming.of(name)}
+    for store in sorted({*task.store_files, *task.position_files} & stores):
+        if _stays(layout, name, store):
+            continue
+        files = _files_of_successor(layout, name, store)
+        if store in task.store_files and (files is None or store not in files.store_files):
+            yield keeping.without_lines_of(store, "its store is elsewhere")
+        if store in task.position_files and (files is None or store not in files.position_files):
+            yield keeping.without_position(store, "its store is elsewhere")
+
+
+def _stays(layout: RehomeLayout, task: str, store: str) -> bool:
+    """Return True if a store stays in its task, and none of the same name moves there."""
+    placements = [placement for placement in layout.rehoming.into(task) if placement.store == store]
+    return bool(placements) and not any(placement.moves for placement in placements)
+
+
+def _files_of_successor(layout: RehomeLayout, task: str, store: str) -> Task | None:
+    """Return the task from which a store of the same name moves into ``task``; None if none does."""
+    sources = [
+        placement.source for placement in layout.rehoming.into(task) if placement.store == store and placement.moves
+    ]
+    return layout.snapshot.tasks[sources[-1]].task if sources else None
+
+
+def _unowned_lines(layout: RehomeLayout, target: str) -> _Lines:
+    """Return the lines that belong to no store here: they stay, or go to the sub-topology that reads their topic."""
+    task, new, snapshot = TaskId.parse(target), layout.snapshot.options.new, layout.snapshot
+    part = new.part(Home.of(task)) if new is not None else None
+    topics = part.topics if part is not None else ()
+    lines: dict[TopicPartition, int] = {}
+    changes: list[Change] = []
+    sources = {placement.source for placement in layout.rehoming.into(target)} | ({target} & snapshot.tasks.keys())
+    for source in sorted(sources):
+        whole = {move.target for move in layout.rehoming.of(source) if move.target is not None} <= {target}
+        for tp, offset in snapshot.owners[source].unknown.items():
+            if source == target and whole:
+                lines[tp] = offset
+            elif tp.partition == task.partition and (whole or tp.topic in topics):
+                lines[tp] = min(offset, lines.get(tp, offset))
+            else:
+                text = f"{source}/{CHECKPOINT}: nothing here keeps the offset {offset} of {tp}: it stays out"
+                changes.append(note(text))
+    return _Lines(lines, tuple(changes))
+
+
+def _missing_lines(layout: RehomeLayout, target: str) -> _Lines:
+    """Return the lines for the stores that a task lacks; a release that keeps offsets in stores gets steps instead."""
+    inside = layout.snapshot.inside
+    lines: dict[TopicPartition, int] = {}
+    changes: list[Change] = []
+    for missing in layout.rehoming.missing.get(target, ()):
+        restored = layout.completion.offsets.get((target, missing.store))
+        if restored is not None:
+            # From 4.3 on they are written into the database that is built.
+            lines |= {} if inside else restored
+            continue
+        changes += _assumed_new(layout, target, missing)
+        unknown = _unknown_offsets(layout, target, missing)
+        changes += unknown.changes
+        if not unknown.offsets:
+            continue
+        changes.append(note(f"{target}: {missing.store} {_NOT_HERE}"))
+        if inside:
+            changes += _carrier(layout, target, missing, unknown.offsets)
+        else:
+            lines |= unknown.offsets
+    return _Lines(lines, tuple(changes))
+
+
+def refuse_unknown_kinds(layout: RehomeLayout) -> None:
+    """Raise Refused for new stores about which nothing states whether they are in memory, or have segments.
+
+    Only a release that keeps offsets in its stores needs that, and at-least-once wipes nothing. About the stores that
+    half tasks lack every host needs it: a store in memory is no half, and a store that is restored has a kind.
+    """
+    options = layout.snapshot.options
+    unspecified = [
+        missing
+        for stores in layout.rehoming.missing.values()
+        for missing in stores
+        if options.store_spec(missing.store) is None
+    ]
+    halves = sorted({missing.store for missing in unspecified if missing.half_of and not missing.has_database})
+    if halves:
+        raise _kind_unknown(
+            layout,
+            "nothing tells the kinds of these stores, which other hosts have",
+            halves,
+            hint="say them in a kstate.toml, and name it with --spec: where they are, `ls` with --spec prints it",
+        )
+    new = sorted({missing.store for missing in unspecified if not missing.existed})
+    if new and layout.snapshot.inside and not options.at_least_once:
+        raise _kind_unknown(
+            layout,
+            "nothing tells the kinds of these new stores: under exactly-once the next start would wipe their tasks",
+            new,
+            hint="say them in a kstate.toml, and name it with --spec; a store that ran here before, in memory, is in "
+            "the text of then: --from OLD.txt; an application that runs with at-least-once wipes nothing: "
+            "--guarantee at_least_once",
+        )
+
+
+def _kind_unknown(layout: RehomeLayout, message: str, stores: list[str], *, hint: str) -> Refused:
+    return Refused(
+        message,
+        details=first_lines(stores),
+        where=str(layout.snapshot.app.path),
+        code=WhyRefused.KIND_UNKNOWN,
+        hint=hint,
+        hint_details=[f'{table_of(name)} kind = "timestamped-key-value", or as it is' for name in stores[:_MOST]],
+    )
+
+
+def _assumed_new(layout: RehomeLayout, target: str, missing: MissingStore) -> Iterator[Change]:
+    if not missing.existed and layout.snapshot.options.old is None:
+        yield warning(
+            f"{target}: {missing.store} is in no task here, and taken to be new: if it is on another host, bring its "
+            "task here first"
+        )
+
+
+def _unknown_offsets(layout: RehomeLayout, target: str, missing: MissingStore) -> _Lines:
+    """Return -4 for the changelog of a store; nothing if it has no changelog, or is in memory."""
+    snapshot, store = layout.snapshot, missing.store
+    partition = TaskId.parse(target).partition or 0
+    same = snapshot.elsewhere(target, store)
+    if same:
+        return _unknown_of({tp.topic for state in same for tp in state.offsets}, partition)
+    if _needs_no_offset(layout, missing):
+        return _Lines({})
+    spec = snapshot.options.store_spec(store)
+    if spec is not None and spec.changelog is not None:
+        return _unknown_of([spec.changelog], partition)
+    if missing.existed:
+        # It ran without a directory and an offset: it is in memory.
+        return _Lines({})
+    return _unknown_of_new(layout, target, missing)
+
+
+def _needs_no_offset(layout: RehomeLayout, missing: MissingStore) -> bool:
+    """Return True for a store in memory or without a changelog, and if no kind is needed (at-least-once)."""
+    spec = layout.snapshot.options.store_spec(missing.store)
+    if spec is None:
+        # A release that keeps offsets in stores refuses unknown kinds earlier, except with at-least-once.
+        return layout.snapshot.inside
+    return spec.kind == IN_MEMORY or spec.logged is False
+
+
+def _unknown_of_new(layout: RehomeLayout, target: str, missing: MissingStore) -> _Lines:
+    """Return -4 for the changelog of a new store: the source topic of a table, or the usual name."""
+    snapshot, store = layout.snapshot, missing.store
+    spec = snapshot.options.store_spec(store)
+    # A table is no windowed store, even if it reads its topic directly.
+    windowed = spec is not None and is_segmented(spec.kind)
+    topic, changes = (None, ()) if windowed else _source_topic(layout, target, missing)
+    if topic is None:
+        source = min(placement.source for placement in layout.rehoming.into(target))
+        topic = usual_changelog(snapshot.app.app_id, snapshot.tasks[source].task, store).topic
+    return _Lines(_unknown_of([topic], TaskId.parse(target).partition or 0).offsets, changes)
+
+
+def _unknown_of(topics: set[str] | list[str], partition: int) -> _Lines:
+    return _Lines({TopicPartition(topic, partition): OFFSET_UNKNOWN for topic in topics})
+
+
+def _source_topic(layout: RehomeLayout, target: str, missing: MissingStore) -> tuple[str | None, tuple[Change, ...]]:
+    """Return the source topic of a table if that is its changelog (``topology.optimization``), and a doubt about it.
+
+    No text states it; the other tables of the application show it.
+    """
+    new, tasks = layout.snapshot.options.new, layout.snapshot.tasks.values()
+    part = new.part(Home.of(TaskId.parse(target))) if new is not None else None
+    topics = part.read_directly(missing.store) if part is not None else ()
+    if not topics:
+        return None, ()
+    from_source = {
+        bool({tp.topic for tp in state.offsets} & set(sources))
+        for resolved in tasks
+        for state in resolved.stores
+        if state.offsets and (sources := _read_directly(layout, resolved.task.id, state.store.name))
+    }
+    if from_source == {True} and len(topics) == 1:
+        return topics[0], ()
+    if from_source == {False} or layout.snapshot.options.at_least_once:
+        return None, ()
+    doubt = (
+        f"{target}: {missing.store} is taken to have a changelog of its own: if it is restored from "
+        f"{some(topics, _MOST)} (topology.optimization), say so in a kstate.toml (--spec), or exactly-once "
+        "Streams wipes the task"
+    )
+    return None, (warning(doubt),)
+
+
+def _read_directly(layout: RehomeLayout, task: TaskId, store: str) -> tuple[str, ...]:
+    new = layout.snapshot.options.new
+    part = new.text.of(store) if new is not None else None
+    return part.read_directly(store) if part is not None and part.topology == task.topology else ()
+
+
+def _carrier(layout: RehomeLayout, target: str, missing: MissingStore, unknown: Offsets) -> Iterator[Change]:
+    """Yield the empty database, or the file, that carries -4 for a store that a task lacks."""
+    snapshot, store, keeping = layout.snapshot, missing.store, Keeping(target)
+    here = snapshot.store(target, store) if missing.stray else None
+    if here is not None:
+        yield OmitTree(snapshot.relative(here.store.path), f"{LeaveReason.EMPTY}, from the beginning")
+    same = snapshot.elsewhere(target, store)
+    spec = snapshot.options.store_spec(store)
+    kind = spec.kind if spec is not None else None
+    if (same and same[0].store.is_grace_buffer) or (kind is not None and in_a_file(kind)):
+        yield keeping.lines_of(store, unknown)
+        return
+    yield keeping.carrier(store, closed(unknown), segmented=_has_segments(same, here, kind))
+
+
+def _has_segments(same: list[StoreOffsets], here: StoreOffsets | None, kind: str | None) -> bool:
+    """Return True if a store has segments: as in other tasks, as in the stray database here, or by its kind."""
+    if same:
+        return same[0].store.segmented
+    return here.store.segmented if here is not None else is_segmented(kind)
