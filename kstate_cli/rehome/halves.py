@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kstate_cli.change.remarks import Change, note, warning
+from kstate_cli.change.plan import Change, note, warning
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.rehome.model import StoresByTask

@@ -23,7 +23,7 @@ from kstate_cli.broker.client import (
     partition_counts,
 )
 from kstate_cli.broker.tails import read_tails
-from kstate_cli.change.remarks import Change, note, warning
+from kstate_cli.change.plan import Change, note, warning
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import changelog_prefix
 from kstate_cli.offsets.owners import usual_changelog

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.change.ages import Age, read_ages
-from kstate_cli.change.plan import MoveStore, OmitTree, Plan
-from kstate_cli.change.remarks import Change, RemarkKind, note, steps_of, texts_of, warning
+from kstate_cli.change.plan import Change, MoveStore, OmitTree, Plan, RemarkKind, note, steps_of, texts_of, warning
 from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.offsets.keeping import Keeping

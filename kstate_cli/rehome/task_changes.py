@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kstate_cli.change.plan import OmitTree
-from kstate_cli.change.remarks import Change, note, warning
+from kstate_cli.change.plan import Change, OmitTree, note, warning
 from kstate_cli.errors import Refused
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.position import Position
