@@ -64,21 +64,21 @@ def lay_out(
     if width is None:
         joined = [[(" ".join(cell),) for cell in row] for row in rows]
         return Laid(_lines(columns, joined, _natural(columns, joined), rule))
-    shown = list(range(len(columns)))
+    visible = list(range(len(columns)))
     natural = _natural(columns, rows)
-    while _total([natural[at] for at in shown]) > width and any(columns[at].spare for at in shown):
-        shown.remove(max(shown, key=lambda at: columns[at].spare))
-    left_out = tuple(one.name for at, one in enumerate(columns) if at not in shown)
-    kept = [columns[at] for at in shown]
-    cells = [[row[at] for at in shown] for row in rows]
-    widths = _folded(kept, [natural[at] for at in shown], width)
+    while _total([natural[at] for at in visible]) > width and any(columns[at].spare for at in visible):
+        visible.remove(max(visible, key=lambda at: columns[at].spare))
+    left_out = tuple(column.name for at, column in enumerate(columns) if at not in visible)
+    visible_columns = [columns[at] for at in visible]
+    cells = [[row[at] for at in visible] for row in rows]
+    widths = _folded(visible_columns, [natural[at] for at in visible], width)
     if _total(widths) <= width:
-        return Laid(_lines(kept, cells, widths, rule), left_out)
-    return Laid(_records(kept, cells, [natural[at] for at in shown], width, rule), left_out)
+        return Laid(_lines(visible_columns, cells, widths, rule), left_out)
+    return Laid(_records(visible_columns, cells, [natural[at] for at in visible], width, rule), left_out)
 
 
 def _natural(columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]]) -> list[int]:
-    widths = [width_of(one.name) for one in columns]
+    widths = [width_of(column.name) for column in columns]
     for row in rows:
         for at, cell in enumerate(row):
             widths[at] = max(widths[at], *(width_of(line) for line in cell), 0)
@@ -103,11 +103,11 @@ def _folded(columns: Sequence[Column], widths: Sequence[int], width: int) -> lis
 def _lines(
     columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]], widths: Sequence[int], rule: str
 ) -> tuple[str, ...]:
-    lines = [_line(columns, [one.name for one in columns], widths), rule * _total(widths)]
+    lines = [_line(columns, [column.name for column in columns], widths), rule * _total(widths)]
     for row in rows:
         cells = [
-            [piece for line in cell for piece in _pieces(line, width, one.fold)]
-            for cell, width, one in zip(row, widths, columns, strict=True)
+            [piece for line in cell for piece in _pieces(line, width, column.fold)]
+            for cell, width, column in zip(row, widths, columns, strict=True)
         ]
         lines += [
             _line(columns, [cell[number] if number < len(cell) else "" for cell in cells], widths)
@@ -125,10 +125,10 @@ def _records(
     lines = list(head[:2])
     for row in rows:
         lines += _lines(columns[:count], [row[:count]], widths[:count], rule)[2:]
-        for one, cell in zip(columns[count:], row[count:], strict=True):
-            label = f"{_INDENT}{one.name}: "
+        for column, cell in zip(columns[count:], row[count:], strict=True):
+            label = f"{_INDENT}{column.name}: "
             for line in cell:
-                for piece in _pieces(line, max(width - len(label), _LEAST), one.fold):
+                for piece in _pieces(line, max(width - len(label), _LEAST), column.fold):
                     lines.append(f"{label}{piece}")
                     label = " " * len(label)
     return tuple(lines)
@@ -136,9 +136,9 @@ def _records(
 
 def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
     parts = []
-    for one, cell, width in zip(columns, cells, widths, strict=True):
+    for column, cell, width in zip(columns, cells, widths, strict=True):
         blanks = " " * (width - width_of(cell))
-        parts.append(f"{blanks}{cell}" if one.right else f"{cell}{blanks}")
+        parts.append(f"{blanks}{cell}" if column.right else f"{cell}{blanks}")
     return (" " * _GAP).join(parts).rstrip()
 
 

@@ -20,7 +20,7 @@ import typer
 import typer.main
 
 from kstate_cli.cli.environment import is_setting, name_of
-from kstate_cli.cli.help_panels import TOLD
+from kstate_cli.cli.help_panels import OUTPUT_PANEL
 from kstate_cli.specification.tables import APP, DEFAULTS
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _INSTEAD: Final = {
 
 def give_config(click_command: Any, path: str) -> None:
     """Gives ``click_command``, called as ``path``, its ``--config``, where the file has anything to say to it."""
-    if not list(_filled(click_command, path)) or any(one.name == OPTION for one in click_command.params):
+    if not list(_filled(click_command, path)) or any(parameter.name == OPTION for parameter in click_command.params):
         return
     option = _option()
     option.callback = lambda ctx, _, value: _read(click_command, path, ctx, value)
@@ -52,7 +52,7 @@ def _option() -> Any:
     """As typer makes one, of whatever version it is."""
     maker = typer.Typer(add_completion=False)
     maker.command()(_declaration)
-    return next(one for one in typer.main.get_command(maker).params if one.name == OPTION)
+    return next(parameter for parameter in typer.main.get_command(maker).params if parameter.name == OPTION)
 
 
 def _declaration(
@@ -62,7 +62,7 @@ def _declaration(
             "--config",
             metavar="FILE",
             help="kstate.toml with [defaults].",
-            rich_help_panel=TOLD,
+            rich_help_panel=OUTPUT_PANEL,
             readable=False,
             is_eager=True,
             expose_value=False,
@@ -74,15 +74,17 @@ def _declaration(
 
 def _filled(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """(key, parameter) for all that the file may say; the key of the file itself, and of its application, too."""
-    arguments = [one for one in click_command.params if one.param_type_name == "argument"]
-    options = {name_of(one): one for one in click_command.params if one.param_type_name == "option"}
+    arguments = [parameter for parameter in click_command.params if parameter.param_type_name == "argument"]
+    options = {
+        name_of(parameter): parameter for parameter in click_command.params if parameter.param_type_name == "option"
+    }
     for key, rule in DEFAULTS.items():
         if APP in rule.fills and len(arguments) == 1 and arguments[0].name == "app":
             yield key, arguments[0]
         yield from (
-            (key, one)
-            for name, one in options.items()
-            if not one.is_flag and {name, f"{path} --{name}"} & {*rule.fills}
+            (key, parameter)
+            for name, parameter in options.items()
+            if not parameter.is_flag and {name, f"{path} --{name}"} & {*rule.fills}
         )
     if _SPEC in options and not options[_SPEC].is_flag:
         yield _SPEC, options[_SPEC]
@@ -90,30 +92,38 @@ def _filled(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield _ID, options["app"]
 
 
-def _read(click_command: Any, path: str, ctx: Any, given: Any) -> None:
+def _read(click_command: Any, path: str, ctx: Any, value: Any) -> None:
     if ctx.resilient_parsing:
         return
-    named = given or os.environ.get(VARIABLE)
-    if not named:
+    path_text = value or os.environ.get(VARIABLE)
+    if not path_text:
         return
     from kstate_cli.specification.configuration import read_configuration
 
-    configuration = read_configuration(Path(named))
-    wanted = [
-        (key, one)
-        for key, one in _filled(click_command, path)
-        if given or (one.param_type_name == "option" and is_setting(one))
+    configuration = read_configuration(Path(path_text))
+    missing = [
+        (key, parameter)
+        for key, parameter in _filled(click_command, path)
+        if value or (parameter.param_type_name == "option" and is_setting(parameter))
     ]
-    ctx.default_map = _Defaults(ctx, configuration, wanted)
+    ctx.default_map = _Defaults(ctx, configuration, missing)
 
 
 class _Defaults(dict[str, Any]):
     """What Click takes where neither the command line nor the environment says anything."""
 
-    def __init__(self, ctx: Any, configuration: Configuration, wanted: list[tuple[str, Any]]) -> None:
-        super().__init__((one.name, value) for key, one in wanted if (value := _value(configuration, key)) is not None)
+    def __init__(self, ctx: Any, configuration: Configuration, parameters: list[tuple[str, Any]]) -> None:
+        super().__init__(
+            (parameter.name, value)
+            for key, parameter in parameters
+            if (value := _value(configuration, key)) is not None
+        )
         self._ctx = ctx
-        options = {f"--{name_of(one)}": one.name for one in ctx.command.params if one.param_type_name == "option"}
+        options = {
+            f"--{name_of(parameter)}": parameter.name
+            for parameter in ctx.command.params
+            if parameter.param_type_name == "option"
+        }
         self._instead = {
             options[name]: [options[other] for other in others if other in options]
             for name, others in _INSTEAD.items()

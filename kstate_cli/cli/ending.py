@@ -37,7 +37,7 @@ _OF_PYDANTIC = "Value error, "
 _REPORT = "report it: run the command again with KSTATE_LOG=FILE, and attach the file"
 
 
-def as_told(error: BaseException) -> BaseException:
+def error_to_report(error: BaseException) -> BaseException:
     """Return the error to report for one that ended a command: a shortage of this host comes before what it led to.
 
     A message that says "cannot be read" of a file, where the descriptors are exhausted, keeps its words. It gets the
@@ -54,10 +54,10 @@ def as_told(error: BaseException) -> BaseException:
         # What it says about the run stays, and what is short is said below.
         error.hint_details = tuple(dict.fromkeys((*error.hint_details, str(_short_hint(short)))))
         return error
-    told = HostError(error.headline, details=error.details, where=error.where, hint=short.hint)
-    told.fewer_workers_help = short.fewer_workers_help
-    told.__cause__ = error
-    return _with_workers(told)
+    report = HostError(error.headline, details=error.details, where=error.where, hint=short.hint)
+    report.fewer_workers_help = short.fewer_workers_help
+    report.__cause__ = error
+    return _with_workers(report)
 
 
 def _short_hint(short: HostError) -> str | None:
@@ -75,7 +75,7 @@ def _with_workers(error: BaseException) -> BaseException:
 
 def exit_code_of(error: BaseException) -> int:
     """The exit code of a command that ended with ``error``."""
-    code = _code(as_told(error))
+    code = _code(error_to_report(error))
     if code == RunFailed.exit_code and committed() is not None:
         return RunHalfway.exit_code
     return code
@@ -85,16 +85,16 @@ def tell_program(error: BaseException, code: int) -> None:
     """Says on standard output what went wrong, where ``-o json`` wants it there. Nothing of results that got lost."""
     if isinstance(error, OutputLost):
         return
-    error = as_told(error)
-    shown = _shown(error)
-    if shown is None and code > EXIT_WARNINGS:
-        shown = KstateError(str(error) or type(error).__name__)
-    if shown is None:
+    error = error_to_report(error)
+    report = _as_report(error)
+    if report is None and code > EXIT_WARNINGS:
+        report = KstateError(str(error) or type(error).__name__)
+    if report is None:
         return
     change = committed()
     warnings = [f"warning: {text}" for text in warnings_before(error)]
     json_lines.tell_failure(
-        shown, code, [*warnings, *notes_of(error), *([] if change is None else _told_change(change))]
+        report, code, [*warnings, *notes_of(error), *([] if change is None else _change_lines(change))]
     )
 
 
@@ -111,16 +111,16 @@ def answered_no(error: KstateError) -> int:
 
 def tell(*errors: BaseException) -> None:
     """Says on standard error what went wrong, and what was changed by then."""
-    errors = tuple(as_told(error) for error in errors)
+    errors = tuple(error_to_report(error) for error in errors)
     for error in errors:
-        shown = _shown(error)
-        if shown is not None and shown.code == _DEFECT and os.environ.get("KSTATE_DEBUG"):
+        report = _as_report(error)
+        if report is not None and report.code == _DEFECT and os.environ.get("KSTATE_DEBUG"):
             import traceback
 
             traceback.print_exception(error, file=sys.stderr)
         _write_warnings(warnings_before(error))
-        if shown is not None:
-            _write(shown)
+        if report is not None:
+            _write(report)
         _write_notes(notes_of(error))
     change = committed()
     if change is not None and any(_code(error) != EXIT_OK for error in errors):
@@ -154,7 +154,7 @@ def _code(error: BaseException) -> int:
     return EXIT_WARNINGS if type(error).__name__ == "Abort" else RunFailed.exit_code
 
 
-def _shown(error: BaseException) -> CommandEnd | None:
+def _as_report(error: BaseException) -> CommandEnd | None:
     """What is to be said; None where it was said already, or goes without saying."""
     if isinstance(error, OutputLost) and error.reader_has_gone:
         return None
@@ -178,8 +178,8 @@ def _shown(error: BaseException) -> CommandEnd | None:
         return KstateError(
             str(error), hint=f"see which files are damaged: {verify}" if verify else None, code="database"
         )
-    what = f"a defect of kstate: {type(error).__name__}: {error}"
-    return KstateError(what, hint=_REPORT, hint_details=_runs(), code=_DEFECT)
+    headline = f"a defect of kstate: {type(error).__name__}: {error}"
+    return KstateError(headline, hint=_REPORT, hint_details=_runs(), code=_DEFECT)
 
 
 def _runs() -> list[str]:
@@ -196,7 +196,7 @@ def _of_the_command_line(error: Any) -> KstateError:
         else (str(error.format_message()).replace(f": {_OF_PYDANTIC}", ": "),)
     )
     context = getattr(error, "ctx", None)
-    names = [] if context is None else [one.info_name for one in _path_of(context)]
+    names = [] if context is None else [step.info_name for step in _path_of(context)]
     close = getattr(error, "possibilities", None) or ()
     if close:  # Click's own sentence has them in words of its own
         first = f"No such option: {error.option_name}"
@@ -233,17 +233,17 @@ def _write_warnings(warnings: list[str]) -> None:
 
 
 def _write_notes(notes: list[str]) -> None:
-    for one in notes:
-        say(f"  {one}")
+    for line in notes:
+        say(f"  {line}")
 
 
 def _write_change(change: Commit) -> None:
-    for one in _told_change(change):
-        say(f"  {one}")
+    for line in _change_lines(change):
+        say(f"  {line}")
 
 
-def _told_change(change: Commit) -> list[str]:
-    told = [f"what was done: {change}"]
+def _change_lines(change: Commit) -> list[str]:
+    lines = [f"what was done: {change}"]
     if change.app is not None and change.kept and not change.undone:
-        told.append(f"to take it back: {command('undo', change.app)}")
-    return told
+        lines.append(f"to take it back: {command('undo', change.app)}")
+    return lines

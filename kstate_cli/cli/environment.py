@@ -15,7 +15,7 @@ import typer.core
 from kstate_cli.texts import command as command_line
 from kstate_cli.texts import some
 
-_SHOWN = 2
+_MAX_LISTED = 2
 _ALIKE = 0.8
 
 SETTINGS: Final = frozenset(
@@ -67,7 +67,7 @@ def is_setting(option: Any) -> bool:
 
 def options_of(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """The options of a command and of its subcommands, each with the words of its command."""
-    yield from ((path, one) for one in click_command.params if one.param_type_name == "option")
+    yield from ((path, parameter) for parameter in click_command.params if parameter.param_type_name == "option")
     for name, inner in getattr(click_command, "commands", {}).items():
         yield from options_of(inner, f"{path} {name}")
 
@@ -94,21 +94,25 @@ def tell_unread(click_command: Any, path: str) -> None:
 def unread(click_command: Any, path: str) -> list[str]:
     """What is to be said of variables that begin as those of the command do, or are called as a setting alone."""
     options = list(options_of(click_command, path))
-    settings = {one.envvar: one for _, one in options if one.envvar}
+    settings = {option.envvar: option for _, option in options if option.envvar}
     alone: dict[str, list[str]] = {}
-    for words, one in options:
-        if one.envvar:
-            alone.setdefault(variable_of(name_of(one)), []).append(variable_of(words, name_of(one)))
-    decisions = {variable_of(words, name_of(one)): name_of(one) for words, one in options if not one.envvar}
-    said = []
+    for words, option in options:
+        if option.envvar:
+            alone.setdefault(variable_of(name_of(option)), []).append(variable_of(words, name_of(option)))
+    decisions = {variable_of(words, name_of(option)): name_of(option) for words, option in options if not option.envvar}
+    warnings = []
     for name in sorted(os.environ):
         if name in alone:
-            said.append(f"{name} is not read: a variable has the command in its name: {some(alone[name], _SHOWN)}")
+            warnings.append(
+                f"{name} is not read: a variable has the command in its name: {some(alone[name], _MAX_LISTED)}"
+            )
         elif name in decisions:
-            said.append(f"{name} is not read: what is done, or may be, is said with the command: --{decisions[name]}")
+            warnings.append(
+                f"{name} is not read: what is done, or may be, is said with the command: --{decisions[name]}"
+            )
         elif name.startswith(f"{variable_of(path)}_") and name not in settings:
-            said.append(f"{name} is not read{_instead(name, [*settings])}: {command_line(*path.split(), '--help')}")
-    return said
+            warnings.append(f"{name} is not read{_instead(name, [*settings])}: {command_line(*path.split(), '--help')}")
+    return warnings
 
 
 def _instead(name: str, names: list[str]) -> str:
@@ -133,7 +137,11 @@ _COMMAND_LINE: Final = "COMMANDLINE"
 
 def typed(context: typer.Context, *parameters: str) -> list[str]:
     """Those of these parameters, as ``--option``, that the command line has."""
-    spelt = {one.name: f"--{name_of(one)}" for one in context.command.params if one.param_type_name == "option"}
+    spelt = {
+        parameter.name: f"--{name_of(parameter)}"
+        for parameter in context.command.params
+        if parameter.param_type_name == "option"
+    }
     sources = ((name, context.get_parameter_source(name)) for name in parameters)
     return [spelt[name] for name, source in sources if source is not None and source.name == _COMMAND_LINE]
 

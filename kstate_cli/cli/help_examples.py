@@ -11,7 +11,7 @@ from typing import Final
 class Example:
     """A command line, and what it is good for."""
 
-    what: str
+    purpose: str
     line: str
     """What follows ``kstate``, as it is typed."""
 

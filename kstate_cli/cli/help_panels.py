@@ -17,16 +17,16 @@ from kstate_cli.texts import command as command_line
 WHICH: Final = "Which stores"
 LOGS: Final = "What is known of the logs"
 HOW: Final = "How it is done"
-TOLD: Final = "What is told"
+OUTPUT_PANEL: Final = "What is told"
 """Titles of options that several commands have."""
 DELETES: Final = "DELETES"
 """Begins the help of every command and option that deletes for good."""
 _ARGUMENTS, _OPTIONS = "Arguments", "Options"
 
 
-def one_of(choices: type[Enum]) -> str:
+def choices_text(choices: type[Enum]) -> str:
     """The metavar of an option that takes one of a few words: ``table|json``."""
-    return "|".join(str(one.value) for one in choices)
+    return "|".join(str(choice.value) for choice in choices)
 
 
 class _WithExamples:
@@ -39,12 +39,12 @@ class _WithExamples:
         """Writes the examples, as they can be pasted: one line each, never wrapped."""
         from kstate_cli.cli.help_examples import EXAMPLES
 
-        given = () if self.words is None else EXAMPLES.get(self.words, ())
-        if given:
+        examples = () if self.words is None else EXAMPLES.get(self.words, ())
+        if examples:
             with formatter.section("Examples"):
-                for one in given:
-                    formatter.write(f"{'':>{formatter.current_indent}}{one.what}:\n")
-                    formatter.write(f"{'':>{formatter.current_indent + 2}}{command_line(*one.words)}\n")
+                for example in examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{example.purpose}:\n")
+                    formatter.write(f"{'':>{formatter.current_indent + 2}}{command_line(*example.words)}\n")
         super().format_epilog(ctx, formatter)  # type: ignore[misc]
 
 
@@ -53,7 +53,7 @@ class PanelledCommand(_WithExamples, typer.core.TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The words after ``Usage: kstate command``: metavars as they are."""
-        arguments = [one for one in self.params if one.param_type_name == "argument"]
+        arguments = [parameter for parameter in self.params if parameter.param_type_name == "argument"]
         return [*([self.options_metavar] if self.options_metavar else []), *map(metavar_of, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -61,9 +61,9 @@ class PanelledCommand(_WithExamples, typer.core.TyperCommand):
         # What only this command has comes first.
         panels: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
         help_option = self.get_help_option(ctx)
-        for one in self.params:
-            if not getattr(one, "hidden", False):
-                panels.setdefault(panel_of(one), []).append((_names(one), _text(one)))
+        for parameter in self.params:
+            if not getattr(parameter, "hidden", False):
+                panels.setdefault(panel_of(parameter), []).append((_names(parameter), _text(parameter)))
         if help_option is not None:
             panels[next(reversed(panels))].append((_names(help_option), _text(help_option)))
         for title, rows in panels.items():
@@ -109,12 +109,12 @@ def _text(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return text
     default = parameter.default
-    shown = default.value if isinstance(default, Enum) else default
+    value = default.value if isinstance(default, Enum) else default
     if parameter.required:
         return f"{text} [required]"
-    return f"{text} [default: {shown}]" if _tells(parameter, shown) else text
+    return f"{text} [default: {value}]" if _shows_default(parameter, value) else text
 
 
-def _tells(option: Any, default: Any) -> bool:
+def _shows_default(option: Any, default: Any) -> bool:
     plain = isinstance(default, (str, int, float)) and not isinstance(default, bool)
     return plain and bool(default) and bool(option.show_default) and not option.is_flag

@@ -57,7 +57,7 @@ class JsonLines:
 
 def lines_about(app: Path) -> JsonLines:
     """Lines about the application directory that was found; an ``error`` will name the same one."""
-    subject.found_app(app)
+    subject.set_app(app)
     return JsonLines(app)
 
 
@@ -77,9 +77,9 @@ def begin(words: Sequence[str]) -> None:
     """A command begins: its words say whether JSON is wanted, until the parser has understood them."""
     subject.forget()
     _Command.has_failed = False
-    asked = _asked_for(words)
-    _Command.words_say = asked is not None
-    _want(asked is True)
+    as_json = _output_option(words)
+    _Command.words_say = as_json is not None
+    _want(as_json is True)
 
 
 def note_format(command: Any) -> None:
@@ -106,10 +106,10 @@ def _note(output: Any) -> None:
     _want(getattr(output, "value", output) == _JSON)
 
 
-def _want(wanted: bool) -> None:
+def _want(as_json: bool) -> None:
     """JSON is wanted, or not. Its encoder is imported now: a failure may leave no descriptor to import it with."""
-    _Command.wants_json = wanted
-    if wanted:
+    _Command.wants_json = as_json
+    if as_json:
         import json  # noqa: F401
 
 
@@ -121,7 +121,7 @@ def tell_failure(error: CommandEnd, code: int, more: Sequence[str] = ()) -> bool
     if _Command.has_failed or not _Command.wants_json:
         return False
     _Command.has_failed = True
-    JsonLines(subject.given()).line(
+    JsonLines(subject.app_path()).line(
         "error",
         {
             "code": error.code_for(code),
@@ -136,20 +136,20 @@ def tell_failure(error: CommandEnd, code: int, more: Sequence[str] = ()) -> bool
     return True
 
 
-def _asked_for(words: Sequence[str]) -> bool | None:
+def _output_option(words: Sequence[str]) -> bool | None:
     """Whether the words ask for JSON, as far as that can be seen before anything is known of the options.
 
     None where they say nothing of a format.
     """
-    wanted = None
+    as_json = None
     for word, following in zip_longest(words, words[1:]):
         if word == "--":
             break
         short = _FLAGS_BEFORE.fullmatch(word)
         if short is not None:
-            wanted = (short[1] or following) == _JSON
+            as_json = (short[1] or following) == _JSON
         elif word == "--output":
-            wanted = following == _JSON
+            as_json = following == _JSON
         elif word.startswith("--output="):
-            wanted = word == f"--output={_JSON}"
-    return wanted
+            as_json = word == f"--output={_JSON}"
+    return as_json

@@ -109,15 +109,15 @@ class Metrics:
             return False
         return True
 
-    def done(self, code: int) -> int:
+    def finish(self, code: int) -> int:
         """Write the file for a command that ended with ``code``; return that, or 1 for 0 if it cannot be written.
 
         Raises OutputLost: results that could not be written count as well.
         """
         standard.finish()
         self._code = code
-        written = self._path is None or self._tell(self._path, code)
-        return code if written else max(code, EXIT_WARNINGS)
+        is_written = self._path is None or self._tell(self._path, code)
+        return code if is_written else max(code, EXIT_WARNINGS)
 
     def _take_lock(self, path: Path) -> int:
         folder = self._folder
@@ -130,9 +130,9 @@ class Metrics:
             raise UsageError(f"--metrics-file {quoted(path)} is a directory", hint="name a file in it")
         if path.exists() and not path.is_file():
             # It is replaced as a whole, and what it said before is read.
-            what = kind_of(path.stat().st_mode)
+            kind = kind_of(path.stat().st_mode)
             raise UsageError(
-                f"--metrics-file {quoted(path)} is {what}", hint="name a regular file, or one that is not there"
+                f"--metrics-file {quoted(path)} is {kind}", hint="name a regular file, or one that is not there"
             )
         _require_ours(path)
         try:
@@ -218,8 +218,8 @@ def _require_ours(path: Path) -> None:
 def _declared(registry: CollectorRegistry, name: str) -> Gauge:
     from prometheus_client import Gauge
 
-    what, labels = METRICS[name]
-    return Gauge(name, what, labels, registry=registry)
+    help_text, labels = METRICS[name]
+    return Gauge(name, help_text, labels, registry=registry)
 
 
 def _before(path: Path, labels: tuple[str, str]) -> float | None:
@@ -230,9 +230,9 @@ def _before(path: Path, labels: tuple[str, str]) -> float | None:
         families = list(text_string_to_metric_families(read_given(path).decode("utf-8")))
     except (OSError, ValueError):
         return None
-    wanted = dict(zip(_LABELS, labels, strict=True))
+    values = dict(zip(_LABELS, labels, strict=True))
     for family in families:
         for sample in family.samples:
-            if sample.name == _SUCCESS and sample.labels == wanted:
+            if sample.name == _SUCCESS and sample.labels == values:
                 return float(sample.value)
     return None

@@ -44,9 +44,9 @@ def safe(text: object) -> str:
 def error_lines(error: CommandEnd) -> list[str]:
     """An error as it is shown to people: what and where, its details, what to do next."""
     where = f" ({error.where})" if error.where and error.where not in error.message else ""
-    lines = [f"kstate: {error.headline}{where}", *(f"  {one}" for one in error.details)]
+    lines = [f"kstate: {error.headline}{where}", *(f"  {line}" for line in error.details)]
     if error.hint:
-        lines += [f"  what to do: {error.hint}", *(f"    {one}" for one in error.hint_details)]
+        lines += [f"  what to do: {error.hint}", *(f"    {line}" for line in error.hint_details)]
     return [safe(line) for line in lines]
 
 
@@ -68,12 +68,12 @@ def table(
     Returns the names of the columns that were left out, since the terminal is too narrow. Where standard output is no
     terminal, nothing is left out or folded, and a row is a line.
     """
-    known = [one if isinstance(one, Column) else Column(one, right=one in right) for one in columns]
-    shown = [replace(one, name=showable(safe(one.name))) for one in known]
+    described = [column if isinstance(column, Column) else Column(column, right=column in right) for column in columns]
+    headed = [replace(column, name=showable(safe(column.name))) for column in described]
     cells = [[[showable(safe(line)) for line in _lines(cell)] for cell in row] for row in rows]
     if title is not None:
         print_line(safe(title))
-    laid = lay_out(shown, cells, width=screen_width(), rule=RULE if showable(RULE) == RULE else "-")
+    laid = lay_out(headed, cells, width=screen_width(), rule=RULE if showable(RULE) == RULE else "-")
     for number, line in enumerate(laid.lines):
         print_line(line, "bold" if number == 0 else "dim" if number == 1 else "")
     return laid.left_out
@@ -111,9 +111,9 @@ def screen_width() -> int | None:
     """Columns of the terminal that standard output is; None where it is none: then nothing is cut or folded."""
     if not sys.stdout.isatty():
         return None
-    said = int(_environment().get("COLUMNS", "0"))
-    if said:
-        return said
+    width = int(_environment().get("COLUMNS", "0"))
+    if width:
+        return width
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL
     except (OSError, ValueError):

@@ -67,12 +67,12 @@ class _Commands(MutableMapping[str, Any]):
     """The commands by name; each is made when it is asked for."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
+        self._parsers: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = _made(name, COMMANDS[name])
-        return self._made[name]
+        if name not in self._parsers:
+            self._parsers[name] = _parser_of(name, COMMANDS[name])
+        return self._parsers[name]
 
     def __setitem__(self, name: str, parser: Any) -> None:
         raise TypeError("commands are listed in COMMANDS")
@@ -87,12 +87,12 @@ class _Commands(MutableMapping[str, Any]):
         return len(COMMANDS)
 
 
-def _made(name: str, entry: Entry) -> Any:
-    made = getattr(importlib.import_module(f"kstate_cli.cli.commands.{entry.module}"), entry.name)
-    if not isinstance(made, typer.Typer):
-        function, made = made, typer.Typer(add_completion=False, rich_markup_mode=None)
-        made.command(name, cls=PanelledCommand)(function)
-    parser = typer.main.get_command(made)
+def _parser_of(name: str, entry: Entry) -> Any:
+    target = getattr(importlib.import_module(f"kstate_cli.cli.commands.{entry.module}"), entry.name)
+    if not isinstance(target, typer.Typer):
+        function, target = target, typer.Typer(add_completion=False, rich_markup_mode=None)
+        target.command(name, cls=PanelledCommand)(function)
+    parser = typer.main.get_command(target)
     parser.name = name
     give_variables(parser, name)
     tell_unread(parser, name)
@@ -174,5 +174,5 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _texts(one)
+        for part in value:
+            yield from _texts(part)

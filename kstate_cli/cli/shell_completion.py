@@ -55,8 +55,8 @@ def codes(incomplete: str) -> list[str]:
     """Codes that ``explain`` knows: as they are spelt, or in the case in which the first letters were typed."""
     from kstate_cli.explain.catalogue import explanations
 
-    known = dict.fromkeys(one.code for one in explanations())
-    spelt = [[way for way in (code, code.lower(), code.upper()) if way.startswith(incomplete)] for code in known]
+    codes = dict.fromkeys(explanation.code for explanation in explanations())
+    spelt = [[way for way in (code, code.lower(), code.upper()) if way.startswith(incomplete)] for code in codes]
     return [ways[0] for ways in spelt if ways]
 
 
@@ -65,7 +65,9 @@ def releases(incomplete: str) -> list[str]:
     from kstate_cli.releases import RELEASES
 
     # What nobody has run takes an option besides, and is not what a key pressed twice should choose.
-    return [one.name for one in reversed(RELEASES) if not one.unproven and one.name.startswith(incomplete)]
+    return [
+        release.name for release in reversed(RELEASES) if not release.unproven and release.name.startswith(incomplete)
+    ]
 
 
 def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:
@@ -73,11 +75,11 @@ def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incompl
     from kstate_cli.statedir.find import find_application
 
     # An option without its value yet keeps the parser from telling what arguments stand for.
-    given = ctx.params.get("app") or ctx.params.get("a") or next(iter(ctx.args), None)
-    if given is None:
+    path = ctx.params.get("app") or ctx.params.get("a") or next(iter(ctx.args), None)
+    if path is None:
         return []
     try:
-        offered = set(names(find_application(Path(os.path.expanduser(given)))))
+        offered = set(names(find_application(Path(os.path.expanduser(path)))))
     except (OSError, KstateError):
         return []
     return sorted(name for name in offered if name.startswith(incomplete) and _PLAIN.fullmatch(name))

@@ -90,24 +90,24 @@ class _Descriptor(io.RawIOBase):
     def flush(self) -> None:
         """Writes all that waits, or leaves it to :meth:`failed`."""
         with self._lock:
-            waiting, written = self._now
+            waiting, counts = self._now
             at_once = _AT_ONCE if waiting and not _is_file(self._number) else _MOST_WAITING
-            while sum(written) < len(waiting) and not self.dropping:
+            while sum(counts) < len(waiting) and not self.dropping:
                 self._write(at_once)
-                waiting, written = self._now
+                waiting, counts = self._now
             if not self.dropping:
                 self._now = bytearray(), []
 
     def _write(self, at_once: int) -> None:
         _wait_for(self._number)  # what is taken at once does not wait
-        waiting, written = self._now
-        done = sum(written)
-        written = [done]
-        self._now = waiting, written
+        waiting, counts = self._now
+        written_bytes = sum(counts)
+        counts = [written_bytes]
+        self._now = waiting, counts
         try:
             # One call: handlers of signals run after it, when what is written is known. Holding signals back for each
             # line costs more than all the rest of it.
-            written.extend(map(os.write, (self._number,), (waiting[done : done + at_once],)))
+            counts.extend(map(os.write, (self._number,), (waiting[written_bytes : written_bytes + at_once],)))
         except OSError as error:
             if error.errno not in _AGAIN:
                 self._now = bytearray(), []

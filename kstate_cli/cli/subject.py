@@ -17,27 +17,27 @@ from kstate_cli.texts import command
 _APP = frozenset({"app", "a"})
 """The argument APP, and the first of the two of ``diff``."""
 
-_given: list[str] = []
+_app: list[str] = []
 _WORKERS = "--workers"
 _workers: list[int] = []
 
 
 def forget() -> None:
     """A command begins, and is about nothing yet."""
-    _given.clear()
+    _app.clear()
     _workers.clear()
     texts.forget_options()
     deadline.forget()
 
 
-def given() -> str | None:
+def app_path() -> str | None:
     """The absolute path of the directory, as it was given until it was found; None where there is none."""
-    return _given[0] if _given else None
+    return _app[0] if _app else None
 
 
-def found_app(app: str | os.PathLike[str]) -> None:
+def set_app(app: str | os.PathLike[str]) -> None:
     """The application directory is this one: what was given may be the ``state.dir`` that holds it."""
-    _given[:] = [os.fspath(app)]
+    _app[:] = [os.fspath(app)]
 
 
 def note_subject(parsed: Any) -> None:
@@ -64,21 +64,21 @@ def _note_workers(value: Any) -> None:
 
 def _note(value: Any) -> None:
     if isinstance(value, (str, os.PathLike)):
-        _given[:] = [os.path.abspath(os.fspath(value))]
+        _app[:] = [os.path.abspath(os.fspath(value))]
 
 
 def about(name: str, *options: str) -> str | None:
     """A command about the same directory, to be pasted; None where the command was given none."""
-    return command(name, *_given, *options) if _given else None
+    return command(name, *_app, *options) if _app else None
 
 
 def tell_processed(parameter: Any, note: Callable[[Any], None]) -> None:
     """From now on ``note`` gets each value of Click's ``parameter``, as soon as it is converted and validated."""
     process = parameter.process_value
 
-    def told(ctx: Any, value: Any) -> Any:
+    def process_and_note(ctx: Any, value: Any) -> Any:
         processed = process(ctx, value)
         note(processed)
         return processed
 
-    parameter.process_value = told
+    parameter.process_value = process_and_note

@@ -22,13 +22,13 @@ def lines(*, verbose: bool) -> Iterator[str]:
     """``kstate 0.1.0``, and then one line for each thing that kstate runs on."""
     yield f"kstate {__version__}"
     if verbose:
-        for name, told in _SURROUNDINGS.items():
-            yield printable(f"{name}: {_told(told)}")
+        for name, read in _SURROUNDINGS.items():
+            yield printable(f"{name}: {_read_or_unknown(read)}")
 
 
-def _told(told: Callable[[], str]) -> str:
+def _read_or_unknown(read: Callable[[], str]) -> str:
     try:
-        return told()
+        return read()
     except Exception as error:
         return f"unknown: {type(error).__name__}: {first_line(error)}"
 
@@ -36,14 +36,14 @@ def _told(told: Callable[[], str]) -> str:
 def _installed(distribution: str) -> Callable[[], str]:
     """What is installed, by its metadata: importing it may take a second, or be what fails."""
 
-    def told() -> str:
+    def read() -> str:
         try:
             return metadata.version(distribution)
         except metadata.PackageNotFoundError:
             spec = util.find_spec(distribution)  # on the path, as spark-submit has it there
             return _NOT_INSTALLED if spec is None else f"of no known version, {spec.origin}"
 
-    return told
+    return read
 
 
 def _rocksdb() -> str:
@@ -68,8 +68,8 @@ def _documentation() -> str:
     if (repository / INTERNALS).is_dir():
         return str(repository)
     # Where the installer has put it: below a virtual environment, the user's own files or the whole system's.
-    pages = [one for one in metadata.files("kstate") or () if one.as_posix().endswith(f"{INTERNALS}/README.md")]
-    paths = [Path(os.path.realpath(str(one.locate()))) for one in pages]
+    pages = [file for file in metadata.files("kstate") or () if file.as_posix().endswith(f"{INTERNALS}/README.md")]
+    paths = [Path(os.path.realpath(str(file.locate()))) for file in pages]
     return next((str(path.parents[2]) for path in paths if path.is_file()), _NOT_INSTALLED)
 
 

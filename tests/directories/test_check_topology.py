@@ -16,7 +16,7 @@ from kstate_cli.check.codes.topology import REHOME_REFUSED
 from kstate_cli.check.predict import check
 from kstate_cli.check.snapshot import CheckRequest
 from kstate_cli.check.streams_log import NO_BUILDER, UNKNOWN_TOPOLOGY
-from kstate_cli.cli.options.application import asked_topology
+from kstate_cli.cli.options.application import read_topologies
 from kstate_cli.rehome.model import WhyRefused
 from kstate_cli.releases import RELEASES
 from kstate_cli.statedir.scan import read_application
@@ -57,7 +57,7 @@ def test_where_everything_is_at_home_nothing_else_is_said(name: str, tmp_path: P
     same = text_of(app, tmp_path / "same.txt")
     application = read_application(app)
     for exactly_once in (True, False):
-        asked = asked_topology(application, same, same, None, at_least_once=not exactly_once)
+        asked = read_topologies(application, same, same, None, at_least_once=not exactly_once)
         for one in RELEASES:
             request = CheckRequest(one, exactly_once=exactly_once)
             without = check(application, request)

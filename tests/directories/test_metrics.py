@@ -56,7 +56,7 @@ def test_a_warning_is_no_success(tmp_path: Path) -> None:
         metrics.round_done(1)
         assert read(file, "dump")["kstate_last_success_timestamp_seconds"] == good
         assert read(file, "dump")["kstate_last_run_exit_code"] == 1
-        assert metrics.done(1) == 1
+        assert metrics.finish(1) == 1
     assert read(file, "dump")["kstate_last_success_timestamp_seconds"] == good
 
 
@@ -66,7 +66,7 @@ def test_metrics_that_cannot_be_written_are_a_warning(tmp_path: Path, capsys: py
     file = folder / "kstate.prom"
     with Metrics(file, "dump", None, application="a") as metrics:
         folder.rename(tmp_path / "moved")
-        assert metrics.done(0) == 1
+        assert metrics.finish(0) == 1
     assert "warning: the metrics could not be written" in capsys.readouterr().err
 
 

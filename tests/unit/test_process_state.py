@@ -13,7 +13,7 @@ from tests.syntax import modules
 
 FORGOTTEN = {
     ("texts.py", "_options"),
-    ("cli/subject.py", "_given"),
+    ("cli/subject.py", "_app"),
     ("cli/subject.py", "_workers"),
     ("change/commits_made.py", "_commits"),
     ("deadline.py", "_services"),
@@ -50,7 +50,7 @@ def empty(value: ast.expr) -> bool:
 
 def test_a_new_process_remembers_nothing(tmp_path: Path) -> None:
     texts.carry_option(texts.LOCK_IS_SHARED, True)
-    subject.found_app(tmp_path)
+    subject.set_app(tmp_path)
     note_commit("0001-migrate")
     a_new_process()
-    assert texts.lacking_options(["wipe"]) == [] and subject.given() is None and committed() is None
+    assert texts.lacking_options(["wipe"]) == [] and subject.app_path() is None and committed() is None

@@ -186,7 +186,7 @@ def test_a_metric_that_is_not_declared_is_not_written(tmp_path: Any) -> None:
         metrics.records, metrics.warnings, metrics.held_back = 1, 2, 3
         metrics.findings = {("status-open", "warning"): 2}
         metrics.more = lambda: ((name, ("x",) * (len(labels) - 1), 1.0) for name, (_, labels) in MEASURES.items())
-        metrics.done(0)
+        metrics.finish(0)
     text = (tmp_path / "out.prom").read_text(encoding="utf-8")
     written = {one.name: tuple(one.samples[0].labels) for one in text_string_to_metric_families(text)}
     assert {name: tuple(sorted(labels)) for name, labels in written.items()} == {

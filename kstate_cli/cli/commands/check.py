@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kstate_cli.cli.views.check import Start
     from kstate_cli.statedir.model import Application
 
-_SHOWN = 5
+_MAX_LISTED = 5
 """So many codes are named in one sentence."""
 
 
@@ -103,7 +103,7 @@ def check(
     from kstate_cli.cli.ending import answered_no
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.options.application import asked_topology
+    from kstate_cli.cli.options.application import read_topologies
     from kstate_cli.cli.options.logs import KnownOfLogs
     from kstate_cli.cli.views.check import damage_in, parts_of, say_parts, start_of
     from kstate_cli.errors import ConditionNotMet
@@ -114,8 +114,8 @@ def check(
     refuse_without_topology(topology, typed(context, "old", "spec"))
     path = find_application(app)
     lines = lines_about(path)
-    known = KnownOfLogs(offsets, bootstrap_server, kafka_settings, dump)
-    known.validate()
+    logs = KnownOfLogs(offsets, bootstrap_server, kafka_settings, dump)
+    logs.validate()
     to = chosen_release("--for", release, for_jar, quiet=quiet or output is Format.json)
     cleaned_after = None if max_age is None else age("--max-age", max_age)
     retained = None if delete_retention is None else age("--delete-retention", delete_retention)
@@ -123,33 +123,33 @@ def check(
         application = read_application(path)
         at_least_once = guarantee is Guarantee.at_least_once
         changed = (
-            None if topology is None else asked_topology(application, topology, old, spec, at_least_once=at_least_once)
+            None if topology is None else read_topologies(application, topology, old, spec, at_least_once=at_least_once)
         )
-        asked = CheckRequest(
+        request = CheckRequest(
             to,
             exactly_once=not at_least_once,
-            logs=known.sources(application, () if changed is None else changed.new.homes),
+            logs=logs.sources(application, () if changed is None else changed.new.homes),
             headers_format=dsl_store_format is StoreFormat.HEADERS,
             transactional=transactional_stores,
             max_age=cleaned_after,
             delete_retention=retained,
             topology=changed,
         )
-        report = predict(application, asked)
-        start = start_of(application, report, asked, known)
+        report = predict(application, request)
+        start = start_of(application, report, request, logs)
         parts = None if dump is None else parts_of(dump)
         if output is Format.json:
-            _print_json(lines, application, asked, report, start, parts)
+            _print_json(lines, application, request, report, start, parts)
         else:
-            _show(application, asked.release.version, report, start, quiet=quiet)
+            _show(application, request.release.version, report, start, quiet=quiet)
             if dump is not None and parts is not None:
                 say_parts(dump, parts, quiet=quiet)
-        metrics.findings = Counter((one.code.name, one.level.value) for one in report.findings)
+        metrics.findings = Counter((finding.code.name, finding.level.value) for finding in report.findings)
         if dump is not None and parts is not None and report.clean and (damaged := damage_in(dump, parts)) is not None:
             raise damaged
         if report.clean:
-            return metrics.done(EXIT_OK)
-        return metrics.done(answered_no(ConditionNotMet(_verdict(report, asked.release.version), where=str(path))))
+            return metrics.finish(EXIT_OK)
+        return metrics.finish(answered_no(ConditionNotMet(_verdict(report, request.release.version), where=str(path))))
 
 
 def _verdict(report: Report, release: str) -> str:
@@ -157,40 +157,40 @@ def _verdict(report: Report, release: str) -> str:
     from kstate_cli.check.findings import Level
     from kstate_cli.texts import some
 
-    counted = []
+    counts = []
     for level in (Level.ERROR, Level.WARNING):
-        codes = [one.code.name for one in report.findings if one.level is level]
+        codes = [finding.code.name for finding in report.findings if finding.level is level]
         if codes:
             number = f"{len(codes)} {level.value}{'s' if len(codes) > 1 else ''}"
-            counted.append(f"{number} ({some(list(dict.fromkeys(codes)), _SHOWN)})")
+            counts.append(f"{number} ({some(list(dict.fromkeys(codes)), _MAX_LISTED)})")
     fails = f"the next start of {release} fails" if report.fails else ""
-    return ": ".join(filter(None, (fails, ", ".join(counted)))) or "not all is as expected"
+    return ": ".join(filter(None, (fails, ", ".join(counts)))) or "not all is as expected"
 
 
 def _print_json(
     lines: JsonLines,
     app: Application,
-    asked: CheckRequest,
+    request: CheckRequest,
     report: Report,
     start: Start,
     parts: list[dict[str, Any]] | None,
 ) -> None:
     from kstate_cli.cli.views.stores import lag_members
 
-    for one in report.predictions:
+    for prediction in report.predictions:
         lines.line(
             "prediction",
             {
-                "task": one.task,
-                "store": one.store,
-                "outcome": one.outcome.value,
-                "or_else": one.or_else.value if one.or_else else None,
-                "records": one.records.count if one.records else None,
-                "records_exact": one.records.exact if one.records else None,
-                "code": one.code.name if one.code else None,
-                "path": one.file,
-                "messages": list(one.messages),
-                **lag_members(start.lags.get((one.task, one.store or ""))),
+                "task": prediction.task,
+                "store": prediction.store,
+                "outcome": prediction.outcome.value,
+                "or_else": prediction.or_else.value if prediction.or_else else None,
+                "records": prediction.records.count if prediction.records else None,
+                "records_exact": prediction.records.exact if prediction.records else None,
+                "code": prediction.code.name if prediction.code else None,
+                "path": prediction.file,
+                "messages": list(prediction.messages),
+                **lag_members(start.lags.get((prediction.task, prediction.store or ""))),
             },
         )
     for finding in report.findings:
@@ -211,8 +211,8 @@ def _print_json(
     levels = [finding.level.value for finding in report.findings]
     lines.summary(
         {
-            "release": asked.release.version,
-            "guarantee": (Guarantee.exactly_once if asked.exactly_once else Guarantee.at_least_once).value,
+            "release": request.release.version,
+            "guarantee": (Guarantee.exactly_once if request.exactly_once else Guarantee.at_least_once).value,
             "start_fails": report.fails,
             "errors": levels.count("error"),
             "warnings": levels.count("warning"),
@@ -238,5 +238,5 @@ def _show(app: Application, release: str, report: Report, start: Start, *, quiet
     if (worst := worst_of(report.findings)) is not None:
         say(f"what that means: {command('explain', worst.code.name)}", quiet=quiet)
     if app.running is not False:
-        what = "is running" if app.running else "may be running"
-        say(f"the application {what}: as of its last flush ({app.as_of})", quiet=quiet)
+        state = "is running" if app.running else "may be running"
+        say(f"the application {state}: as of its last flush ({app.as_of})", quiet=quiet)

@@ -54,21 +54,21 @@ def clean(
     from kstate_cli.statedir.names import LOCK
 
     path = find_runs_of(app)
-    told = _RunLines(path, as_json=output is Format.json, quiet=quiet)
+    lines = _RunLines(path, as_json=output is Format.json, quiet=quiet)
     request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.
     nobody_holds = not os.path.lexists(path / LOCK)
     runs = read_runs(path)
     if dry_run or not runs or (nobody_holds and not choose(request).runs):
         choice = choose(request, locked=nobody_holds)
-        told.choice(choice)
-        for one in choice.runs:
-            told.run(one.name, pinned_bytes(one), deleted=False)
+        lines.choice(choice)
+        for candidate in choice.runs:
+            lines.run(candidate.name, pinned_bytes(candidate), deleted=False)
         if not dry_run and not runs and runs_folder(path).parent.is_dir():
             with kstate_lock(path, wait):
                 remove_drafts(path)
                 remove_empty_folders(path)
-        told.end()
+        lines.end()
         return EXIT_OK
     stays: list[str] = []
 
@@ -90,12 +90,12 @@ def clean(
     with kstate_lock(path, wait):
         # Only under the lock a run that has not ended is one that was interrupted.
         choice = choose(request)
-        told.choice(choice)
+        lines.choice(choice)
         for name, freed in clean_runs(request, choice, elsewhere):
-            told.run(name, freed, deleted=True)
+            lines.run(name, freed, deleted=True)
         remove_drafts(path)
         remove_empty_folders(path)
-    told.end()
+    lines.end()
     return EXIT_WARNINGS if stays else EXIT_OK
 
 
@@ -110,10 +110,10 @@ class _RunLines:
 
     def choice(self, choice: Choice) -> None:
         """What is left, though it is old enough, and that nothing else is there."""
-        for one in choice.left:
-            say(one.text, quiet=self._quiet)
+        for folder in choice.left:
+            say(folder.text, quiet=self._quiet)
             if self._json:
-                self._lines.line("left", {"run": one.run, "message": one.why})
+                self._lines.line("left", {"run": folder.run, "message": folder.why})
         if not choice.runs:
             say("nothing to clean", quiet=self._quiet)
 

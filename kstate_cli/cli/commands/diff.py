@@ -99,16 +99,16 @@ def diff(
     return EXIT_OK if compared.equal else EXIT_WARNINGS
 
 
-def _verdict(compared: Diff, one: StoreDiff) -> str:
+def _verdict(compared: Diff, store: StoreDiff) -> str:
     from kstate_cli.diff.model import In
 
-    if one.unreadable is not None:
+    if store.unreadable is not None:
         return "unreadable"
-    if one.where is not In.BOTH:
-        return f"only in {one.where.side}"
-    if not one.comparable:
+    if store.where is not In.BOTH:
+        return f"only in {store.where.side}"
+    if not store.comparable:
         return "other kind"
-    return "different" if compared.differs(one) else "equal"
+    return "different" if compared.differs(store) else "equal"
 
 
 def _show(compared: Diff) -> None:
@@ -121,17 +121,17 @@ def _show(compared: Diff) -> None:
         ("task", "store", Column("kind", spare=1), "rows A", "rows B", "only A", "only B", "different", "verdict"),
         [
             (
-                one.task,
-                one.store,
-                " / ".join(map(short_name, dict.fromkeys(one.kinds))),
-                f"{one.rows_a:,}",
-                f"{one.rows_b:,}",
-                f"{one.only_a:,}",
-                f"{one.only_b:,}",
-                f"{one.different:,}",
-                _verdict(compared, one),
+                store.task,
+                store.store,
+                " / ".join(map(short_name, dict.fromkeys(store.kinds))),
+                f"{store.rows_a:,}",
+                f"{store.rows_b:,}",
+                f"{store.only_a:,}",
+                f"{store.only_b:,}",
+                f"{store.different:,}",
+                _verdict(compared, store),
             )
-            for one in compared.stores
+            for store in compared.stores
         ],
         right=frozenset({"rows A", "rows B", "only A", "only B", "different"}),
     )
@@ -140,8 +140,8 @@ def _show(compared: Diff) -> None:
 def _print_json(lines: JsonLines, compared: Diff, other: Path) -> None:
     for name, where in compared.tasks:
         lines.line("task", {"task": name, "only_in": where.value})
-    for one in compared.stores:
-        lines.line("store", _store(compared, one))
+    for store in compared.stores:
+        lines.line("store", _store(compared, store))
     lines.summary(
         {
             "other": str(other),
@@ -150,33 +150,33 @@ def _print_json(lines: JsonLines, compared: Diff, other: Path) -> None:
             "stores": len(compared.stores),
             "differing": compared.differing,
             "unread": compared.unread,
-            "messages": [one.text for one in compared.unreadable],
-            "rows_a": sum(one.rows_a for one in compared.stores),
-            "rows_b": sum(one.rows_b for one in compared.stores),
-            "only_in_a": sum(one.only_a for one in compared.stores),
-            "only_in_b": sum(one.only_b for one in compared.stores),
-            "different": sum(one.different for one in compared.stores),
+            "messages": [message.text for message in compared.unreadable],
+            "rows_a": sum(store.rows_a for store in compared.stores),
+            "rows_b": sum(store.rows_b for store in compared.stores),
+            "only_in_a": sum(store.only_a for store in compared.stores),
+            "only_in_b": sum(store.only_b for store in compared.stores),
+            "different": sum(store.different for store in compared.stores),
             "as_of_a": compared.as_of[0],
             "as_of_b": compared.as_of[1],
         }
     )
 
 
-def _store(compared: Diff, one: StoreDiff) -> dict[str, Any]:
+def _store(compared: Diff, store: StoreDiff) -> dict[str, Any]:
     from kstate_cli.diff.model import In
 
     return {
-        "task": one.task,
-        "store": one.store,
-        "only_in": None if one.where is In.BOTH else one.where.value,
-        "kinds": list(one.kinds),
-        "verdict": _verdict(compared, one),
-        "rows_a": one.rows_a,
-        "rows_b": one.rows_b,
-        "only_in_a": one.only_a,
-        "only_in_b": one.only_b,
-        "different": one.different,
-        "not_compared": list(one.left_out),
-        "message": None if one.unreadable is None else one.unreadable.text,
-        "offsets": {name: {"a": in_a, "b": in_b} for name, (in_a, in_b) in one.offsets.items()},
+        "task": store.task,
+        "store": store.store,
+        "only_in": None if store.where is In.BOTH else store.where.value,
+        "kinds": list(store.kinds),
+        "verdict": _verdict(compared, store),
+        "rows_a": store.rows_a,
+        "rows_b": store.rows_b,
+        "only_in_a": store.only_a,
+        "only_in_b": store.only_b,
+        "different": store.different,
+        "not_compared": list(store.left_out),
+        "message": None if store.unreadable is None else store.unreadable.text,
+        "offsets": {name: {"a": in_a, "b": in_b} for name, (in_a, in_b) in store.offsets.items()},
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @declared
-def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
+def dump(source: DumpedOptions, how: ReadingOptions, report: ToldOptions) -> int:
     """Write changelog topics to Parquet, for `kstate restore`. A second call adds only what is new since the first.
 
     Nothing is written to the broker, and no group is joined. The dump is whole at every moment: a manifest comes last.
@@ -36,27 +36,27 @@ def dump(source: DumpedOptions, how: ReadingOptions, told: ToldOptions) -> int:
         raise UsageError("--follow goes on writing, and --dry-run writes nothing", hint="leave one of them out")
     folder = None if is_s3(request.out) else Path(request.out)
     application = source.app or request.group or request.out.rpartition("/")[2]
-    with Metrics(told.metrics_file, "dump", folder, application=application) as metrics:
+    with Metrics(report.metrics_file, "dump", folder, application=application) as metrics:
 
         def round_done(outcome: RoundOutcome) -> None:
-            _show_round(request, outcome, told)
+            _show_round(request, outcome, report)
             _measure(metrics, outcome)
-            metrics.round_done(_code(outcome, told))
+            metrics.round_done(_code(outcome, report))
 
-        with DumpProgress(quiet=told.quiet) as progress:
+        with DumpProgress(quiet=report.quiet) as progress:
             if source.follow is not None:
                 follow(request, progress, source.follow, round_done)
             outcome = dump_round(request, progress)
         _measure(metrics, outcome)
-        if told.output is Format.json:
+        if report.output is Format.json:
             _print_json(request, outcome)
         else:
-            _show(outcome, quiet=told.quiet, dry_run=request.dry_run)
-        return metrics.done(_code(outcome, told))
+            _show(outcome, quiet=report.quiet, dry_run=request.dry_run)
+        return metrics.finish(_code(outcome, report))
 
 
-def _code(outcome: RoundOutcome, told: ToldOptions) -> int:
-    return EXIT_WARNINGS if outcome.warnings and not told.warnings_ok else EXIT_OK
+def _code(outcome: RoundOutcome, report: ToldOptions) -> int:
+    return EXIT_WARNINGS if outcome.warnings and not report.warnings_ok else EXIT_OK
 
 
 def _measure(metrics: Metrics, outcome: RoundOutcome) -> None:
@@ -80,7 +80,7 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
         raise UsageError("nothing says what is to be dumped", hint="--app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:
         raise UsageError("--app finds topics by their names, --spec says them", hint="leave out one of the two")
-    if how.engine not in {one.value for one in CaptureEngine}:
+    if how.engine not in {engine.value for engine in CaptureEngine}:
         raise UsageError(f"--engine {how.engine!r} is neither spark nor local", hint="leave it out for spark")
     if how.engine == CaptureEngine.local.value:
         spark_unused(master=how.master, conf=how.conf)
@@ -95,7 +95,7 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
         app=source.app,
         topics={**topics, **dict.fromkeys(source.topic or (), "--topic")},
         engine=CaptureEngine(how.engine),
-        spark=SparkSettings(how.master, dict(pair_of(one) for one in how.conf or ())),
+        spark=SparkSettings(how.master, dict(pair_of(pair) for pair in how.conf or ())),
         workers=at_once(how.workers),
         bytes_per_second=rate,
         full=source.full,
@@ -121,7 +121,7 @@ def _specified(file: Path | None) -> tuple[str | None, dict[str, str]]:
     return spec.application, dict.fromkeys(topics, f"{quoted(file)} names the topic")
 
 
-def _what(plan: PartitionPlan) -> str:
+def _range_text(plan: PartitionPlan) -> str:
     if plan.continues is not None:
         return "continued"
     return "full"
@@ -131,21 +131,21 @@ def _print_json(request: DumpRequest, outcome: RoundOutcome) -> None:
     from kstate_cli.cli.json_lines import JsonLines
 
     lines = JsonLines(None)
-    written = outcome.generation is not None
+    is_written = outcome.generation is not None
     for plan in outcome.plans:
-        records, size = outcome.by_partition.get(plan.key, (0, 0 if written else None))
+        records, size = outcome.by_partition.get(plan.key, (0, 0 if is_written else None))
         lines.line(
             "partition",
             {
                 "topic": plan.key.topic,
                 "partition": plan.key.partition,
-                "dumped": _what(plan),
+                "dumped": _range_text(plan),
                 "why": plan.why,
                 "start": plan.start,
                 "end": plan.end,
                 "open_from": plan.open_from,
                 "held_back": plan.held_back,
-                "records": records if written else plan.records,
+                "records": records if is_written else plan.records,
                 "bytes": size,
             },
         )
@@ -159,18 +159,18 @@ def _print_texts(outcome: RoundOutcome, lines: JsonLines) -> None:
             lines.line(kind, {"message": text})
 
 
-def _show_round(request: DumpRequest, outcome: RoundOutcome, told: ToldOptions) -> None:
+def _show_round(request: DumpRequest, outcome: RoundOutcome, report: ToldOptions) -> None:
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import print_line, say
 
-    if told.output is Format.json:
+    if report.output is Format.json:
         lines = JsonLines(None)
         _print_texts(outcome, lines)
         lines.line("round", _members(request, outcome))
     else:
-        print_line(_said(outcome))
+        print_line(_written_text(outcome))
         for text in outcome.notes:
-            say(text, quiet=told.quiet)
+            say(text, quiet=report.quiet)
     sys.stdout.flush()
 
 
@@ -195,27 +195,29 @@ def _show(outcome: RoundOutcome, *, quiet: bool, dry_run: bool) -> None:
     from kstate_cli.cli.output import say, table
     from kstate_cli.texts import size_text
 
-    written = outcome.generation is not None
+    is_written = outcome.generation is not None
     rows = []
     for plan in outcome.plans:
-        records, size = outcome.by_partition.get(plan.key, (0, 0 if written else None))
-        shown = "not known" if size is None else size_text(size)
+        records, size = outcome.by_partition.get(plan.key, (0, 0 if is_written else None))
+        size_words = "not known" if size is None else size_text(size)
         amount = (
-            (f"{records:,}", shown) if written else (f"at most {plan.records:,}", f"about {shown}" if size else shown)
+            (f"{records:,}", size_words)
+            if is_written
+            else (f"at most {plan.records:,}", f"about {size_words}" if size else size_words)
         )
-        rows.append((plan.key.topic, plan.key.partition, _what(plan), plan.start, plan.end, *amount))
+        rows.append((plan.key.topic, plan.key.partition, _range_text(plan), plan.start, plan.end, *amount))
     names = ("topic", "partition", "dumped", "from", "to", "records", "size")
     table(None, names, rows, right=frozenset({"partition", "from", "to", "records", "size"}))
     for text in outcome.notes:
         say(text, quiet=quiet)
     if dry_run:
-        say(_foretold(outcome), quiet=quiet)
+        say(_planned_text(outcome), quiet=quiet)
         say("nothing was written: --dry-run", quiet=quiet)
-    elif written:
-        say(_said(outcome), quiet=quiet)
+    elif is_written:
+        say(_written_text(outcome), quiet=quiet)
 
 
-def _foretold(outcome: RoundOutcome) -> str:
+def _planned_text(outcome: RoundOutcome) -> str:
     """What a call would read and write. A bucket gets a request for each file, or part of a large one."""
     from kstate_cli.texts import size_text
 
@@ -226,7 +228,7 @@ def _foretold(outcome: RoundOutcome) -> str:
     return f"at most {most:,} records in about {outcome.files} new files and a manifest; {size}"
 
 
-def _said(outcome: RoundOutcome) -> str:
+def _written_text(outcome: RoundOutcome) -> str:
     from kstate_cli.texts import size_text
 
     amount = f"{outcome.records:,} records, {size_text(outcome.size or 0)} in {outcome.files} new files"

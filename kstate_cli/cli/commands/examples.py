@@ -41,14 +41,14 @@ def examples(
     from kstate_cli.texts import command
 
     folder = Path(os.path.abspath(out))
-    written = write_examples(folder)
+    files = write_examples(folder)
     if output is Format.json:
         lines = JsonLines(None)
-        for path, size in written:
+        for path, size in files:
             lines.line("file", {"path": str(folder / path), "bytes": size})
-        lines.summary({"out": str(folder), "files": len(written), "bytes": sum(size for _, size in written)})
+        lines.summary({"out": str(folder), "files": len(files), "bytes": sum(size for _, size in files)})
         return 0
-    table(None, ("file", "bytes"), [(path, f"{size:,}") for path, size in written], right=frozenset({"bytes"}))
+    table(None, ("file", "bytes"), [(path, f"{size:,}") for path, size in files], right=frozenset({"bytes"}))
     say(f"what each of them is: {folder / 'README.md'}", quiet=quiet)
     restored = (out.with_name("orders"), "--from-changelog", out / "dump", "--spec", out / "dump.toml", "--for", "4.3")
     line = command("restore", *restored, "--engine", "local")
@@ -68,7 +68,7 @@ def example_files() -> Iterator[tuple[PurePosixPath, Traversable]]:
 
 
 def _below(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
-    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+    for entry in sorted(folder.iterdir(), key=lambda child: child.name):
         if entry.is_file():
             yield path / entry.name, entry
         elif entry.name != _LEFT_BY_PYTHON:
@@ -82,7 +82,7 @@ def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
     """
     out = Path(os.path.realpath(out.parent)) / out.name
     _check(out)
-    written = []
+    files = []
     with temporary.private_folder("examples", out.parent) as folder:
         new = folder / EXAMPLES
         for path, content in example_files():
@@ -93,14 +93,14 @@ def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
             if data.startswith(_SCRIPT):
                 mode = target.stat().st_mode
                 target.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
-            written.append((path, len(data)))
+            files.append((path, len(data)))
         try:
             new.rename(out)
         except OSError as error:
             if error.errno in _SOMETHING_IS_THERE:
-                raise _taken(out) from None
+                raise _exists_already(out) from None
             raise
-    return written
+    return files
 
 
 def _check(out: Path) -> None:
@@ -110,7 +110,7 @@ def _check(out: Path) -> None:
             f"--out {quoted(out)}: {parent} is no directory", hint="name a new directory in one that is there"
         )
     if os.path.lexists(out):
-        raise _taken(out)
+        raise _exists_already(out)
     if OWN_FOLDER in parent.parts or looks_like_application(parent):
         raise UsageError(
             f"--out {quoted(out)} is within an application directory, or what kstate keeps of one",
@@ -118,7 +118,7 @@ def _check(out: Path) -> None:
         )
 
 
-def _taken(out: Path) -> Refused:
+def _exists_already(out: Path) -> Refused:
     return Refused(
         f"{out} is there already, and nothing is overwritten",
         hint=f"name a new directory: {command('examples', '--out', out.with_name(f'{out.name}-new'))}",

@@ -37,15 +37,15 @@ def explain(
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.explain.catalogue import explanations, find, groups
 
-    asked_for = tuple(explanations()) if code is None else find(code)
-    if code is not None and not asked_for:
+    explanations_of_code = tuple(explanations()) if code is None else find(code)
+    if code is not None and not explanations_of_code:
         _refuse(code)
     if output is Format.json:
-        _print_json(JsonLines(None), asked_for)
+        _print_json(JsonLines(None), explanations_of_code)
     elif code is None:
-        _print("\n\n".join(_listed(group.title, group.name, group.explanations) for group in groups()))
+        _print("\n\n".join(_index(group.title, group.name, group.explanations) for group in groups()))
     else:
-        _print("\n\n".join("\n".join(_lines(one)) for one in asked_for))
+        _print("\n\n".join("\n".join(_lines(entry)) for entry in explanations_of_code))
     return 0
 
 
@@ -66,23 +66,23 @@ def _refuse(code: str) -> None:
     )
 
 
-def _print_json(lines: JsonLines, asked_for: Sequence[Explanation]) -> None:
-    for one in asked_for:
-        first, *more = one.do
+def _print_json(lines: JsonLines, entries: Sequence[Explanation]) -> None:
+    for entry in entries:
+        first, *more = entry.do
         lines.line(
             "explanation",
             {
-                "group": one.group,
-                "code": one.code,
-                "level": one.level,
-                "message": one.what,
-                "rule": one.rule,
-                "messages": None if one.log is None else list(one.log),
+                "group": entry.group,
+                "code": entry.code,
+                "level": entry.level,
+                "message": entry.what,
+                "rule": entry.rule,
+                "messages": None if entry.log is None else list(entry.log),
                 "hint": first,
                 "hint_details": more,
             },
         )
-    lines.summary({"explanations": len(asked_for)})
+    lines.summary({"explanations": len(entries)})
 
 
 def _print(text: str) -> None:
@@ -91,24 +91,26 @@ def _print(text: str) -> None:
     sys.stdout.write(showable(text) + "\n")
 
 
-def _listed(title: str, name: str, explained: tuple[Explanation, ...]) -> str:
-    widest = max(len(one.code) for one in explained)
-    lines = [line for one in explained for line in _filled(f"{one.code:{widest}}  {one.brief}", hanging=widest + 2)]
+def _index(title: str, name: str, explained: tuple[Explanation, ...]) -> str:
+    widest = max(len(entry.code) for entry in explained)
+    lines = [
+        line for entry in explained for line in _filled(f"{entry.code:{widest}}  {entry.brief}", hanging=widest + 2)
+    ]
     return "\n".join([f"{title} ({name}:)", *lines])
 
 
-def _lines(one: Explanation) -> Iterator[str]:
+def _lines(entry: Explanation) -> Iterator[str]:
     """An explanation; what is to be copied is on lines that are never broken."""
-    yield f"{one.full_name} ({one.level})" if one.level else one.full_name
-    yield from _filled(one.what)
-    if one.rule is not None:
+    yield f"{entry.full_name} ({entry.level})" if entry.level else entry.full_name
+    yield from _filled(entry.what)
+    if entry.rule is not None:
         yield "rule:"
-        yield from _filled(one.rule)
-    if one.log is not None:
+        yield from _filled(entry.rule)
+    if entry.log is not None:
         yield "in the log of Streams:"
-        yield from (f"{_INDENT}{sentence}" for sentence in one.log or ("nothing",))
+        yield from (f"{_INDENT}{sentence}" for sentence in entry.log or ("nothing",))
     yield "what to do:"
-    yield from (f"{_INDENT}{line}" for line in one.do)
+    yield from (f"{_INDENT}{line}" for line in entry.do)
 
 
 def _filled(text: str, *, hanging: int = 0) -> list[str]:

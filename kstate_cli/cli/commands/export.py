@@ -66,7 +66,7 @@ def export(
     from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
 
-    if engine not in {one.value for one in ExportEngine}:
+    if engine not in {value.value for value in ExportEngine}:
         raise UsageError(f"--engine {engine!r} is none of auto, local, spark")
     request = ExportRequest(
         app=find_application(app),
@@ -96,18 +96,20 @@ def export(
 
 def _print_json(lines: JsonLines, exported: Exported) -> None:
     """What the manifest says, the tasks and files of it as lines."""
-    tasks, known = exported.manifest["tasks"], {*_OF_THE_SUMMARY}
-    for one in tasks:
-        lines.line("task", {**{name: one[name] for name in one if name != "files"}, "files": len(one["files"])})
-        for file in one["files"]:
+    tasks, members = exported.manifest["tasks"], {*_OF_THE_SUMMARY}
+    for task in tasks:
+        lines.line("task", {**{name: task[name] for name in task if name != "files"}, "files": len(task["files"])})
+        for file in task["files"]:
             path = str(exported.out / file["name"])
-            lines.line("file", {"task": one["task"], "partition": one["partition"], "path": path, "rows": file["rows"]})
+            lines.line(
+                "file", {"task": task["task"], "partition": task["partition"], "path": path, "rows": file["rows"]}
+            )
     lines.summary(
         {
-            **{name: value for name, value in exported.manifest.items() if name in known},
+            **{name: value for name, value in exported.manifest.items() if name in members},
             "out": str(exported.out),
             "engine": exported.engine,
-            "files": sum(len(one["files"]) for one in tasks),
+            "files": sum(len(task["files"]) for task in tasks),
             "bytes": exported.size,
         }
     )
@@ -120,8 +122,8 @@ def _show(exported: Exported) -> None:
         None,
         ("task", "store", "kind", "rows", "files"),
         [
-            (one["task"], exported.manifest["store"], one["kind"], f"{one['rows']:,}", len(one["files"]))
-            for one in exported.manifest["tasks"]
+            (task["task"], exported.manifest["store"], task["kind"], f"{task['rows']:,}", len(task["files"]))
+            for task in exported.manifest["tasks"]
         ],
         right=frozenset({"rows", "files"}),
     )

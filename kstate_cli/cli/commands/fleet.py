@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kstate_cli.cli.help_panels import one_of
+from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.shared import BootstrapServer, KafkaSettings, LogOffsets, MetricsFile, Output, Quiet
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kstate_cli.fleet.overview import Fleet
     from kstate_cli.specification.draft import SpecDraft
 
-_SHOWN: Final = 5
-_COUNTED: Final = {"error": "s", "warning": "s", "unknown": ""}
+_MAX_LISTED: Final = 5
+_PLURALS: Final = {"error": "s", "warning": "s", "unknown": ""}
 
 
 class FleetRows(str, Enum):
@@ -46,7 +46,7 @@ def fleet(
         ),
     ],
     by: Annotated[
-        FleetRows, typer.Option("--by", metavar=one_of(FleetRows), help="What a row of the table is.")
+        FleetRows, typer.Option("--by", metavar=choices_text(FleetRows), help="What a row of the table is.")
     ] = FleetRows.host,
     standby_replicas: Annotated[
         int, typer.Option("--standby-replicas", metavar="N", min=0, help="num.standby.replicas of the application.")
@@ -92,11 +92,11 @@ def fleet(
     if listing.count(STREAM) > 1:
         raise UsageError("- stands twice: standard input is read once", hint="give it once")
     reports = read_listings(listing)
-    names = list(dict.fromkeys(one.app_id for one in reports if one.app_id is not None))
+    names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
     application = names[0] if len(names) == 1 else ""
     with Metrics(metrics_file, "fleet", None, application=application) as metrics:
         draft = _spec(spec)
-        facts, group = _asked(reports, application, offsets, bootstrap_server, kafka_settings)
+        facts, group = _read_logs(reports, application, offsets, bootstrap_server, kafka_settings)
         all_of_it = Fleet(reports, facts, group, draft, standby_replicas)
         findings = judge(all_of_it)
         if html is not None:
@@ -109,10 +109,10 @@ def fleet(
             print_fleet(JsonLines(None), all_of_it, findings)
         else:
             _show(all_of_it, findings, by, quiet=quiet)
-        metrics.findings = Counter((one.code, one.level.value) for one in findings)
+        metrics.findings = Counter((finding.code, finding.level.value) for finding in findings)
         if not findings:
-            return metrics.done(EXIT_OK)
-        return metrics.done(answered_no(ConditionNotMet(_verdict(findings))))
+            return metrics.finish(EXIT_OK)
+        return metrics.finish(answered_no(ConditionNotMet(_verdict(findings))))
 
 
 def _spec(spec: Path | None) -> SpecDraft | None:
@@ -121,7 +121,7 @@ def _spec(spec: Path | None) -> SpecDraft | None:
     return None if spec is None else read_draft(spec)
 
 
-def _asked(
+def _read_logs(
     reports: Sequence[HostReport], application: str, offsets: Path | None, bootstrap: str | None, settings: Path | None
 ) -> tuple[Facts | None, StreamsGroup | None]:
     """The logs, and the group where there is a broker to ask and one application to ask of."""
@@ -130,7 +130,7 @@ def _asked(
     ask = facts_source(offsets, bootstrap, settings, group=application or None)
     if ask is None:
         return None, None
-    copies = [copy for one in reports for copy in one.copies]
+    copies = [copy for report in reports for copy in report.copies]
     facts = ask({key.topic for copy in copies for key in copy.offsets or ()})
     if bootstrap is None or not application:
         return facts, None
@@ -141,9 +141,9 @@ def _asked(
 
 
 def _verdict(findings: Sequence[FleetFinding]) -> str:
-    levels = [one.level.value for one in findings]
-    counted = [f"{levels.count(name)} {name}{end}" for name, end in _COUNTED.items() if name in levels]
-    return f"not all is as it should be: {', '.join(counted)}"
+    levels = [finding.level.value for finding in findings]
+    counts = [f"{levels.count(name)} {name}{end}" for name, end in _PLURALS.items() if name in levels]
+    return f"not all is as it should be: {', '.join(counts)}"
 
 
 def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quiet: bool) -> None:
@@ -166,19 +166,21 @@ def _notes(fleet: Fleet) -> list[str]:
     from kstate_cli.texts import some
 
     notes = []
-    silent = [one.name for one in fleet.reports if not one.tells_process_id and one.whole]
+    silent = [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
     if silent:
-        notes.append(f"process ids are not known, so clones are not seen, of {some(silent, _SHOWN)}: an older kstate")
+        notes.append(
+            f"process ids are not known, so clones are not seen, of {some(silent, _MAX_LISTED)}: an older kstate"
+        )
     if fleet.group is not None and fleet.group.why is not None:
         notes.append(f"the members of the group are not known: {fleet.group.why}")
     if fleet.facts is not None:
-        topics = {key for one in fleet.reports for copy in one.copies for key in copy.offsets or ()}
+        topics = {key for report in fleet.reports for copy in report.copies for key in copy.offsets or ()}
         silent = sorted({key.topic for key in topics if key not in fleet.facts})
         if silent:
-            notes.append(f"nobody says where these logs end, or whether they are there: {some(silent, _SHOWN)}")
-    if len({one.app_id for one in fleet.reports} - {None}) > 1:
+            notes.append(f"nobody says where these logs end, or whether they are there: {some(silent, _MAX_LISTED)}")
+    if len({report.app_id for report in fleet.reports} - {None}) > 1:
         notes.append("the group was not looked at: there are directories of several applications")
-    running = [one.name for one in fleet.reports if one.running is not False and one.whole]
+    running = [report.name for report in fleet.reports if report.running is not False and report.whole]
     if running:
-        notes.append(f"{some(running, _SHOWN)}: running, or nobody can tell: as of the last flush")
+        notes.append(f"{some(running, _MAX_LISTED)}: running, or nobody can tell: as of the last flush")
     return notes

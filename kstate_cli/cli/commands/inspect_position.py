@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kstate_cli.statedir.model import Application
     from kstate_cli.statedir.problems import Problem
 
-_SHOWN = 5
+_MAX_LISTED = 5
 
 
 def inspect_position(
@@ -65,19 +65,19 @@ def inspect_position(
     path = find_application(app)
     lines = lines_about(path)
     application = read_application(path)
-    shown = _shown_stores(application, logs, task or (), store or ())
-    behind = _behind(shown.rows, bound)
+    selection = _shown_stores(application, logs, task or (), store or ())
+    behind = _behind(selection.rows, bound)
     doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
-    problems = [*shown.wrong, *doubts]
+    problems = [*selection.wrong, *doubts]
     if output is Format.json:
-        _print_lines(lines, application, shown, problems, merge=merge)
+        _print_lines(lines, application, selection, problems, merge=merge)
     else:
-        _show(shown, merge=merge)
+        _show(selection, merge=merge)
     for problem in problems:
         say(problem.reasoned)
-    lacking = say_rows_lacking(application, {(row["task"], row["store"]) for row in shown.rows}, quiet=False)
-    _raise_unmet(application, shown.wrong, behind)
-    return EXIT_WARNINGS if doubts or lacking else EXIT_OK
+    is_incomplete = say_rows_lacking(application, {(row["task"], row["store"]) for row in selection.rows}, quiet=False)
+    _raise_unmet(application, selection.wrong, behind)
+    return EXIT_WARNINGS if doubts or is_incomplete else EXIT_OK
 
 
 @dataclass(frozen=True)
@@ -145,19 +145,19 @@ def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
 
 
 def _print_lines(
-    lines: JsonLines, application: Application, shown: _ShownStores, problems: list[Problem], *, merge: bool
+    lines: JsonLines, application: Application, selection: _ShownStores, problems: list[Problem], *, merge: bool
 ) -> None:
     from kstate_cli.cli.views.stores import print_problems
 
-    for row in shown.rows:
+    for row in selection.rows:
         lines.line("store", row)
     if merge:
-        lines.line("merged", {"position": shown.merged})
+        lines.line("merged", {"position": selection.merged})
     print_problems(lines, problems)
     lines.summary(
         {
-            "stores": len(shown.rows),
-            "behind": sum(not row.get("up_to_bound", True) for row in shown.rows),
+            "stores": len(selection.rows),
+            "behind": sum(not row.get("up_to_bound", True) for row in selection.rows),
             "running": application.running,
             "as_of": application.as_of,
         }
@@ -171,7 +171,7 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
 
     if wrong:
         raise ConditionNotMet(
-            f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in wrong[:_SHOWN]))}",
+            f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in wrong[:_MAX_LISTED]))}",
             hint=f"what the next start makes of it: {command('check', application.path, '--for', 'RELEASE')}",
         )
     if behind:
@@ -181,21 +181,21 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
         )
 
 
-def _show(shown: _ShownStores, *, merge: bool) -> None:
+def _show(selection: _ShownStores, *, merge: bool) -> None:
     """Print the table; the lag is a last column if the logs are known, the merged Position a last row."""
     from kstate_cli.cli.output import table
     from kstate_cli.cli.views.stores import short_place
 
     cells: list[tuple[Any, ...]] = [
         (row["task"], row["store"], short_place(row["offsets_in"]), _text(row["changelog"]), _text(row["position"]))
-        for row in shown.rows
+        for row in selection.rows
     ]
     more: tuple[str, ...] = ()
-    if shown.lag_texts:
+    if selection.lag_texts:
         more = ("lag",)
-        cells = [(*row, lag) for row, lag in zip(cells, shown.lag_texts, strict=True)]
+        cells = [(*row, lag) for row, lag in zip(cells, selection.lag_texts, strict=True)]
     if merge:
-        cells.append(("", "(merged)", "", "", _text(shown.merged), *("" for _ in more)))
+        cells.append(("", "(merged)", "", "", _text(selection.merged), *("" for _ in more)))
     table(None, ("task", "store", "offset in", "changelog offset", "position", *more), cells)
 
 
@@ -210,7 +210,7 @@ def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) ->
     own = [task_place(row["task"]) / name(row["store"]) for row in rows for name in (position_file, store_checkpoint)]
     own += [task_place(row["task"]) / CHECKPOINT for row in rows]
     folders = [folder for row in rows for folder in both_places(row["task"], row["store"])]
-    return [one for one in fatal if one.place in own or any(map(one.place.within, folders))]
+    return [problem for problem in fatal if problem.place in own or any(map(problem.place.within, folders))]
 
 
 def _text(offsets: dict[str, dict[int, int]] | None) -> list[str]:

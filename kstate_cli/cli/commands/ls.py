@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstate_cli.cli.environment import typed
-from kstate_cli.cli.help_panels import one_of
+from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.application import OldTopology, refuse_without_topology
 from kstate_cli.cli.options.shared import App, BootstrapServer, Dump, KafkaSettings, Output, Quiet, TransactionalStores
 from kstate_cli.cli.output import Format
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kstate_cli.statedir.model import Application
 
-_SHOWN = 5
+_MAX_LISTED = 5
 
 
 class Order(str, Enum):
@@ -40,7 +40,8 @@ Spec = Annotated[
 
 
 Sort = Annotated[
-    Order, typer.Option("--sort", metavar=one_of(Order), help="What they are in order of; size: the largest last.")
+    Order,
+    typer.Option("--sort", metavar=choices_text(Order), help="What they are in order of; size: the largest last."),
 ]
 
 
@@ -98,8 +99,8 @@ def ls(
 
     sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
     refuse_without_topology(topology, typed(context, "old"))
-    told = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
-    _refuse_together(told, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
+    options = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
+    _refuse_together(options, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
     path = find_application(app)
     lines = lines_about(path)
     unlisted: list[OSError] = []
@@ -109,7 +110,9 @@ def ls(
     emptied = only_kept(path)
     problems = application.all_problems()
     rows, unread = (
-        ([], frozenset()) if spec else _told(application, store_rows(application, transactional=transactional_stores))
+        ([], frozenset())
+        if spec
+        else _count_exactly(application, store_rows(application, transactional=transactional_stores))
     )
     lacked, doubt = ([], None) if spec or topology is None else tell_homes(application, rows, topology, old)
     if sort is Order.size:
@@ -120,8 +123,8 @@ def ls(
     elif output is Format.json:
         for row in rows:
             lines.line("store", row)
-        for one in lacked:
-            lines.line("lacked", one)
+        for store in lacked:
+            lines.line("lacked", store)
         print_problems(lines, (*problems, *map(as_problem, emptied)))
         # Without one nobody takes this for a listing that is whole: what a task out of sight has is not missing.
         if not unlisted:
@@ -139,8 +142,8 @@ def ls(
         _show(application, rows, quiet=quiet)
         say_lacked(lacked, quiet=quiet)
     if application.running:
-        asked = "; it flushes all when it is closed, and then less is asked" if to_do else ""
-        flushed = f"this is the state of its last flush{asked}"
+        condition = "; it flushes all when it is closed, and then less is asked" if to_do else ""
+        flushed = f"this is the state of its last flush{condition}"
         say(f"the application is running (pid {application.pid}): {flushed}", quiet=quiet)
     for problem in problems:
         say(problem.reasoned, quiet=quiet)
@@ -150,14 +153,14 @@ def ls(
     for task in application.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
-    lacking = not spec and say_rows_lacking(application, quiet=quiet)
+    is_incomplete = not spec and say_rows_lacking(application, quiet=quiet)
     if unlisted:
         raise not_all_of_it(unlisted)
-    _raise_what_is_wrong(application, _uncounted(rows), unread)
-    return EXIT_WARNINGS if to_do or application.doubtful or emptied or doubt or lacking else EXIT_OK
+    _raise_problems(application, _uncounted(rows), unread)
+    return EXIT_WARNINGS if to_do or application.doubtful or emptied or doubt or is_incomplete else EXIT_OK
 
 
-def _refuse_together(told: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool) -> None:
+def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool) -> None:
     """Raises UsageError for options that do not go together."""
     if spec and json:
         raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
@@ -167,29 +170,31 @@ def _refuse_together(told: Sequence[str], *, json: bool, spec: bool, sort: Order
         raise UsageError(
             "--spec says what stores are, --transactional-stores how they were left", hint="leave out one of them"
         )
-    if spec and "--from" in told:
+    if spec and "--from" in options:
         raise UsageError("--from says what was, --spec writes down what is", hint="leave out one of them")
-    without_spec = [] if spec else [one for one in told if one not in ("--topology", "--from")]
+    without_spec = [] if spec else [option for option in options if option not in ("--topology", "--from")]
     if without_spec:
         raise UsageError(f"{without_spec[0]} goes with --spec", hint="add --spec; how far stores are behind says check")
 
 
-def _raise_what_is_wrong(application: Application, uncounted: AbstractSet[str], unread: AbstractSet[str]) -> None:
+def _raise_problems(application: Application, uncounted: AbstractSet[str], unread: AbstractSet[str]) -> None:
     """Raises ConditionNotMet where something is not as Streams leaves it, or cannot be read."""
     from kstate_cli.host import STORES_STAY
     from kstate_cli.statedir.problems import ProblemCode
     from kstate_cli.texts import command
 
-    fatal = [one for one in application.all_problems() if one.fatal]
-    wrong = sorted({one.place.text for one in fatal} | uncounted)
+    fatal = [problem for problem in application.all_problems() if problem.fatal]
+    wrong = sorted({problem.place.text for problem in fatal} | uncounted)
     if not wrong:
         return
-    only_unread = all(one.code is ProblemCode.UNREADABLE for one in fatal) and (bool(fatal) or uncounted == unread)
-    what = "not all of it can be read" if only_unread else "not as Kafka Streams leaves it"
-    foretold = f"what the next start does says: {command('check', application.path, '--for', 'RELEASE')}"
+    only_unread = all(problem.code is ProblemCode.UNREADABLE for problem in fatal) and (
+        bool(fatal) or uncounted == unread
+    )
+    state = "not all of it can be read" if only_unread else "not as Kafka Streams leaves it"
+    outlook = f"what the next start does says: {command('check', application.path, '--for', 'RELEASE')}"
     raise ConditionNotMet(
-        f"{what}: {', '.join(wrong[:_SHOWN])}{' …' if len(wrong) > _SHOWN else ''}",
-        hint=STORES_STAY if only_unread else foretold,
+        f"{state}: {', '.join(wrong[:_MAX_LISTED])}{' …' if len(wrong) > _MAX_LISTED else ''}",
+        hint=STORES_STAY if only_unread else outlook,
     )
 
 
@@ -263,7 +268,7 @@ def _altogether(app: Application, rows: list[dict[str, Any]]) -> str:
     return "; ".join(filter(None, (f"{stores}, {size}", opens, running[app.running])))
 
 
-def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], frozenset[str]]:
+def _count_exactly(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], frozenset[str]]:
     """The rows with what takes a look at more than one store: how many keys, and which releases start with it.
 
     And the stores of which a disk that does not answer, or rights, keep everybody from knowing how many keys.
@@ -274,7 +279,7 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
     from kstate_cli.releases import release
     from kstate_cli.rows.count import count_rows
 
-    counted = count_rows(app)
+    counts = count_rows(app)
     fails: set[tuple[str, str, str]] = set()
     for name in sorted({name for row in rows for name in row["opens_in"]}):
         try:
@@ -283,13 +288,17 @@ def _told(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, 
             # What nobody can foretell is not claimed.
             fails |= {(row["task"], row["store"], name) for row in rows}
             continue
-        fails |= {(one.task, one.store, name) for one in predictions if one.outcome is Outcome.FAILS}
+        fails |= {
+            (prediction.task, prediction.store, name)
+            for prediction in predictions
+            if prediction.outcome is Outcome.FAILS
+        }
     for row in rows:
         task, store = row["task"], row["store"]
         row["opens_in"] = [name for name in row["opens_in"] if (task, store, name) not in fails]
-        if (task, store) in counted:
-            row["rows"], row["rows_exact"] = counted[task, store].number, counted[task, store].exact
-    return rows, frozenset(f"{task}/{store}" for (task, store), one in counted.items() if one.unread)
+        if (task, store) in counts:
+            row["rows"], row["rows_exact"] = counts[task, store].number, counts[task, store].exact
+    return rows, frozenset(f"{task}/{store}" for (task, store), count in counts.items() if count.unread)
 
 
 def _uncounted(rows: list[dict[str, Any]]) -> set[str]:

@@ -50,40 +50,40 @@ def maintain(
     from kstate_cli.maintain.steps import directories, maintenance_of, require_apart, tasks
     from kstate_cli.specification.configuration import read_configuration
 
-    named = config or os.environ.get(VARIABLE)
-    if not named:
+    path_text = config or os.environ.get(VARIABLE)
+    if not path_text:
         raise UsageError("nothing says what is to be done", hint=f"--config FILE, or {VARIABLE}: a kstate.toml")
-    configuration = read_configuration(Path(named))
-    wanted = maintenance_of(configuration)
-    assert wanted.memory_file is not None
-    places = dict(directories(configuration, wanted))
+    configuration = read_configuration(Path(path_text))
+    maintenance = maintenance_of(configuration)
+    assert maintenance.memory_file is not None
+    places = dict(directories(configuration, maintenance))
     dump = configuration.defaults.get("dump")
     if dry_run:
-        memory = read_memory(wanted.memory_file)
-        _show_plan(tasks(configuration, wanted, memory, _now(), quiet=quiet), output)
+        memory = read_memory(maintenance.memory_file)
+        _show_plan(tasks(configuration, maintenance, memory, _now(), quiet=quiet), output)
         return EXIT_OK
-    metrics_file = metrics_file or wanted.metrics_file
+    metrics_file = metrics_file or maintenance.metrics_file
     if metrics_file is not None:
         local = {f"the {name}": Path(os.path.realpath(path)) for name, path in places.items()}
         if dump is not None and "://" not in dump:
             local["the dump"] = Path(os.path.realpath(dump))
         require_apart("--metrics-file", metrics_file, local)
-    lock = take_lock(wanted.memory_file)
+    lock = take_lock(maintenance.memory_file)
     try:
-        memory = read_memory(wanted.memory_file)
-        name = configuration.application or _name(configuration, wanted)
+        memory = read_memory(maintenance.memory_file)
+        name = configuration.application or _name(configuration, maintenance)
         with Metrics(metrics_file, "maintain", None, application=name) as metrics:
             metrics.more = lambda: measures(memory, places, dump)
-            told = do_all(
-                tasks(configuration, wanted, memory, _now(), quiet=quiet),
+            ends = do_all(
+                tasks(configuration, maintenance, memory, _now(), quiet=quiet),
                 memory,
-                LockedMemory(wanted.memory_file, lock),
-                under_way=lambda one: _under_way(one, quiet=quiet),
-                on_end=lambda one: _hear(one, output, quiet=quiet),
+                LockedMemory(maintenance.memory_file, lock),
+                under_way=lambda progress: _under_way(progress, quiet=quiet),
+                on_end=lambda end: _hear(end, output, quiet=quiet),
                 warnings_ok=warnings_ok,
             )
-            code = _end(told, output, quiet=quiet)
-            return metrics.done(EXIT_OK if code == EXIT_WARNINGS and warnings_ok else code)
+            code = _end(ends, output, quiet=quiet)
+            return metrics.finish(EXIT_OK if code == EXIT_WARNINGS and warnings_ok else code)
     finally:
         os.close(lock)
 
@@ -94,10 +94,10 @@ def _now() -> int:
     return clock.now_ms()
 
 
-def _name(configuration: Configuration, wanted: Maintenance) -> str:
+def _name(configuration: Configuration, maintenance: Maintenance) -> str:
     from kstate_cli.maintain.steps import directories
 
-    path = next(iter(dict(directories(configuration, wanted)).values()), None)
+    path = next(iter(dict(directories(configuration, maintenance)).values()), None)
     return path.name if path is not None else Path(str(configuration.defaults["dump"])).name
 
 
@@ -106,41 +106,41 @@ def _show_plan(commands: Iterable[StepCommand], output: Format) -> None:
     from kstate_cli.maintain.rounds import NOT_DUE, PLANNED, StepEnd
     from kstate_cli.texts import command
 
-    told = [StepEnd(one, NOT_DUE if one.not_due else PLANNED, message=one.not_due) for one in commands]
-    for one in told:
+    ends = [StepEnd(command, NOT_DUE if command.not_due else PLANNED, message=command.not_due) for command in commands]
+    for end in ends:
         if output is Format.json:
-            _print_json(one)
-        elif one.task.not_due is None:
-            print_line(command(*one.task.words))
+            _print_json(end)
+        elif end.task.not_due is None:
+            print_line(command(*end.task.words))
         else:
-            print_line(f"{one.task.name}: {one.task.not_due}")
+            print_line(f"{end.task.name}: {end.task.not_due}")
     if output is Format.json:
-        _print_summary(told, EXIT_OK, executed=False)
+        _print_summary(ends, EXIT_OK, executed=False)
 
 
-def _print_json(one: StepEnd) -> None:
+def _print_json(end: StepEnd) -> None:
     from kstate_cli.cli.json_lines import JsonLines
 
-    JsonLines(None if one.task.directory is None else one.task.directory).line(
+    JsonLines(None if end.task.directory is None else end.task.directory).line(
         "maintained",
         {
-            "step": one.task.step,
-            "subject": one.task.of,
-            "words": list(one.task.words),
-            "came": one.outcome,
-            "ended": one.exit,
-            "seconds": None if one.seconds is None else round(one.seconds, 3),
-            "message": one.message,
+            "step": end.task.step,
+            "subject": end.task.of,
+            "words": list(end.task.words),
+            "came": end.outcome,
+            "ended": end.exit,
+            "seconds": None if end.seconds is None else round(end.seconds, 3),
+            "message": end.message,
         },
     )
 
 
-def _print_summary(told: list[StepEnd], code: int, *, executed: bool) -> None:
+def _print_summary(ends: list[StepEnd], code: int, *, executed: bool) -> None:
     from kstate_cli.cli.json_lines import JsonLines
 
     came: dict[str, int] = {}
-    for one in told:
-        came[one.outcome] = came.get(one.outcome, 0) + 1
+    for end in ends:
+        came[end.outcome] = came.get(end.outcome, 0) + 1
     JsonLines(None).summary({"executed": executed, "ended": code, "outcomes": came})
 
 
@@ -167,58 +167,58 @@ def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
 
     def look() -> None:
         now = time.monotonic()
-        if moments.is_one(now):
+        if moments.is_due(now):
             say(f"kstate: {task.name}: for {duration_text(now - began)} now; {most} are its limit")
 
     with now_and_then(look, OFTEN_SECONDS / 10):
         yield
 
 
-def _hear(one: StepEnd, output: Format, *, quiet: bool) -> None:
+def _hear(end: StepEnd, output: Format, *, quiet: bool) -> None:
     import sys
 
     from kstate_cli.cli.output import print_line, safe, say
 
     if output is Format.json:
-        _print_json(one)
+        _print_json(end)
         sys.stdout.flush()
         return
-    took = "" if one.seconds is None else f", {one.seconds:.1f} s"
-    why = f": {one.message}" if one.message else ""
-    line = f"{one.task.name}: {one.outcome.replace('-', ' ')}{took}{why}"
-    if one.exit is None:
+    took = "" if end.seconds is None else f", {end.seconds:.1f} s"
+    why = f": {end.message}" if end.message else ""
+    line = f"{end.task.name}: {end.outcome.replace('-', ' ')}{took}{why}"
+    if end.exit is None:
         say(line, quiet=quiet)
     else:
         print_line(safe(line))
         sys.stdout.flush()
 
 
-def _end(told: list[StepEnd], output: Format, *, quiet: bool) -> int:
+def _end(ends: list[StepEnd], output: Format, *, quiet: bool) -> int:
     """0 or 1; what is worse is raised, as the class of error that has its exit code."""
     from kstate_cli.cli.output import say
     from kstate_cli.maintain.rounds import worst
 
-    bad = worst(told)
+    bad = worst(ends)
     code = EXIT_OK if bad is None else bad.exit or EXIT_OK
     if output is Format.json:
-        _print_summary(told, code, executed=bad is not None)
+        _print_summary(ends, code, executed=bad is not None)
     if bad is None:
         say("nothing is due", quiet=quiet)
     if bad is not None and code > EXIT_WARNINGS:
-        raise _error(bad, [one for one in told if one.exit is not None])
+        raise _error(bad, [end for end in ends if end.exit is not None])
     return code
 
 
-def _error(bad: StepEnd, told: list[StepEnd]) -> KstateError:
+def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
     from kstate_cli import errors
     from kstate_cli.texts import command
 
-    looked = (errors.UsageError, errors.ConditionNotMet, errors.Refused)
-    kinds = {one.exit_code: one for one in (*looked, errors.InUse, errors.RunFailed, errors.RunHalfway)}
+    read_only = (errors.UsageError, errors.ConditionNotMet, errors.Refused)
+    kinds = {kind.exit_code: kind for kind in (*read_only, errors.InUse, errors.RunFailed, errors.RunHalfway)}
     kind = kinds.get(bad.exit or 0, errors.RunFailed)
-    others = [f"{one.task.name}: exit code {one.exit}: {one.message}" for one in told if one.exit and one is not bad]
+    others = [f"{end.task.name}: exit code {end.exit}: {end.message}" for end in ends if end.exit and end is not bad]
     return kind(
-        f"{bad.task.name} ended with exit code {bad.exit}, the worst of {len(told)}: {bad.message}",
+        f"{bad.task.name} ended with exit code {bad.exit}, the worst of {len(ends)}: {bad.message}",
         details=others,
         hint="the next call tries again what was not done; to see more of it, run it by hand:",
         hint_details=[command(*bad.task.plain_words)],

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.help_panels import one_of
-from kstate_cli.cli.options.application import chosen_release, one_is_given
+from kstate_cli.cli.help_panels import choices_text
+from kstate_cli.cli.options.application import chosen_release, require_release
 from kstate_cli.cli.options.shared import (
     KILLED,
     App,
@@ -64,7 +64,7 @@ def migrate(
             metavar="PATH",
             help="To the one in the application's jar, or folder of jars.",
             readable=False,
-            callback=one_is_given,
+            callback=require_release,
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -81,7 +81,7 @@ def migrate(
         OnUnclean | None,
         typer.Option(
             "--unclean",
-            metavar=one_of(OnUnclean),
+            metavar=choices_text(OnUnclean),
             help="The same, said either way for unattended use: refuse is the default.",
             rich_help_panel=KILLED,
         ),
@@ -96,7 +96,9 @@ def migrate(
     verify: Annotated[
         Verify,
         typer.Option(
-            "--verify", metavar=one_of(Verify), help="full: compare every row of rewritten stores before the switch."
+            "--verify",
+            metavar=choices_text(Verify),
+            help="full: compare every row of rewritten stores before the switch.",
         ),
     ] = Verify.quick,
     copy: CopySsts = False,
@@ -119,7 +121,7 @@ def migrate(
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.subject import found_app
+    from kstate_cli.cli.subject import set_app
     from kstate_cli.cli.views.plan import PlanShown, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.errors import UsageError
@@ -140,7 +142,7 @@ def migrate(
         unproven=unproven,
     )
     path = find_application(app)
-    found_app(path)
+    set_app(path)
     ages: list[Age] = []
 
     def planner(application: Application) -> Plan:
@@ -149,7 +151,7 @@ def migrate(
         return plan
 
     stores_at_once = at_once(workers)
-    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    view = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
     request = ChangeRequest(
         Terms(
             path,
@@ -167,19 +169,21 @@ def migrate(
             def on_plan(plan: Plan) -> None:
                 progress.expect(plan)
                 metrics.warnings = len(plan.warnings)
-                show_plan(plan, shown)
+                show_plan(plan, view)
 
             outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
-        asked = CheckRequest(
+        check_request = CheckRequest(
             target,
             exactly_once=not options.at_least_once,
             headers_format=options.headers_format,
             transactional=options.transactional,
         )
-        return metrics.done(_finish(outcome, asked, output, quiet=quiet, warnings_ok=warnings_ok))
+        return metrics.finish(_finish(outcome, check_request, output, quiet=quiet, warnings_ok=warnings_ok))
 
 
-def _finish(outcome: ChangeOutcome, asked: CheckRequest, output: Format, *, quiet: bool, warnings_ok: bool) -> int:
+def _finish(
+    outcome: ChangeOutcome, check_request: CheckRequest, output: Format, *, quiet: bool, warnings_ok: bool
+) -> int:
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import say
     from kstate_cli.cli.views.check import warning_of_next_start
@@ -188,7 +192,7 @@ def _finish(outcome: ChangeOutcome, asked: CheckRequest, output: Format, *, quie
 
     plan, result = outcome.plan, outcome.result
 
-    def done(result: RunResult) -> Iterator[str]:
+    def lines(result: RunResult) -> Iterator[str]:
         yield f"migrated to {plan.target} (run {result.run})"
         if result.rows_converted:
             yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"
@@ -199,11 +203,11 @@ def _finish(outcome: ChangeOutcome, asked: CheckRequest, output: Format, *, quie
         "headers_dropped": result.headers_dropped if result else 0,
         "rows_converted": result.rows_converted if result else 0,
     }
-    warning = None if result is None else warning_of_next_start(plan.app, asked)
+    warning = None if result is None else warning_of_next_start(plan.app, check_request)
     if warning is not None and output is Format.json:
         JsonLines(plan.app).line("warning", {"message": warning})
     elif warning is not None:
         say(f"warning: {warning}")
     nothing = f"{plan.app} is where {plan.target} wants it"
-    show_end(plan, result, output, members=members, nothing=nothing, done=done, quiet=quiet)
+    show_end(plan, result, output, members=members, nothing=nothing, lines_of=lines, quiet=quiet)
     return exit_code(plan, warnings_ok=warnings_ok, warned=warning is not None)

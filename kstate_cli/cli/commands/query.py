@@ -10,7 +10,7 @@ import typer
 
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.options.declared import declared
-from kstate_cli.cli.options.query import Asked, Collate, Key, TimeFrom, Timestamps, TimeTo, time_of
+from kstate_cli.cli.options.query import Collate, Key, StoreRequest, TimeFrom, Timestamps, TimeTo, time_of
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.texts import command
@@ -30,8 +30,8 @@ class _Group(HelpfulGroup):
         if rest[1:2] and rest[1] in self.commands:
             store, subcommand, *more = rest
             # A path that begins with a dash was behind "--", which the parser has taken away.
-            given = Path(app) if app.startswith("-") else app
-            raise UsageError(first, hint=f"write it so: {command('query', subcommand, given, store, *more)}")
+            path = Path(app) if app.startswith("-") else app
+            raise UsageError(first, hint=f"write it so: {command('query', subcommand, path, store, *more)}")
         for word in rest:
             if word in self.commands:
                 raise UsageError(first, hint=f"see {command('query', word, '--help')}")
@@ -81,29 +81,29 @@ def query() -> None:
 def _subcommand(name: str, summary: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """A subcommand, and what the list of them says of it."""
 
-    def added(function: Callable[..., int]) -> Callable[..., int]:
+    def decorate(function: Callable[..., int]) -> Callable[..., int]:
         return query_app.command(name, short_help=summary, cls=PanelledCommand)(declared(function))
 
-    return added
+    return decorate
 
 
 @_subcommand("key", "The value of a key.")
-def key(asked: Asked, key: Key, timestamps: Timestamps = False) -> int:
+def key(request: StoreRequest, key: Key, timestamps: Timestamps = False) -> int:
     """Print the value of a key of a key-value store (KeyQuery, TimestampedKeyQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import KeyQuery, TimestampedKeyQuery
 
-    known = asked.key(key)
+    key_value = request.key(key)
     if timestamps:
         return answer(
-            asked, TimestampedKeyQuery(known), _STAMPED, lambda answered: {"key": known, **_stamped(answered)}
+            request, TimestampedKeyQuery(key_value), _STAMPED, lambda value: {"key": key_value, **_stamped(value)}
         )
-    return answer(asked, KeyQuery(known), _PLAIN, lambda answered: {"key": known, "value": answered})
+    return answer(request, KeyQuery(key_value), _PLAIN, lambda value: {"key": key_value, "value": value})
 
 
 @_subcommand("range", "Rows of a range of keys, or all.")
 def range_(
-    asked: Asked,
+    request: StoreRequest,
     lower: Annotated[
         str | None, typer.Option("--from", metavar="KEY", help="The first key, inclusive. Keys are compared as bytes.")
     ] = None,
@@ -120,18 +120,18 @@ def range_(
     from kstate_cli.query import RangeQuery, ResultOrder, TimestampedRangeQuery
 
     ends = (
-        None if lower is None else asked.key(lower, "--from"),
-        None if upper is None else asked.key(upper, "--to"),
+        None if lower is None else request.key(lower, "--from"),
+        None if upper is None else request.key(upper, "--to"),
         ResultOrder.DESCENDING if descending else ResultOrder.ASCENDING,
     )
     if timestamps:
         stamped: TimestampedRangeQuery[Any, Any] = TimestampedRangeQuery(*ends)
-        return answer(asked, stamped, _STAMPED, lambda row: {"key": row[0], **_stamped(row[1])}, collated=collate)
-    return answer(asked, RangeQuery(*ends), _PLAIN, lambda row: {"key": row[0], "value": row[1]}, collated=collate)
+        return answer(request, stamped, _STAMPED, lambda row: {"key": row[0], **_stamped(row[1])}, collated=collate)
+    return answer(request, RangeQuery(*ends), _PLAIN, lambda row: {"key": row[0], "value": row[1]}, collated=collate)
 
 
 @_subcommand("raw-key", "A row by the key that it has in RocksDB.")
-def raw_key(asked: Asked, key: Key) -> int:
+def raw_key(request: StoreRequest, key: Key) -> int:
     """Print the value of a row by the key that it has in RocksDB, of any kind of store.
 
     The key is the whole row key, with window, session or segment; the value the whole row, with timestamp and headers.
@@ -140,13 +140,15 @@ def raw_key(asked: Asked, key: Key) -> int:
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RawKeyQuery
 
-    known = asked.key(key)
-    raw = asked.serdes.key.serialize(known)
-    return answer(asked, RawKeyQuery(raw), _PLAIN, lambda answered: {"key": known, "value": asked.value(answered, raw)})
+    key_value = request.key(key)
+    raw = request.serdes.key.serialize(key_value)
+    return answer(
+        request, RawKeyQuery(raw), _PLAIN, lambda value: {"key": key_value, "value": request.value(value, raw)}
+    )
 
 
 @_subcommand("raw-scan", "All rows as they lie in RocksDB.")
-def raw_scan(asked: Asked, collate: Collate = False) -> int:
+def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
     """Print all rows as they lie in RocksDB, of any kind of store, also those that have expired.
 
     Segment by segment, in the order of their keys. The serdes are of whole keys and values, as for raw-key.
@@ -155,41 +157,43 @@ def raw_scan(asked: Asked, collate: Collate = False) -> int:
     from kstate_cli.query import RawScanQuery
 
     return answer(
-        asked,
+        request,
         RawScanQuery(),
         _PLAIN,
-        lambda row: {"key": asked.raw_key(row[0]), "value": asked.value(row[1], row[0])},
+        lambda row: {"key": request.raw_key(row[0]), "value": request.value(row[1], row[0])},
         collated=collate,
     )
 
 
 @_subcommand("window-key", "Windows of a key.")
 def window_key(
-    asked: Asked, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
+    request: StoreRequest, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
     """Print the windows of a key that start in a time, of a window store (WindowKeyQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowKeyQuery
 
-    known = asked.key(key)
+    key_value = request.key(key)
     first, last = _times(time_from, time_to)
     return answer(
-        asked,
-        WindowKeyQuery(known, first, last),
+        request,
+        WindowKeyQuery(key_value, first, last),
         _WINDOW,
-        lambda row: {"key": known, "window_start": row[0], **_stamped(row[1])},
+        lambda row: {"key": key_value, "window_start": row[0], **_stamped(row[1])},
         collated=collate,
     )
 
 
 @_subcommand("window-range", "Windows of all keys.")
-def window_range(asked: Asked, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False) -> int:
+def window_range(
+    request: StoreRequest, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
+) -> int:
     """Print the windows of all keys that start in a time, of a window store (WindowRangeQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowRangeQuery
 
     return answer(
-        asked,
+        request,
         WindowRangeQuery.with_window_start_range(*_times(time_from, time_to)),
         _WINDOW,
         lambda row: {"key": row[0].key, "window_start": row[0].start, **_stamped(row[1])},
@@ -198,14 +202,14 @@ def window_range(asked: Asked, time_from: TimeFrom = None, time_to: TimeTo = Non
 
 
 @_subcommand("session", "Sessions of a key.")
-def session(asked: Asked, key: Key, collate: Collate = False) -> int:
+def session(request: StoreRequest, key: Key, collate: Collate = False) -> int:
     """Print the sessions of a key, of a session store (WindowRangeQuery with a key). Their ends are inclusive."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowRangeQuery
 
     return answer(
-        asked,
-        WindowRangeQuery.with_key(asked.key(key)),
+        request,
+        WindowRangeQuery.with_key(request.key(key)),
         _SESSION,
         lambda row: {
             "key": row[0].key,
@@ -219,7 +223,7 @@ def session(asked: Asked, key: Key, collate: Collate = False) -> int:
 
 @_subcommand("versioned", "The version of a key that is valid, or was.")
 def versioned(
-    asked: Asked,
+    request: StoreRequest,
     key: Key,
     as_of: Annotated[
         str | None,
@@ -233,14 +237,14 @@ def versioned(
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import VersionedKeyQuery
 
-    known = asked.key(key)
-    question: VersionedKeyQuery[Any, Any] = VersionedKeyQuery(known, time_of("--as-of", as_of))
-    return answer(asked, question, _VERSION, lambda record: {"key": known, **_version(record)})
+    key_value = request.key(key)
+    query: VersionedKeyQuery[Any, Any] = VersionedKeyQuery(key_value, time_of("--as-of", as_of))
+    return answer(request, query, _VERSION, lambda record: {"key": key_value, **_version(record)})
 
 
 @_subcommand("multi-versioned", "Versions of a key.")
 def multi_versioned(
-    asked: Asked,
+    request: StoreRequest,
     key: Key,
     time_from: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help="Versions valid then or later; ms or ISO 8601.")
@@ -260,12 +264,12 @@ def multi_versioned(
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import MultiVersionedKeyQuery, ResultOrder
 
-    known = asked.key(key)
+    key_value = request.key(key)
     order = ResultOrder.ASCENDING if ascending else ResultOrder.DESCENDING
-    question: MultiVersionedKeyQuery[Any, Any] = MultiVersionedKeyQuery(
-        known, time_of("--from", time_from), time_of("--to", time_to), order
+    query: MultiVersionedKeyQuery[Any, Any] = MultiVersionedKeyQuery(
+        key_value, time_of("--from", time_from), time_of("--to", time_to), order
     )
-    return answer(asked, question, _VERSION, lambda record: {"key": known, **_version(record)}, collated=collate)
+    return answer(request, query, _VERSION, lambda record: {"key": key_value, **_version(record)}, collated=collate)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from kstate_cli.cli.options.query import Asked, RowFormat
+from kstate_cli.cli.options.query import RowFormat, StoreRequest
 from kstate_cli.cli.options.shared import bound_of
 from kstate_cli.cli.output import say
-from kstate_cli.cli.subject import found_app
+from kstate_cli.cli.subject import set_app
 from kstate_cli.cli.views.query import Row, View
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, InUse
 from kstate_cli.formats.layouts import KeySchema
@@ -45,7 +45,12 @@ _ROWS_OF_A_TABLE = 1000
 
 
 def answer(
-    asked: Asked, query: Query[Any], columns: Sequence[str], row: Callable[[Any], Row], *, collated: bool = False
+    request: StoreRequest,
+    query: Query[Any],
+    columns: Sequence[str],
+    row: Callable[[Any], Row],
+    *,
+    collated: bool = False,
 ) -> int:
     """Asks, and prints; ``row`` makes of a result, or of each of its rows, what is shown in ``columns``.
 
@@ -53,50 +58,50 @@ def answer(
     where a stored key or value is not what its serde takes; all that could be answered is printed before, rows with
     such a key or value too.
     """
-    options = asked.options
+    options = request.options
     bound = bound_of(options.at or ())
-    request = in_store(asked.store).with_query(query).with_position_bound(bound)
+    state_query = in_store(request.store).with_query(query).with_position_bound(bound)
     if options.partition:
-        request = request.with_partitions(options.partition)
+        state_query = state_query.with_partitions(options.partition)
     if options.require_active:
-        request = request.require_active()
+        state_query = state_query.require_active()
     if options.explain:
-        request = request.enable_execution_info()
+        state_query = state_query.enable_execution_info()
     with OfflineStreams(
-        asked.app,
-        serdes={asked.store: asked.serdes},
-        spec=_spec(asked),
+        request.app,
+        serdes={request.store: request.serdes},
+        spec=_spec(request),
         topology=options.topology,
         assume_active=options.assume_active,
         include_expired=options.include_expired,
         last_flush=options.last_flush,
     ) as streams:
-        found_app(streams.path)
-        answers = streams.query(request)
-        running = streams.application(asked.store).running
+        set_app(streams.path)
+        answers = streams.query(state_query)
+        running = streams.application(request.store).running
         if running is None or (running and options.last_flush):
-            what = "is" if running else "may be"
-            say(f"the application {what} running: this is the state of its last flush", quiet=options.quiet)
+            state = "is" if running else "may be"
+            say(f"the application {state} running: this is the state of its last flush", quiet=options.quiet)
         doubts = False
-        for task, store in streams.stores(asked.store):
+        for task, store in streams.stores(request.store):
             if not options.partition or task.partition in (None, *options.partition):
                 for remark in reader_remarks(store, running=bool(running)):
                     say(remark, quiet=options.quiet)
                     doubts = not running
-        view = View(asked, columns, streams.path)
-        return _Telling(asked, view, row, streams).tell(answers, collated=collated) or (
+        view = View(request, columns, streams.path)
+        return _Telling(request, view, row, streams).tell(answers, collated=collated) or (
             EXIT_WARNINGS if doubts else EXIT_OK
         )
 
 
 class _Telling:
-    def __init__(self, asked: Asked, view: View, row: Callable[[Any], Row], streams: OfflineStreams) -> None:
-        self._asked = asked
+    def __init__(self, request: StoreRequest, view: View, row: Callable[[Any], Row], streams: OfflineStreams) -> None:
+        self._asked = request
         self._view = view
         self._row = row
         self._streams = streams
-        limit = asked.options.limit
-        capped = limit is None and asked.options.output is RowFormat.table
+        limit = request.options.limit
+        capped = limit is None and request.options.output is RowFormat.table
         self._limit = _ROWS_OF_A_TABLE if capped else limit
         self._more = False
         self._failed: dict[int | None, FailureReason] = {}
@@ -107,14 +112,14 @@ class _Telling:
         """Prints all answers. Returns 0, or raises what the worst of the failures is."""
         # The message of a failure in the middle of rows that are merged names the store.
         self._nobody = "merged rows" if collated and answers.global_result is None else "global store"
-        told: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
+        results: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
         if answers.global_result is not None:
-            told[None] = answers.global_result
+            results[None] = answers.global_result
         if self._asked.options.explain:
-            self._explain(told)
+            self._explain(results)
         try:
-            answered = {partition: one.result for partition, one in told.items() if one.is_success}
-            for partition, rows in self._collated(answered) if collated else answered.items():
+            values = {partition: result.result for partition, result in results.items() if result.is_success}
+            for partition, rows in self._collated(values) if collated else values.items():
                 self._print(partition, rows)
         except SerdeError:
             self._view.end()
@@ -122,9 +127,11 @@ class _Telling:
                 say(f"the answer is not complete: it ends after {self._view.count} rows")
             raise
         self._view.end()
-        for partition, one in told.items():
-            if one.is_failure:
-                self._fail(partition, one.failure_reason, self._told(one), by_host=one.failed_by_host)
+        for partition, result in results.items():
+            if result.is_failure:
+                self._fail(
+                    partition, result.failure_reason, self._print_partition(result), by_host=result.failed_by_host
+                )
         self._view.object(
             "summary",
             {
@@ -154,9 +161,9 @@ class _Telling:
             say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=quiet)
         return 0
 
-    def _collated(self, answered: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
+    def _collated(self, values: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
         """One iterator over all partitions; its rows carry their partition."""
-        parts = [_tagged(partition, rows) for partition, rows in answered.items()]
+        parts = [_tagged(partition, rows) for partition, rows in values.items()]
         yield None, collate(parts)
 
     def _print(self, partition: int | None, result: Any) -> None:
@@ -164,19 +171,19 @@ class _Telling:
             return
         single = not isinstance(result, RowIterator)
         rows = iter((result,)) if single else iter(result)
-        left = None if self._limit is None else self._limit - self._view.count
+        remaining = None if self._limit is None else self._limit - self._view.count
         try:
-            for one in islice(rows, left):
-                at, row = (one.partition, one.row) if isinstance(one, _Tagged) else (partition, one)
+            for answer in islice(rows, remaining):
+                at, row = (answer.partition, answer.row) if isinstance(answer, _Tagged) else (partition, answer)
                 self._view.row(at, self._row(row))
-            self._more = left is not None and _one_more(rows)
+            self._more = remaining is not None and _has_next(rows)
         except StoreUnreadable as error:
             self._view.end()
             self._fail(partition, FailureReason.STORE_EXCEPTION, str(error), by_host=error.by_host)
 
-    def _told(self, one: QueryResult[Any]) -> str:
+    def _print_partition(self, result: QueryResult[Any]) -> str:
         """Programs are told what Streams says, people what it means."""
-        return one.failure_message if self._asked.options.output is RowFormat.json else one.failure_in_words
+        return result.failure_message if self._asked.options.output is RowFormat.json else result.failure_in_words
 
     def _fail(self, partition: int | None, reason: FailureReason, message: str, *, by_host: bool) -> None:
         self._failed[partition] = reason
@@ -194,21 +201,21 @@ class _Telling:
         kinds = {store.kind.name for _, store in self._streams.stores(self._asked.store)}
         return f" A {', '.join(sorted(kinds))} store answers: {', '.join(_subcommands(kinds, self._streams.handlers))}."
 
-    def _explain(self, told: dict[int | None, QueryResult[Any]]) -> None:
-        for partition, one in told.items():
-            position = one.position.as_map() if one.position is not None else None
+    def _explain(self, results: dict[int | None, QueryResult[Any]]) -> None:
+        for partition, result in results.items():
+            position = result.position.as_map() if result.position is not None else None
             if self._asked.options.output is RowFormat.json:
-                info = {"position": position, "execution_info": list(one.execution_info)}
+                info = {"position": position, "execution_info": list(result.execution_info)}
                 self._view.object("partition", {"partition": partition, **info})
                 continue
-            known = "unknown" if position is None else " ".join(typed_offsets(position)) or "empty"
-            say(f"{self._name(partition)}: position {known}")
-            for line in one.execution_info:
+            offsets = "unknown" if position is None else " ".join(typed_offsets(position)) or "empty"
+            say(f"{self._name(partition)}: position {offsets}")
+            for line in result.execution_info:
                 say(f"{self._name(partition)}: {line}")
 
     def _verdict(self) -> InUse | StoreUnreadable | QueryFailedError:
-        counted = Counter(reason.value for reason in self._failed.values())
-        names = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
+        counts = Counter(reason.value for reason in self._failed.values())
+        names = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
         count = self._view.count
         rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
         message = f"{rows}: {names}"
@@ -219,12 +226,12 @@ class _Telling:
                     message, hint="ask the application, stop it, or ask for what was flushed last: --last-flush"
                 )
             return StoreUnreadable(message, hint=look_closer(self._streams.path, by_host=self._by_host))
-        known = hints(self._streams.path)
-        first, *more = dict.fromkeys(known[failure] for failure in self._failed.values())
+        hint_words = hints(self._streams.path)
+        first, *more = dict.fromkeys(hint_words[failure] for failure in self._failed.values())
         return QueryFailedError(message, hint=first, hint_details=more)
 
 
-def _one_more(rows: Iterator[Any]) -> bool:
+def _has_next(rows: Iterator[Any]) -> bool:
     try:
         return next(rows, None) is not None
     except SerdeError:
@@ -264,18 +271,18 @@ def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
     return [*names, "raw-key", "raw-scan"]
 
 
-def _spec(asked: Asked) -> Spec | None:
+def _spec(request: StoreRequest) -> Spec | None:
     """What --spec says of the store, together with the directory. Raises UsageError and Refused."""
-    if asked.options.spec is None:
+    if request.options.spec is None:
         return None
     from kstate_cli.rows.find import stores_of
     from kstate_cli.specification.combine import resolve_spec
     from kstate_cli.specification.toml_file import read_draft
 
-    draft = read_draft(asked.options.spec)
-    with OfflineStreams(asked.app) as streams:
-        directory = streams.application(asked.store)
-    stated = draft.store(asked.store)
-    subtopology = stated.subtopology if stated else None
-    stores_of(directory, asked.store, topology=asked.options.topology, subtopology=subtopology)
-    return resolve_spec(directory, draft, named=str(asked.options.spec), only={asked.store})
+    draft = read_draft(request.options.spec)
+    with OfflineStreams(request.app) as streams:
+        directory = streams.application(request.store)
+    store_spec = draft.store(request.store)
+    subtopology = store_spec.subtopology if store_spec else None
+    stores_of(directory, request.store, topology=request.options.topology, subtopology=subtopology)
+    return resolve_spec(directory, draft, named=str(request.options.spec), only={request.store})

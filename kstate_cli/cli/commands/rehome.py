@@ -128,7 +128,7 @@ def rehome(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.subject import found_app
+    from kstate_cli.cli.subject import set_app
     from kstate_cli.cli.views.plan import PlanShown, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.rehome.live import await_end
@@ -148,7 +148,7 @@ def rehome(
     )
     options = replace(options, cluster=source.cluster(dry_run=dry_run), complete=frozenset(completion.complete or ()))
     path = find_application(app)
-    found_app(path)
+    set_app(path)
     ages: list[Age] = []
 
     def planned(application: Application, plan: Plan) -> None:
@@ -172,36 +172,36 @@ def rehome(
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
     )
-    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
-    larger, asked = None, None
+    view = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    larger, restore_request = None, None
     if completion.from_changelog is not None:
-        asked = completion.request(options, terms, source, after_error=after_error)
-        options = replace(options, command=f"{options.command} --from-changelog {quoted(asked.dump)}")
+        restore_request = completion.request(options, terms, source, after_error=after_error)
+        options = replace(options, command=f"{options.command} --from-changelog {quoted(restore_request.dump)}")
         larger = CompletedRehoming(options, planned, last_word)
     if options.cluster is not None and wait and not dry_run:
         await_end(options.cluster, path.name, wait, lambda line: say(f"kstate: {line}", quiet=quiet))
     with Metrics(metrics_file, "rehome", path) as metrics:
-        if asked is not None and larger is not None:
-            outcome = _complete(asked, larger, shown)
-            metrics.records, metrics.warnings = (
-                sum(r.records for r in outcome.reports),
-                len(outcome.plan.change.warnings),
+        if restore_request is not None and larger is not None:
+            completed = _complete(restore_request, larger, view)
+            plan, result = completed.plan.change, completed.result
+            metrics.records = sum(report.records for report in completed.reports)
+            metrics.warnings = len(plan.warnings)
+            return metrics.finish(
+                _finish(plan, result, output, quiet=quiet, warnings_ok=warnings_ok, outcome=completed)
             )
-            plan, result = outcome.plan.change, outcome.result
-            return metrics.done(_finish(plan, result, output, quiet=quiet, warnings_ok=warnings_ok, outcome=outcome))
         request = ChangeRequest(terms, planner=planner, last_word=last_word)
         with RunProgress(quiet=quiet) as progress:
 
             def on_plan(plan: Plan) -> None:
                 progress.expect(plan)
                 metrics.warnings = len(plan.warnings)
-                show_plan(plan, shown)
+                show_plan(plan, view)
 
-            done = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
-        return metrics.done(_finish(done.plan, done.result, output, quiet=quiet, warnings_ok=warnings_ok))
+            outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
+        return metrics.finish(_finish(outcome.plan, outcome.result, output, quiet=quiet, warnings_ok=warnings_ok))
 
 
-def _complete(request: RestoreRequest, larger: CompletedRehoming, shown: PlanShown) -> RestoreOutcome:
+def _complete(request: RestoreRequest, larger: CompletedRehoming, view: PlanShown) -> RestoreOutcome:
     """The change with what a dump has for half tasks: one run, as ``restore`` carries it out."""
     from dataclasses import replace
 
@@ -211,13 +211,13 @@ def _complete(request: RestoreRequest, larger: CompletedRehoming, shown: PlanSho
     from kstate_cli.restore.running.engines import RestoreEngine
     from kstate_cli.restore.running.pipeline import restore
 
-    lines = JsonLines(request.terms.app, sys.stderr) if shown.output is Format.json else None
-    with RestoreProgress(lines, quiet=shown.quiet) as progress:
+    lines = JsonLines(request.terms.app, sys.stderr) if view.output is Format.json else None
+    with RestoreProgress(lines, quiet=view.quiet) as progress:
 
         def on_plan(plan: RestorePlan) -> None:
             progress.expect(plan)
             spark = bool(plan.work) and request.engine is RestoreEngine.spark
-            show_plan(plan.change, replace(shown, spark=spark))
+            show_plan(plan.change, replace(view, spark=spark))
 
         return restore(request, on_plan=on_plan, watcher=progress, larger=larger)
 
@@ -239,20 +239,20 @@ def _finish(
     reports = outcome.reports if outcome is not None else []
     if outcome is not None:
         show_restored(outcome, output, quiet=quiet)
-    moved = sum(1 for step in plan.steps if isinstance(step, MoveStore))
+    move_count = sum(1 for step in plan.steps if isinstance(step, MoveStore))
 
-    def done(result: RunResult) -> Iterator[str]:
+    def lines(result: RunResult) -> Iterator[str]:
         restored = f", restored {plural(len(reports), 'store')} from the dump" if reports else ""
-        yield f"rehomed {plural(moved, 'store')}{restored} (run {result.run})"
+        yield f"rehomed {plural(move_count, 'store')}{restored} (run {result.run})"
         yield f"next: start the application with the new topology; back: {command('undo', plan.app)}"
 
     members = {
-        "moved": moved,
+        "moved": move_count,
         "stores": len(outcome.plan.work) if outcome is not None else 0,
         "records": sum(report.records for report in reports),
     }
     nothing = f"every store of {plan.app} is at home"
-    show_end(plan, result, output, members=members, nothing=nothing, done=done, quiet=quiet)
+    show_end(plan, result, output, members=members, nothing=nothing, lines_of=lines, quiet=quiet)
     return exit_code(plan, warnings_ok=warnings_ok, warned=any(report.null_keys for report in reports))
 
 
@@ -269,7 +269,7 @@ class FromDump:
         """The release that the stores are made for."""
         return self.request.options.release
 
-    def complete(self, app: Application, wanted: StoresByTask) -> Completion:
+    def complete(self, app: Application, missing: StoresByTask) -> Completion:
         """Nothing is here of these stores: each is built from the earliest offset. Raises Refused."""
         from kstate_cli.formats.task_id import TaskId
         from kstate_cli.rehome.model import Completion
@@ -278,16 +278,16 @@ class FromDump:
         from kstate_cli.specification.model import Spec
         from kstate_cli.statedir.names import CHECKPOINT
 
-        topologies = {store: TaskId.parse(task).topology for task, stores in wanted.items() for store in stores}
-        stated = _without_places(self.request.spec, app.app_id, topologies)
-        spec = resolve_spec(app, stated, only=topologies.keys(), named=self.request.spec_name)
-        only = Spec(spec.application, tuple(one for one in spec.stores if one.name in topologies))
+        topologies = {store: TaskId.parse(task).topology for task, stores in missing.items() for store in stores}
+        draft = _without_places(self.request.spec, app.app_id, topologies)
+        spec = resolve_spec(app, draft, only=topologies.keys(), named=self.request.spec_name)
+        only = Spec(spec.application, tuple(store for store in spec.stores if store.name in topologies))
         options = replace(self.request.options, stores=frozenset(topologies))
-        plan = plan_restore(app.path, None, only, self.dump, options, wanted=wanted)
+        plan = plan_restore(app.path, None, only, self.dump, options, wanted=missing)
         self.work = plan.work
-        files = {f"{task}/{CHECKPOINT}" for task in wanted}
+        files = {f"{task}/{CHECKPOINT}" for task in missing}
         return Completion(
-            {(one.task, one.spec.name): one.offsets for one in plan.work},
+            {(work.task, work.spec.name): work.offsets for work in plan.work},
             tuple(step for step in plan.change.steps if step.path not in files),
             plan.change.task_times,
             plan.change.warnings,
@@ -295,16 +295,18 @@ class FromDump:
         )
 
 
-def _without_places(said: SpecDraft | None, app_id: str, topologies: dict[str, str | None]) -> SpecDraft:
+def _without_places(app_draft: SpecDraft | None, app_id: str, topologies: dict[str, str | None]) -> SpecDraft:
     """What the file says of these stores, but for where they are: that the two texts say."""
     from kstate_cli.specification.draft import SpecDraft, StoreDraft
 
     stores = []
     for name, topology in topologies.items():
-        stated = said.store(name) if said is not None else None
-        draft = stated if stated is not None else StoreDraft(name=name)
+        store_draft = app_draft.store(name) if app_draft is not None else None
+        draft = store_draft if store_draft is not None else StoreDraft(name=name)
         stores.append(replace(draft, subtopology=None, partitions=None, topology=topology))
-    return SpecDraft(said.application if said is not None and said.application else app_id, tuple(stores))
+    return SpecDraft(
+        app_draft.application if app_draft is not None and app_draft.application else app_id, tuple(stores)
+    )
 
 
 @dataclass(slots=True)

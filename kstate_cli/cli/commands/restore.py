@@ -55,11 +55,11 @@ def restore(
         Path,
         typer.Argument(metavar="APP", help="state.dir/application.id; one that is lost is made anew.", readable=False),
     ],
-    wanted: RestoredOptions,
-    known: LogOptions,
+    selection: RestoredOptions,
+    logs: LogOptions,
     cases: CaseOptions,
     work: WorkOptions,
-    told: ReportOptions,
+    report: ReportOptions,
 ) -> int:
     """Restore stores in bulk from a changelog dump. Undoable with `kstate undo`.
 
@@ -72,7 +72,7 @@ def restore(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import facts_source
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.subject import found_app
+    from kstate_cli.cli.subject import set_app
     from kstate_cli.cli.views.plan import PlanShown
     from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, tell_round
     from kstate_cli.restore.planning.judge import Allowed
@@ -86,31 +86,31 @@ def restore(
     from kstate_cli.specification.topology import read_topology
 
     if cases.follow is not None:
-        _refuse_beside_follow(wanted, cases)
+        _refuse_beside_follow(selection, cases)
     path = application_path(app)
-    found_app(path)
-    elsewhere, only = tasks_of(wanted.fleet, path.name)
-    barrier = barrier_of(wanted.fleet, is_started=not cases.standby and cases.follow is None)
+    set_app(path)
+    elsewhere, only = tasks_of(selection.fleet, path.name)
+    barrier = barrier_of(selection.fleet, is_started=not cases.standby and cases.follow is None)
     options = RestoreOptions(
         release=chosen_release(
-            "--for", wanted.release_name, wanted.for_jar, quiet=told.quiet or told.output is Format.json
+            "--for", selection.release_name, selection.for_jar, quiet=report.quiet or report.output is Format.json
         ),
-        tasks=frozenset(wanted.task or ()),
-        stores=frozenset(wanted.store or ()),
-        share=share_of(wanted.fleet),
+        tasks=frozenset(selection.task or ()),
+        stores=frozenset(selection.store or ()),
+        share=share_of(selection.fleet),
         elsewhere=elsewhere,
         only=only,
-        at_least_once=known.guarantee is Guarantee.at_least_once,
+        at_least_once=logs.guarantee is Guarantee.at_least_once,
         transactional=cases.transactional_stores,
         unproven=cases.unproven,
         wipe_unclean=cases.wipe_unclean,
-        committed=committed_of(known.committed_offsets),
-        ignored=tuple(wanted.ignore or ()),
-        broker_asked=known.bootstrap_server is not None,
+        committed=committed_of(logs.committed_offsets),
+        ignored=tuple(selection.ignore or ()),
+        broker_asked=logs.bootstrap_server is not None,
         allowed=Allowed(
             "asked for" if cases.rebuild else None,
             cases.allow_empty,
-            known.dump_is_complete,
+            logs.dump_is_complete,
             wipe_invalid=cases.on_invalid_offset is OnInvalid.rebuild,
             asked=cases.rebuild,
             resurrected=cases.accept_resurrected,
@@ -123,53 +123,53 @@ def restore(
                 workers=at_once(work.workers),
                 verify_full=work.verify is Verify.full,
                 copy_ssts=work.copy,
-                reason=told.reason,
+                reason=report.reason,
                 standby=cases.standby or cases.follow is not None,
             ),
             wait=work.wait,
             lock_is_shared=work.lock_is_shared,
-            dry_run=wanted.dry_run,
+            dry_run=selection.dry_run,
             may_be_lost=True,
         ),
-        dump=wanted.from_changelog,
+        dump=selection.from_changelog,
         options=options,
         engine=engine_of(work.engine, master=work.master, conf=work.conf),
-        spark=SparkSettings(work.master, dict(pair_of(one) for one in work.conf or ())),
-        spec=read_draft(wanted.spec) if wanted.spec else None,
-        spec_name=str(wanted.spec) if wanted.spec else "kstate.toml",
-        topology=read_topology(wanted.topology) if wanted.topology else None,
+        spark=SparkSettings(work.master, dict(pair_of(pair) for pair in work.conf or ())),
+        spec=read_draft(selection.spec) if selection.spec else None,
+        spec_name=str(selection.spec) if selection.spec else "kstate.toml",
+        topology=read_topology(selection.topology) if selection.topology else None,
         memory=bytes_of(work.memory) if work.memory else None,
         staging=work.staging,
-        complete=known.dump_is_complete,
-        committed_only=known.dump_is_committed,
-        ask=facts_source(known.offsets, known.bootstrap_server, known.kafka_settings, group=path.name),
-        digests=not known.skip_digests,
-        verify_dump=known.verify_dump,
+        complete=logs.dump_is_complete,
+        committed_only=logs.dump_is_committed,
+        ask=facts_source(logs.offsets, logs.bootstrap_server, logs.kafka_settings, group=path.name),
+        digests=not logs.skip_digests,
+        verify_dump=logs.verify_dump,
         after_error=cases.after_error,
-        full_dump=known.full_dump,
+        full_dump=logs.full_dump,
     )
-    heard = StateCommand(told.on_state_change, path) if told.on_state_change is not None else None
-    output, quiet = told.output, told.quiet
-    shown = PlanShown(
+    listener = StateCommand(report.on_state_change, path) if report.on_state_change is not None else None
+    output, quiet = report.output, report.quiet
+    view = PlanShown(
         output,
         quiet=quiet,
-        dry_run=wanted.dry_run,
+        dry_run=selection.dry_run,
         workers=request.terms.run.workers,
         copied=work.copy,
         spark=request.engine is RestoreEngine.spark,
     )
-    with Metrics(told.metrics_file, "restore", path) as metrics:
+    with Metrics(report.metrics_file, "restore", path) as metrics:
         lines = JsonLines(path, sys.stderr) if output is Format.json else None
-        with RestoreProgress(lines, quiet=quiet, on_state=heard) as progress:
+        with RestoreProgress(lines, quiet=quiet, on_state=listener) as progress:
 
             def plan_shown(plan: RestorePlan) -> None:
-                _show_plan(plan, shown, progress)
+                _show_plan(plan, view, progress)
 
             def round_done(outcome: RestoreOutcome) -> None:
                 tell_round(outcome, output, quiet=quiet)
                 metrics.records = sum(report.records for report in outcome.reports)
                 metrics.warnings = len(outcome.plan.change.warnings)
-                metrics.round_done(code_of(outcome, warnings_ok=told.warnings_ok))
+                metrics.round_done(code_of(outcome, warnings_ok=report.warnings_ok))
 
             if cases.follow is not None:
                 follow_dump(request, cases.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)
@@ -179,26 +179,26 @@ def restore(
 
         def ended(waiting: Waiting | None) -> int:
             return finish(
-                outcome, output, quiet=quiet, warnings_ok=told.warnings_ok, waiting=waiting, standby=cases.standby
+                outcome, output, quiet=quiet, warnings_ok=report.warnings_ok, waiting=waiting, standby=cases.standby
             )
 
-        if barrier is None or wanted.dry_run:
-            return metrics.done(ended(None))
+        if barrier is None or selection.dry_run:
+            return metrics.finish(ended(None))
         if output is Format.table:
             say(f"{path} is ready", quiet=quiet)
         wait = partial(barrier.wait, JsonLines(path) if output is Format.json else None, quiet=quiet)
-        return metrics.done(waited(wait, ended, warnings_ok=told.warnings_ok))
+        return metrics.finish(wait_at_barrier(wait, ended, warnings_ok=report.warnings_ok))
 
 
-def _refuse_beside_follow(wanted: RestoredOptions, cases: CaseOptions) -> None:
+def _refuse_beside_follow(selection: RestoredOptions, cases: CaseOptions) -> None:
     """Raises UsageError for what is asked for once, and would be done in each round."""
     from kstate_cli.errors import UsageError
 
-    once = (("--dry-run", wanted.dry_run), ("--rebuild", cases.rebuild), ("--after-error", cases.after_error))
-    given = next((name for name, is_given in once if is_given), None)
-    if given is not None:
+    once = (("--dry-run", selection.dry_run), ("--rebuild", cases.rebuild), ("--after-error", cases.after_error))
+    option = next((name for name, is_given in once if is_given), None)
+    if option is not None:
         raise UsageError(
-            f"{given} is asked for once, and --follow goes on", hint=f"{given} with --standby, then --follow"
+            f"{option} is asked for once, and --follow goes on", hint=f"{option} with --standby, then --follow"
         )
 
 
@@ -210,11 +210,11 @@ def _show_plan(plan: RestorePlan, how: PlanShown, progress: RestoreProgress) -> 
     progress.expect(plan)
     show_plan(plan.change, how)
     lines = JsonLines(plan.change.app)
-    for one in plan.left:
+    for store in plan.left:
         if how.output is Format.json:
-            lines.line("left", {"task": one.task, "store": one.store, "message": one.why})
+            lines.line("left", {"task": store.task, "store": store.store, "message": store.why})
         else:
-            say(f"{one.shown}: left as it is: {one.why}", quiet=how.quiet)
+            say(f"{store.shown}: left as it is: {store.why}", quiet=how.quiet)
 
 
 _MAKE = command("fleet", "HOST.json", "-o", "json")
@@ -273,12 +273,12 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
     names: tuple[str, ...] = ()
     host = fleet.host
     if share is not None and host is None and fleet.missing is None:
-        names = tuple(f"{one}-of-{hosts}" for one in range(1, hosts + 1))
+        names = tuple(f"{number}-of-{hosts}" for number in range(1, hosts + 1))
         host = names[share[0] - 1]
     return BarrierView(fleet.barrier, host=host, hosts=hosts, timeout=fleet.barrier_timeout, names=names)
 
 
-def waited(wait: Callable[[], Waiting], finish: Callable[[Waiting | None], int], *, warnings_ok: bool) -> int:
+def wait_at_barrier(wait: Callable[[], Waiting], finish: Callable[[Waiting | None], int], *, warnings_ok: bool) -> int:
     """Waits, and then says what was restored: that is said too where the waiting fails."""
     try:
         waiting = wait()

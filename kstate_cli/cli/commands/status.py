@@ -27,9 +27,9 @@ def status(app: App, output: Output = Format.table) -> int:
     path = find_runs_of(app)
     lines = lines_about(path)
     table = read_lock_table()
-    held, pid = table.held(path / LOCK), table.holder(path / LOCK)
+    is_locked, pid = table.held(path / LOCK), table.holder(path / LOCK)
     runs = read_runs(path)
-    rows = [_row(run, held=held) for run in runs]
+    rows = [_row(run, is_locked=is_locked) for run in runs]
     standby = standby_use(path)
     if output is Format.json:
         for row in rows:
@@ -39,14 +39,14 @@ def status(app: App, output: Output = Format.table) -> int:
     elif rows:
         seconds = {run.name: run.seconds for run in runs}
         copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs))
-        show_runs(path, rows, seconds, copies, lock=(held, pid), standby=standby)
+        show_runs(path, rows, seconds, copies, lock=(is_locked, pid), standby=standby)
     else:
         say_standby(standby)
         say("no runs")
     return 0
 
 
-def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
+def _row(run: Run, *, is_locked: bool | None) -> dict[str, Any]:
     from kstate_cli.change import journal
     from kstate_cli.change.earlier_runs import INTERRUPTED, state_of
     from kstate_cli.change.engine import pinned_bytes
@@ -55,11 +55,11 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
     from kstate_cli.restore.staging import store_progress
     from kstate_cli.restore.staging_area import left_in_area
 
-    state = journal.state_shown(run, held=held)
+    state = journal.state_shown(run, held=is_locked)
     is_over = run.state not in journal.UNFINISHED or state == journal.INTERRUPTED
     restoration = INTERRUPTED if state == journal.INTERRUPTED and state_of(run) else state_of(run)
     first = run.events[0] if run.events else {}
-    left = left_in_area(run) if is_over else None
+    leftover = left_in_area(run) if is_over else None
     stores = store_progress(run) if restoration == "RESTORING" else []
     return {
         "run": run.name,
@@ -76,13 +76,19 @@ def _row(run: Run, *, held: bool | None) -> dict[str, Any]:
         "by": {name: first.get(name) for name in ("argv", "user", "host", "version", "reason")},
         "bytes_pinned": pinned_bytes(run),
         "spent": run.last(SPENT_EVENT).get("seconds"),
-        "staging": None if left is None else _staging(left),
+        "staging": None if leftover is None else _staging(leftover),
         "progress": [
-            {"task": one.task, "store": one.store, "slices": one.done, "of": one.total, "records": one.records}
-            for one in stores
+            {
+                "task": store.task,
+                "store": store.store,
+                "slices": store.done,
+                "of": store.total,
+                "records": store.records,
+            }
+            for store in stores
         ],
     }
 
 
-def _staging(left: Leftover) -> dict[str, Any]:
-    return {"path": left.place, "files": left.files, "bytes": left.size, "message": left.why}
+def _staging(leftover: Leftover) -> dict[str, Any]:
+    return {"path": leftover.place, "files": leftover.files, "bytes": leftover.size, "message": leftover.why}

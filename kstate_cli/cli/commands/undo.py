@@ -53,7 +53,11 @@ def undo(
     check_location(path, lock_is_shared=lock_is_shared)
     with application_lock(path, wait):
         recovered = recover(path, lambda line: say(line, quiet=quiet))
-        back = [one for one in recovered if one.outcome in (RecoveryOutcome.SWEPT, RecoveryOutcome.UNDO_FINISHED)]
+        back = [
+            recovery
+            for recovery in recovered
+            if recovery.outcome in (RecoveryOutcome.SWEPT, RecoveryOutcome.UNDO_FINISHED)
+        ]
         if back:
             # What was to be taken back never switched, or is back already: an earlier run is not what was meant.
             return end(back[-1].run, back[-1].text)

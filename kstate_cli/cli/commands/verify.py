@@ -73,7 +73,7 @@ def verify(
         with VerifyProgress(quiet=quiet) as progress:
             report = verify_application(request, progress)
         codes = Counter(finding.code for finding in report.findings)
-        metrics.records = sum(one.rows for one in report.stores)
+        metrics.records = sum(store.rows for store in report.stores)
         metrics.findings = {(code, _level(code)): codes[code] for code in codes}
         if output is Format.json:
             _print_json(lines, report)
@@ -85,15 +85,15 @@ def verify(
         _remarks(report, subset, quiet=quiet)
         emptied = only_kept(request.app)
         say_only_kept(emptied, quiet=quiet)
-        return metrics.done(_verdict(codes, report) or (EXIT_WARNINGS if report.doubtful or emptied else EXIT_OK))
+        return metrics.finish(_verdict(codes, report) or (EXIT_WARNINGS if report.doubtful or emptied else EXIT_OK))
 
 
 def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
     from kstate_cli.cli.output import say
     from kstate_cli.verify.application import NOT_COVERED
 
-    for one in report.stores:
-        for remark in one.remarks:
+    for store in report.stores:
+        for remark in store.remarks:
             say(remark, quiet=quiet)
     if report.running:
         say(f"locked: the application is running (pid {report.pid}); this is the state of its last flush", quiet=quiet)
@@ -118,10 +118,10 @@ def _verdict(codes: Counter[str], report: AppReport) -> int:
 
     if not codes:
         return EXIT_OK
-    counted = ", ".join(f"{count} {code}" for code, count in sorted(codes.items()))
+    counts = ", ".join(f"{count} {code}" for code, count in sorted(codes.items()))
     if codes.keys() & DAMAGE:
         raise ConditionNotMet(
-            f"damaged: {counted}",
+            f"damaged: {counts}",
             hint="take out what is damaged; the application restores it at its next start from its changelog, if it "
             "has one:",
             hint_details=first_lines(_ways_out(report)),
@@ -132,7 +132,7 @@ def _verdict(codes: Counter[str], report: AppReport) -> int:
             hint="run the command again, or stop the application first",
         )
     raise Refused(
-        f"not everything can be judged: {counted}",
+        f"not everything can be judged: {counts}",
         hint="; ".join(text for code, text in _UNJUDGED.items() if code in codes) + ":",
         hint_details=[command("explain", code) for code in _UNJUDGED if code in codes],
     )
@@ -143,10 +143,10 @@ def _ways_out(report: AppReport) -> list[str]:
     from kstate_cli.verify.findings import DAMAGE
 
     damaged = [
-        one for one in (*report.tasks, *report.stores) if any(finding.code in DAMAGE for finding in one.findings)
+        part for part in (*report.tasks, *report.stores) if any(finding.code in DAMAGE for finding in part.findings)
     ]
-    whole = {one.task for one in damaged if one.store is None}
-    parts = dict.fromkeys((one.task, None if one.task in whole else one.store) for one in damaged)
+    whole = {part.task for part in damaged if part.store is None}
+    parts = dict.fromkeys((part.task, None if part.task in whole else part.store) for part in damaged)
     return [
         command("wipe", report.app, "--task", task)
         if store is None
@@ -174,15 +174,16 @@ def _show(report: AppReport) -> None:
         ),
         [
             (
-                one.task,
-                one.store,
-                short_kind(one.kind or "-", certain=one.kind_certain),
-                f"{one.rows:,}",
-                size_text(one.content_bytes),
-                one.digest or "-",
-                ", ".join(sorted({finding.code for finding in one.findings})) or ("doubtful" if one.doubt else "ok"),
+                store.task,
+                store.store,
+                short_kind(store.kind or "-", certain=store.kind_certain),
+                f"{store.rows:,}",
+                size_text(store.content_bytes),
+                store.digest or "-",
+                ", ".join(sorted({finding.code for finding in store.findings}))
+                or ("doubtful" if store.doubt else "ok"),
             )
-            for one in report.stores
+            for store in report.stores
         ],
     )
     for finding in report.findings:
@@ -195,8 +196,8 @@ def _sum_up(report: AppReport) -> None:
     from kstate_cli.cli.output import print_line
     from kstate_cli.texts import size_text
 
-    stores, rows = len(report.stores), sum(one.rows for one in report.stores)
-    size = size_text(sum(one.content_bytes for one in report.stores))
+    stores, rows = len(report.stores), sum(store.rows for store in report.stores)
+    size = size_text(sum(store.content_bytes for store in report.stores))
     read = f"{stores} {'store' if stores == 1 else 'stores'}, {rows:,} rows, {size}"
     if report.findings:
         count = len(report.findings)
@@ -217,15 +218,15 @@ def _print_json(lines: JsonLines, report: AppReport) -> None:
     """A line for each store, and task of which there is something to say, each followed by what was found in it."""
     from kstate_cli.verify.report import OUTSIDE_TASKS
 
-    for one in (*report.stores, *report.tasks):
-        task = None if one.task == OUTSIDE_TASKS else one.task
-        lines.line("task" if one.store is None else "store", {"task": task, **_members(one, report)})
-        for finding in one.findings:
+    for part in (*report.stores, *report.tasks):
+        task = None if part.task == OUTSIDE_TASKS else part.task
+        lines.line("task" if part.store is None else "store", {"task": task, **_members(part, report)})
+        for finding in part.findings:
             lines.line(
                 "finding",
                 {
                     "task": task,
-                    "store": one.store,
+                    "store": part.store,
                     "code": finding.code,
                     "level": _level(finding.code),
                     "path": finding.file,
@@ -234,23 +235,23 @@ def _print_json(lines: JsonLines, report: AppReport) -> None:
             )
 
 
-def _members(one: StoreReport, report: AppReport) -> dict[str, Any]:
+def _members(store: StoreReport, report: AppReport) -> dict[str, Any]:
     members: dict[str, Any] = {}
-    if one.store is not None:
+    if store.store is not None:
         members |= {
-            "store": one.store,
-            "kind": one.kind,
-            "kind_certain": one.kind_certain,
-            "databases": one.databases,
-            "rows": one.rows,
-            "content_bytes": one.content_bytes,
-            "digest": one.digest,
+            "store": store.store,
+            "kind": store.kind,
+            "kind_certain": store.kind_certain,
+            "databases": store.databases,
+            "rows": store.rows,
+            "content_bytes": store.content_bytes,
+            "digest": store.digest,
             "running": report.running,
             "as_of": report.as_of,
-            "remarks": list(one.remarks),
-            "seconds": one.seconds,
+            "remarks": list(store.remarks),
+            "seconds": store.seconds,
         }
-    return {**members, "ok": not one.findings and not one.doubt}
+    return {**members, "ok": not store.findings and not store.doubt}
 
 
 def _summary(report: AppReport, subset: str, seconds: float) -> dict[str, Any]:
@@ -261,9 +262,9 @@ def _summary(report: AppReport, subset: str, seconds: float) -> dict[str, Any]:
         "ok": not codes and not report.doubtful,
         "doubtful": list(report.doubtful),
         "stores": len(report.stores),
-        "databases": sum(one.databases for one in report.stores),
-        "rows": sum(one.rows for one in report.stores),
-        "content_bytes": sum(one.content_bytes for one in report.stores),
+        "databases": sum(store.databases for store in report.stores),
+        "rows": sum(store.rows for store in report.stores),
+        "content_bytes": sum(store.content_bytes for store in report.stores),
         "findings": dict(sorted(codes.items())),
         "subset": subset,
         "left_out": report.left_out,

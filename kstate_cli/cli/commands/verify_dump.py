@@ -55,12 +55,12 @@ def verify_dump(
 
     number, parts = part_of("--subset", subset, "for example 1/7")
     began = time.monotonic()
-    known = files_of_dump(dump)
-    chosen = [file for file in known.files if file.part(parts) == number]
-    reading = _PartReading(dump, (number, parts), chosen, recorded=not no_record)
+    dump_files = files_of_dump(dump)
+    files = [file for file in dump_files.files if file.part(parts) == number]
+    reading = _PartReading(dump, (number, parts), files, recorded=not no_record)
     if reading.earlier:
         say(
-            f"continued: {reading.earlier} of {len(chosen)} files were read since {utc_text(reading.began_ms)} "
+            f"continued: {reading.earlier} of {len(files)} files were read since {utc_text(reading.began_ms)} "
             "by a call that was interrupted",
             quiet=quiet,
         )
@@ -71,8 +71,8 @@ def verify_dump(
 
     with _ReadBytes(reading.files, quiet=quiet) as progress, reading:
         findings = verify_files(dump, reading.files, read)
-    size = sum(file.size or 0 for file in chosen)
-    part = VerifiedPart(reading.began_ms, known.generation, len(chosen), len(findings))
+    size = sum(file.size or 0 for file in files)
+    part = VerifiedPart(reading.began_ms, dump_files.generation, len(files), len(findings))
     warning = None if no_record else _recorded(dump, (number, parts), part, findings)
     if output is Format.json:
         lines = JsonLines(None)
@@ -92,12 +92,12 @@ def verify_dump(
             {
                 "path": shown(absolute(dump)),
                 "ok": not findings,
-                "files": len(chosen),
+                "files": len(files),
                 "bytes": size,
                 "findings": dict(Counter(finding.code for finding in findings)),
                 "subset": subset,
                 "read_before": reading.earlier,
-                "left_out": len(known.files) - len(chosen),
+                "left_out": len(dump_files.files) - len(files),
                 "seconds": round(time.monotonic() - began, 3),
             }
         )
@@ -105,12 +105,12 @@ def verify_dump(
         _show(findings)
         verdict = "nothing is damaged" if not findings else f"{plural(len(findings), 'file')} not as written"
         others = "" if parts == 1 else f" of part {subset}"
-        sys.stdout.write(f"{plural(len(chosen), 'file')}{others}, {size_text(size)}: {verdict}\n")
+        sys.stdout.write(f"{plural(len(files), 'file')}{others}, {size_text(size)}: {verdict}\n")
     sys.stdout.flush()
     if warning and output is not Format.json:
         say(f"warning: {warning}")
     if findings:
-        raise _verdict(findings, None if known.generation is None else dump)
+        raise _verdict(findings, None if dump_files.generation is None else dump)
     return EXIT_WARNINGS if warning else EXIT_OK
 
 
@@ -148,14 +148,14 @@ def _verdict(findings: Sequence[FileFinding], growing: str | None) -> Exception:
     from kstate_cli.errors import ConditionNotMet, Refused
     from kstate_cli.texts import plural, some
 
-    named = some([finding.file.relative for finding in findings], 5)
+    names = some([finding.file.relative for finding in findings], 5)
     damaged = [finding for finding in findings if finding.code != _unreadable()]
     if not damaged:
-        return Refused(f"{plural(len(findings), 'file')} cannot be read: {named}", hint=NOT_REACHED)
+        return Refused(f"{plural(len(findings), 'file')} cannot be read: {names}", hint=NOT_REACHED)
     advice = rot("", "", growing=growing)
     rotten = any(finding.code == ROT for finding in damaged)
     return ConditionNotMet(
-        f"{plural(len(damaged), 'file')} damaged or missing: {named}",
+        f"{plural(len(damaged), 'file')} damaged or missing: {names}",
         hint=advice.hint if rotten else WHOLE_COPY,
         hint_details=advice.hint_details if rotten else (),
         code=ROT if rotten else None,

@@ -70,7 +70,7 @@ def wipe(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.subject import found_app
+    from kstate_cli.cli.subject import set_app
     from kstate_cli.cli.views.plan import PlanShown, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.errors import UsageError
@@ -83,9 +83,9 @@ def wipe(
         raise UsageError("--purge deletes the stores: nothing can be undone", hint="if that is wanted, say --yes too")
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
-    found_app(path)
+    set_app(path)
     stores_at_once = at_once(workers)
-    shown = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, kept=not purge)
+    view = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, is_undoable=not purge)
     request = ChangeRequest(
         Terms(
             path,
@@ -104,7 +104,7 @@ def wipe(
             def on_plan(plan: Plan) -> None:
                 progress.expect(plan)
                 metrics.warnings = len(plan.warnings)
-                show_plan(plan, shown)
+                show_plan(plan, view)
 
             outcome = change(
                 request,
@@ -113,7 +113,7 @@ def wipe(
                 tell=lambda line: say(line, quiet=quiet),
             )
         code = _finish(outcome, output, purge=purge, for_reset=for_reset, quiet=quiet, warnings_ok=warnings_ok)
-        return metrics.done(code)
+        return metrics.finish(code)
 
 
 def _finish(
@@ -125,7 +125,7 @@ def _finish(
 
     plan, result = outcome.plan, outcome.result
 
-    def done(result: RunResult) -> Iterator[str]:
+    def lines(result: RunResult) -> Iterator[str]:
         way_back = "nothing is kept" if purge else f"what left is kept: {command('undo', plan.app)}"
         yield f"wiped (run {result.run}); {way_back}"
         restore = command("restore", plan.app, "--from-changelog", "DUMP", "--for", "RELEASE")
@@ -137,7 +137,9 @@ def _finish(
             )
 
     members = {"undoable": result is not None and not purge}
-    show_end(plan, result, output, members=members, nothing=f"{plan.app} holds nothing of that", done=done, quiet=quiet)
+    show_end(
+        plan, result, output, members=members, nothing=f"{plan.app} holds nothing of that", lines_of=lines, quiet=quiet
+    )
     if for_reset and result is not None and output is not Format.json:
         # Whatever --quiet says: nobody may overlook it.
         say(

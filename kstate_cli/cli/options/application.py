@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _JAR: Final = "-jar"
 
 
-def one_is_given(ctx: Any, option: Any, value: Any) -> Any:
+def require_release(ctx: Any, option: Any, value: Any) -> Any:
     """The callback of ``--to-jar`` and its like: what is missing is missed where the command line is read.
 
     Click comes to it behind the option that names the release, unless it was given itself.
     """
-    named = option.opts[0].removesuffix(_JAR)
-    name = next(one.name for one in ctx.command.params if named in one.opts)
+    release_option = option.opts[0].removesuffix(_JAR)
+    name = next(parameter.name for parameter in ctx.command.params if release_option in parameter.opts)
     if value is None and ctx.params.get(name) is None and not ctx.resilient_parsing:
-        raise typer.BadParameter(f"Missing option: {named} RELEASE, or {option.opts[0]} PATH")
+        raise typer.BadParameter(f"Missing option: {release_option} RELEASE, or {option.opts[0]} PATH")
     return value
 
 
@@ -39,7 +39,7 @@ ForJar = Annotated[
         metavar="PATH",
         help="The one in the application's jar, or folder of jars.",
         readable=False,
-        callback=one_is_given,
+        callback=require_release,
     ),
 ]
 
@@ -55,18 +55,18 @@ def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bo
     from kstate_cli.releases import build_note, release
 
     if jar is None:
-        version, chosen = str(name), release(str(name), option)
+        version, row = str(name), release(str(name), option)
     elif name is not None:
         raise UsageError(f"{option} and {option}{_JAR} are two answers to one question", hint="leave one of them out")
     else:
         from kstate_cli.jars import release_in
 
-        brought = release_in(jar, option)
-        version, chosen = brought.version, brought.release
-        say(f"{brought.where}: Kafka Streams {version}, release {chosen.version}", quiet=quiet)
+        jar_release = release_in(jar, option)
+        version, row = jar_release.version, jar_release.release
+        say(f"{jar_release.where}: Kafka Streams {version}, release {row.version}", quiet=quiet)
     if (note := build_note(version)) is not None:
         say(f"note: {note}", quiet=quiet)
-    return chosen
+    return row
 
 
 PANEL: Final = "Where the topology has changed"
@@ -108,7 +108,7 @@ def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
         raise UsageError(f"{others[0]} goes with --topology", hint="name the text of the new topology too")
 
 
-def asked_topology(
+def read_topologies(
     application: Application, new: Path, old: Path | None, spec: Path | None, *, at_least_once: bool
 ) -> AskedTopology:
     """What is asked about, and what ``kstate rehome`` would do about it.

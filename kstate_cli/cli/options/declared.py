@@ -26,10 +26,10 @@ class _Built:
 
     def of(self, values: dict[str, Any]) -> Any:
         """The object; its options are taken out of ``values``."""
-        return self.kind(**_taken(self.fields, values))
+        return self.kind(**_take_values(self.fields, values))
 
 
-def _taken(fields: dict[str, _Built | None], values: dict[str, Any]) -> dict[str, Any]:
+def _take_values(fields: dict[str, _Built | None], values: dict[str, Any]) -> dict[str, Any]:
     return {name: values.pop(name) if built is None else built.of(values) for name, built in fields.items()}
 
 
@@ -39,11 +39,11 @@ def declared(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def run(**values: Any) -> int:
-        return command(**_taken(fields, values))
+        return command(**_take_values(fields, values))
 
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del run.__wrapped__  # typer would look there for annotations
     return run
 
@@ -53,34 +53,34 @@ def _expanded(function: Callable[..., Any]) -> tuple[dict[str, _Built | None], l
     """What a function, or a dataclass, is called with; and the parameters of a command that give all of that."""
     fields: dict[str, _Built | None] = {}
     parameters: list[inspect.Parameter] = []
-    for one in _parameters(function):
-        fields[one.name] = None
-        if is_dataclass(one.annotation) and isinstance(one.annotation, type):
-            inner, more = _expanded(one.annotation)
-            fields[one.name] = _Built(one.annotation, inner)
+    for parameter in _parameters(function):
+        fields[parameter.name] = None
+        if is_dataclass(parameter.annotation) and isinstance(parameter.annotation, type):
+            inner, more = _expanded(parameter.annotation)
+            fields[parameter.name] = _Built(parameter.annotation, inner)
             parameters += more
         else:
-            parameters.append(one)
+            parameters.append(parameter)
     return fields, parameters
 
 
 def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
-    known = get_type_hints(function, include_extras=True)
-    for one in inspect.signature(function).parameters.values():
-        yield one.replace(annotation=_in_panel(known[one.name], _panel(function, one.name)))
+    annotations = get_type_hints(function, include_extras=True)
+    for parameter in inspect.signature(function).parameters.values():
+        yield parameter.replace(annotation=_in_panel(annotations[parameter.name], _panel(function, parameter.name)))
 
 
 def _panel(function: Callable[..., Any], name: str) -> str | None:
     """The panel of the class that declares a field: an object may take its options from several."""
     bases = getattr(function, "__mro__", ())
-    owner = next((one for one in bases if name in inspect.get_annotations(one)), None)
+    owner = next((base for base in bases if name in inspect.get_annotations(base)), None)
     return owner.__dict__.get("HELP_PANEL") if owner is not None else None
 
 
 def _in_panel(annotation: Any, panel: str | None) -> Any:
     if panel is None or is_dataclass(annotation):  # which has a panel of its own
         return annotation
-    what, option = get_args(annotation)
+    kind, option = get_args(annotation)
     option = copy.copy(option)
     option.rich_help_panel = panel
-    return Annotated[what, option]
+    return Annotated[kind, option]

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from kstate_cli.cli.help_panels import HOW, TOLD
+from kstate_cli.cli.help_panels import HOW, OUTPUT_PANEL
 from kstate_cli.cli.options.shared import MetricsFile, Output, Quiet, WarningsOk, workers_option
 from kstate_cli.cli.output import Format
 
@@ -76,7 +76,7 @@ class ReadingOptions:
 class ToldOptions:
     """Who hears what of it."""
 
-    HELP_PANEL: ClassVar = TOLD
+    HELP_PANEL: ClassVar = OUTPUT_PANEL
 
     output: Output = Format.table
     quiet: Quiet = False

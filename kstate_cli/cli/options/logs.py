@@ -34,8 +34,8 @@ def facts_source(
     if offsets is not None:
         from kstate_cli.broker.facts import read_facts
 
-        known = read_facts(offsets)
-        return lambda _: known
+        facts = read_facts(offsets)
+        return lambda _: facts
     if bootstrap is not None:
         from kstate_cli.broker.client import ask_broker
         from kstate_cli.broker.settings import client_settings
@@ -90,13 +90,13 @@ class KnownOfLogs:
             from kstate_cli.dump_reader.open import read_dump
 
             try:
-                known = read_dump(self.dump, complete=False, committed_only=False)
+                dump = read_dump(self.dump, complete=False, committed_only=False)
             except NoManifestError:
                 raise Refused(
                     f"{shown(self.dump)} has no manifest: it does not state where the logs begin and end",
                     hint="leave out --dump, and pass --offsets FILE or --bootstrap-server HOST:PORT",
                 ) from None
-            sources.append(DumpLogs(known))
+            sources.append(DumpLogs(dump))
         return tuple(sources)
 
     def _tails(self) -> ReadTails | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from kstate_cli.cli.help_panels import TOLD, one_of
+from kstate_cli.cli.help_panels import OUTPUT_PANEL, choices_text
 from kstate_cli.cli.options.shared import App, Quiet
 from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import UsageError
@@ -111,10 +111,11 @@ class SourceOptions:
 class RowOptions:
     """How an answer is printed."""
 
-    HELP_PANEL: ClassVar = TOLD
+    HELP_PANEL: ClassVar = OUTPUT_PANEL
 
     output: Annotated[
-        RowFormat, typer.Option("-o", "--output", metavar=one_of(RowFormat), help="json: one JSON object per line.")
+        RowFormat,
+        typer.Option("-o", "--output", metavar=choices_text(RowFormat), help="json: one JSON object per line."),
     ] = RowFormat.table
     limit: Annotated[
         int | None,
@@ -136,7 +137,7 @@ class QueryOptions(RowOptions, SourceOptions, SerdeOptions):
 
 
 @dataclass(frozen=True)
-class Asked:
+class StoreRequest:
     """What every subcommand is told: whom it asks, its options, and what its texts mean."""
 
     app: App
@@ -155,7 +156,7 @@ class Asked:
             tolerant=True,
         )
 
-    def key(self, text: str, what: str = "KEY") -> Any:
+    def key(self, text: str, subject: str = "KEY") -> Any:
         """A key from its text. Raises UsageError."""
         serde = self.serdes.key
         try:
@@ -163,7 +164,7 @@ class Asked:
             serde.serialize(key)
         except ValueError as error:
             raise UsageError(
-                f"{what} {text!r} is not a key of serde {serde.name}: {error}",
+                f"{subject} {text!r} is not a key of serde {serde.name}: {error}",
                 hint="--key-serde names the serde that the application writes keys with",
             ) from None
         return key
@@ -186,10 +187,10 @@ class Asked:
         except NOT_TAKEN as error:
             return self._unreadable(data, f"the value of key {key!r}", self.serdes.value, error)
 
-    def _unreadable(self, data: bytes, what: str, serde: Serde, error: BaseException) -> Unreadable:
+    def _unreadable(self, data: bytes, subject: str, serde: Serde, error: BaseException) -> Unreadable:
         from kstate_cli.rows.values import Unreadable
 
-        return Unreadable(data, f"{self.store}: {what} cannot be read as {serde.name}: {error}")
+        return Unreadable(data, f"{self.store}: {subject} cannot be read as {serde.name}: {error}")
 
 
 def time_of(option: str, text: str | None) -> int | None:

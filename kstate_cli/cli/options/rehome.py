@@ -94,7 +94,7 @@ class CompletionOptions:
         from kstate_cli.errors import UsageError
         from kstate_cli.releases import release
 
-        said = {
+        values = {
             "--complete": self.complete,
             "--committed-offsets": self.committed_offsets,
             "--dump-is-complete": self.dump_is_complete,
@@ -104,10 +104,10 @@ class CompletionOptions:
         }
         if self.release_name is not None:
             release(self.release_name)  # kstate.toml may name it for all commands; a wrong one is said all the same
-        given = next((name for name, value in said.items() if value), None)
-        if given is not None and self.from_changelog is None:
+        option = next((name for name, value in values.items() if value), None)
+        if option is not None and self.from_changelog is None:
             raise UsageError(
-                f"{given} goes with --from-changelog", hint="name the dump that half a task is completed from"
+                f"{option} goes with --from-changelog", hint="name the dump that half a task is completed from"
             )
 
     def request(

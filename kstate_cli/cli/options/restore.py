@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, one_of
+from kstate_cli.cli.help_panels import HOW, LOGS, OUTPUT_PANEL, choices_text
 from kstate_cli.cli.options.application import ForJar
 from kstate_cli.cli.options.shared import (
     AfterError,
@@ -231,7 +231,7 @@ class WorkOptions:
     memory: Memory = None
     workers: Annotated[int, workers_option("Stores")] = 0
     verify: Annotated[
-        Verify, typer.Option("--verify", metavar=one_of(Verify), help="full: read all rows back first.")
+        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full: read all rows back first.")
     ] = Verify.quick
     copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs, do not link them; files become this user's.")] = False
     wait: Wait = 0.0
@@ -242,7 +242,7 @@ class WorkOptions:
 class ReportOptions:
     """Who hears what of it."""
 
-    HELP_PANEL: ClassVar = TOLD
+    HELP_PANEL: ClassVar = OUTPUT_PANEL
 
     output: Output = Format.table
     quiet: Quiet = False
@@ -270,7 +270,7 @@ def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> R
     from kstate_cli.errors import UsageError
     from kstate_cli.restore.running.engines import RestoreEngine
 
-    if text not in {one.value for one in RestoreEngine}:
+    if text not in {engine.value for engine in RestoreEngine}:
         raise UsageError(f"--engine {text!r} is neither spark nor local", hint="leave it out for spark")
     if text == RestoreEngine.local:
         spark_unused(master=master, conf=conf)
@@ -281,7 +281,7 @@ def spark_unused(*, master: str | None, conf: Sequence[str] | None) -> None:
     """Raises UsageError where something is said about Spark beside ``--engine local``."""
     from kstate_cli.errors import UsageError
 
-    unused = [name for name, given in (("--master", master), ("--conf", conf)) if given]
+    unused = [name for name, value in (("--master", master), ("--conf", conf)) if value]
     if unused:
         raise UsageError(f"{unused[0]} is about Spark, and --engine local uses none", hint="leave one of them out")
 
@@ -322,7 +322,7 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
     return committed
 
 
-def _object(content: Any, what: str) -> dict[str, Any]:
+def _object(content: Any, subject: str) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise ValueError(f"{what} is not a JSON object")
+        raise ValueError(f"{subject} is not a JSON object")
     return content

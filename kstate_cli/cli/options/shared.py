@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kstate_cli import clock
-from kstate_cli.cli.help_panels import HOW, LOGS, TOLD, WHICH, one_of
+from kstate_cli.cli.help_panels import HOW, LOGS, OUTPUT_PANEL, WHICH, choices_text
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores, tasks
 from kstate_cli.texts import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
@@ -49,14 +49,16 @@ class Verify(str, Enum):
     full = "full"
 
 
-def workers_option(what: str) -> Any:
+def workers_option(subject: str) -> Any:
     """``--workers``: how many of them are worked on at once; ``at_once`` says what its value means."""
-    return typer.Option("--workers", metavar="N", min=0, help=f"{what} at once; 0 means one per core.")
+    return typer.Option("--workers", metavar="N", min=0, help=f"{subject} at once; 0 means one per core.")
 
 
 DslStoreFormat = Annotated[
     StoreFormat,
-    typer.Option("--dsl-store-format", metavar=one_of(StoreFormat), help="dsl.store.format of the next start (4.3)."),
+    typer.Option(
+        "--dsl-store-format", metavar=choices_text(StoreFormat), help="dsl.store.format of the next start (4.3)."
+    ),
 ]
 TransactionalStores = Annotated[
     bool,
@@ -97,12 +99,16 @@ Stores = Annotated[
 Output = Annotated[
     Format,
     typer.Option(
-        "-o", "--output", metavar=one_of(Format), help="json: one JSON object per line.", rich_help_panel=TOLD
+        "-o",
+        "--output",
+        metavar=choices_text(Format),
+        help="json: one JSON object per line.",
+        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="Only results and errors.", rich_help_panel=TOLD),
+    typer.Option("--quiet", "-q", help="Only results and errors.", rich_help_panel=OUTPUT_PANEL),
 ]
 Wait = Annotated[
     float,
@@ -120,10 +126,10 @@ LockIsShared = Annotated[
 ]
 Reason = Annotated[
     str | None,
-    typer.Option("--reason", metavar="TEXT", help="Why: kept in the run's journal.", rich_help_panel=TOLD),
+    typer.Option("--reason", metavar="TEXT", help="Why: kept in the run's journal.", rich_help_panel=OUTPUT_PANEL),
 ]
 WarningsOk = Annotated[
-    bool, typer.Option("--warnings-ok", help="Exit 0, not 1, when there are warnings.", rich_help_panel=TOLD)
+    bool, typer.Option("--warnings-ok", help="Exit 0, not 1, when there are warnings.", rich_help_panel=OUTPUT_PANEL)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")]
 CopySsts = Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")]
@@ -144,7 +150,11 @@ AfterError = Annotated[
 MetricsFile = Annotated[
     Path | None,
     typer.Option(
-        "--metrics-file", metavar="FILE", help="Write Prometheus metrics to FILE.", rich_help_panel=TOLD, readable=False
+        "--metrics-file",
+        metavar="FILE",
+        help="Write Prometheus metrics to FILE.",
+        rich_help_panel=OUTPUT_PANEL,
+        readable=False,
     ),
 ]
 LogOffsets = Annotated[

@@ -70,8 +70,8 @@ def missing_text(waiting: Waiting) -> str:
     """Who is missing, for people."""
     from kstate_cli.texts import some
 
-    gone = set(waiting.stopped)
-    parts = [f"{name} (did not wait any longer)" if name in gone else name for name in waiting.missing]
+    missing = set(waiting.stopped)
+    parts = [f"{name} (did not wait any longer)" if name in missing else name for name in waiting.missing]
     if waiting.unknown:
         more = " more" if parts else ""
         parts.append(f"{waiting.unknown}{more} that {'was' if waiting.unknown == 1 else 'were'} never here")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kstate_cli.statedir.model import Application
 
 
-_SHOWN = 5
+_MAX_LISTED = 5
 _INDENT: Final = " " * 4
 _STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.EXPECTED: "cyan"}
 _COMMAND: Final = re.compile(r"(?:(?!kstate )(.*?): )?(kstate [a-z-]+ .*)", re.DOTALL)
@@ -39,32 +39,44 @@ def show_report(release: str, report: Report, start: Start) -> None:
     """Everything, on standard output."""
     worst = worst_of(report.findings)
     style = "bold green" if report.clean else _STYLES[Level.ERROR if report.fails or worst is None else worst.level]
-    said = "; ".join(filter(None, (verdict(report.predictions), start.text)))
-    _print_folded(f"{release}: {said}", style, indent="")
+    headline = "; ".join(filter(None, (verdict(report.predictions), start.text)))
+    _print_folded(f"{release}: {headline}", style, indent="")
     for level in _STYLES:
-        for alike in _grouped(one for one in report.findings if one.level is level):
+        for alike in _grouped(finding for finding in report.findings if finding.level is level):
             _show_finding(alike)
-    others = [one for one in report.predictions if one.outcome is not Outcome.OPENS or one.or_else is not None]
+    others = [
+        prediction
+        for prediction in report.predictions
+        if prediction.outcome is not Outcome.OPENS or prediction.or_else is not None
+    ]
     if others:
         print_line("")
         table(
             None,
             ("task", "store", "finding", Column(f"the next start of {release}", fold=Fold.WORDS)),
-            [(one.task, one.store, one.code.name if one.code else "-", _told(one)) for one in others],
+            [
+                (
+                    prediction.task,
+                    prediction.store,
+                    prediction.code.name if prediction.code else "-",
+                    _outcome_text(prediction),
+                )
+                for prediction in others
+            ],
         )
 
 
 def worst_of(findings: Iterable[Finding]) -> Finding | None:
     """The first of those that are as bad as any; None where there are none."""
     order = list(_STYLES)
-    return min(findings, key=lambda one: order.index(one.level), default=None)
+    return min(findings, key=lambda finding: order.index(finding.level), default=None)
 
 
 def verdict(predictions: Iterable[Prediction]) -> str:
     """What the start does, in one sentence: ``44 stores open, task 0_1 is wiped and restores everything``."""
     by_outcome: dict[tuple[Outcome, Outcome | None], list[Prediction]] = {}
-    for one in predictions:
-        by_outcome.setdefault((one.outcome, one.or_else), []).append(one)
+    for prediction in predictions:
+        by_outcome.setdefault((prediction.outcome, prediction.or_else), []).append(prediction)
     order = [
         Outcome.FAILS,
         Outcome.HANGS,
@@ -81,24 +93,25 @@ def verdict(predictions: Iterable[Prediction]) -> str:
 
 def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Prediction]) -> str:
     stores = len(alike)
-    one = stores == 1
-    subject = f"{stores} {'store' if one else 'stores'}"
-    s = "s" if one else ""
+    is_single = stores == 1
+    subject = f"{stores} {'store' if is_single else 'stores'}"
+    s = "s" if is_single else ""
     tasks = list(dict.fromkeys(prediction.task for prediction in alike))
-    wiped = f"{'task' if len(tasks) == 1 else 'tasks'} {some(tasks, _SHOWN)} {'is' if len(tasks) == 1 else 'are'} wiped"
+    names = some(tasks, _MAX_LISTED)
+    wiped = f"task {names} is wiped" if len(tasks) == 1 else f"tasks {names} are wiped"
     text = {
         Outcome.OPENS: f"{subject} open{s}",
         Outcome.OPENS_EMPTY: f"{subject} open{s} silently without rows",
-        Outcome.RESTORES: f"{subject} restore{s} what follows {'its offset' if one else 'their offsets'}",
+        Outcome.RESTORES: f"{subject} restore{s} what follows {'its offset' if is_single else 'their offsets'}",
         Outcome.RESTORES_ALL: f"{subject} restore{s} everything",
         Outcome.WIPED: f"{wiped} and restore{'s' if len(tasks) == 1 else ''} everything",
-        Outcome.LOST: f"{subject} lose{s} {'its' if one else 'their'} rows",
-        Outcome.MAY_BE_LOST: f"{subject} may lose {'its' if one else 'their'} rows",
-        Outcome.FAILS: f"the start fails at {some([f'{two.task}/{two.store}' for two in alike], _SHOWN)}",
-        Outcome.HANGS: f"the client stays in REBALANCING because of {some(tasks, _SHOWN)}",
-        Outcome.NOT_REACHED: f"{subject} {'is' if one else 'are'} not reached",
+        Outcome.LOST: f"{subject} lose{s} {'its' if is_single else 'their'} rows",
+        Outcome.MAY_BE_LOST: f"{subject} may lose {'its' if is_single else 'their'} rows",
+        Outcome.FAILS: f"the start fails at {some([f'{two.task}/{two.store}' for two in alike], _MAX_LISTED)}",
+        Outcome.HANGS: f"the client stays in REBALANCING because of {some(tasks, _MAX_LISTED)}",
+        Outcome.NOT_REACHED: f"{subject} {'is' if is_single else 'are'} not reached",
         Outcome.UNKNOWN: f"the outcome of {subject} is unknown",
-        Outcome.IGNORED: f"{subject} {'is' if one else 'are'} ignored",
+        Outcome.IGNORED: f"{subject} {'is' if is_single else 'are'} ignored",
     }[outcome]
     if outcome in _RESTORED:
         text += _altogether(alike)
@@ -106,15 +119,15 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
 
 
 def _decides(alike: Iterable[Prediction]) -> str:
-    return "chance decides" if all(one.by_chance for one in alike) else "not known here, see the findings"
+    return "chance decides" if all(prediction.by_chance for prediction in alike) else "not known here, see the findings"
 
 
 def _altogether(alike: list[Prediction]) -> str:
     """How many records all of them restore, where that is known of all: how far the directory is behind."""
-    known = [one.records for one in alike if one.records is not None]
-    if not known or len(known) < len(alike):
+    counts = [prediction.records for prediction in alike if prediction.records is not None]
+    if not counts or len(counts) < len(alike):
         return ""
-    return f" ({_count(Records(sum(one.count for one in known), all(one.exact for one in known)))})"
+    return f" ({_count(Records(sum(count.count for count in counts), all(count.exact for count in counts)))})"
 
 
 def _or_else(outcome: Outcome) -> str:
@@ -124,21 +137,25 @@ def _or_else(outcome: Outcome) -> str:
 def _show_finding(alike: list[Finding]) -> None:
     """One kind of finding, and what to do: hundreds of stores often have the same."""
     first = alike[0]
-    places = list(dict.fromkeys(filter(None, ("/".join(filter(None, (one.task, one.store))) for one in alike))))
-    where = f": {some(places, _SHOWN)}" if places else ""
+    places = list(
+        dict.fromkeys(filter(None, ("/".join(filter(None, (finding.task, finding.store))) for finding in alike)))
+    )
+    where = f": {some(places, _MAX_LISTED)}" if places else ""
     print_line("")
     _print_folded(f"{first.level.value}: {first.code.name}{where}", _STYLES[first.level], indent="")
-    for text in first_lines(list(dict.fromkeys(one.text for one in alike)), _SHOWN):
+    for text in first_lines(list(dict.fromkeys(finding.text for finding in alike)), _MAX_LISTED):
         _print_folded(text)
     _print_folded(f"rule: {first.code.rule}")
-    for hint in first_lines(list(dict.fromkeys(one.hint for one in alike if one.hint != _NOTHING)), _SHOWN):
-        said = _COMMAND.fullmatch(hint)
-        if said is None:
+    for hint in first_lines(
+        list(dict.fromkeys(finding.hint for finding in alike if finding.hint != _NOTHING)), _MAX_LISTED
+    ):
+        match = _COMMAND.fullmatch(hint)
+        if match is None:
             _print_folded(f"what to do: {hint}")
             continue
-        _print_folded(f"what to do: {said[1]}:" if said[1] else "what to do:")
+        _print_folded(f"what to do: {match[1]}:" if match[1] else "what to do:")
         # On a line of its own, and never folded: it is to be pasted.
-        print_line(safe(f"{_INDENT}{_INDENT}{said[2]}"), "bold")
+        print_line(safe(f"{_INDENT}{_INDENT}{match[2]}"), "bold")
 
 
 def _print_folded(text: str, style: str = "", *, indent: str = _INDENT) -> None:
@@ -149,8 +166,8 @@ def _print_folded(text: str, style: str = "", *, indent: str = _INDENT) -> None:
 
 def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
     groups: dict[FindingCode, list[Finding]] = {}
-    for one in findings:
-        groups.setdefault(one.code, []).append(one)
+    for finding in findings:
+        groups.setdefault(finding.code, []).append(finding)
     return list(groups.values())
 
 
@@ -170,19 +187,19 @@ _WORDS: Final = {
 }
 
 
-def _told(one: Prediction) -> str:
+def _outcome_text(prediction: Prediction) -> str:
     """The outcome of one store in words."""
 
     def words(outcome: Outcome) -> str:
         return _WORDS[outcome].format(
-            records=_count(one.records),
-            all=f": {_count(one.records)}" if one.records is not None else "",
-            file=one.file,
-            messages=" <- ".join(map(_part_of, one.messages)),
+            records=_count(prediction.records),
+            all=f": {_count(prediction.records)}" if prediction.records is not None else "",
+            file=prediction.file,
+            messages=" <- ".join(map(_part_of, prediction.messages)),
         )
 
-    text = words(one.outcome)
-    return f"{text}, or {words(one.or_else)} ({_decides([one])})" if one.or_else else text
+    text = words(prediction.outcome)
+    return f"{text}, or {words(prediction.or_else)} ({_decides([prediction])})" if prediction.or_else else text
 
 
 def _part_of(message: str) -> str:
@@ -235,20 +252,20 @@ class Start:
         return f"{text}: {duration_text(max(1, round(self.seconds)))} at the rate of {self.rate.run}, Streams is slower"
 
 
-def start_of(app: Application, report: Report, asked: CheckRequest, known: KnownOfLogs) -> Start:
+def start_of(app: Application, report: Report, request: CheckRequest, logs: KnownOfLogs) -> Start:
     """By what was foretold, and by the journals of former runs. Raises as the sources of logs do."""
     from kstate_cli.change.earlier_runs import measured_rate
     from kstate_cli.change.folder import read_runs
     from kstate_cli.check.lag import lags, until_running
 
-    if not asked.logs:
+    if not request.logs:
         return Start()
     records = until_running(report.predictions)
     rate = measured_rate(read_runs(app.path), records.count) if records is not None and records.count else None
-    return Start(records, rate, lags(app, asked.logs, exactly_once=asked.exactly_once), known.up_to)
+    return Start(records, rate, lags(app, request.logs, exactly_once=request.exactly_once), logs.up_to)
 
 
-def warning_of_next_start(app: Path, asked: CheckRequest) -> str | None:
+def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
     """The verdict of ``check`` where a task is wiped or lost, restores everything, or fails; None for a good one.
 
     What is as expected is none of it: a store that was wiped before, a global one that every release reads from its
@@ -262,18 +279,18 @@ def warning_of_next_start(app: Path, asked: CheckRequest) -> str | None:
     from kstate_cli.statedir.scan import read_application
     from kstate_cli.texts import command
 
-    whole = command("check", app, "--for", asked.release.version)
+    whole = command("check", app, "--for", request.release.version)
     try:
-        report = predict(read_application(app), asked)
+        report = predict(read_application(app), request)
     except (KstateError, RocksError, OSError) as error:
         return f"what the next start does could not be foretold: {error}; by itself: {whole}"
     good = {Outcome.OPENS, Outcome.RESTORES, Outcome.IGNORED}
     if report.clean or all(
-        one.outcome in good or (one.task == GLOBAL and one.outcome is Outcome.RESTORES_ALL)
-        for one in report.predictions
+        prediction.outcome in good or (prediction.task == GLOBAL and prediction.outcome is Outcome.RESTORES_ALL)
+        for prediction in report.predictions
     ):
         return None
-    return f"the next start of {asked.release.version}: {verdict(report.predictions)}. Why: {whole}"
+    return f"the next start of {request.release.version}: {verdict(report.predictions)}. Why: {whole}"
 
 
 def parts_of(dump: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import typed_offsets
 
 _SECONDS = 10.0
-_SHOWN = 80
+_MAX_LISTED = 80
 _MARKS = {RowIn.ONLY_A: "only in A", RowIn.ONLY_B: "only in B", RowIn.BOTH: "different"}
 
 
@@ -71,19 +71,19 @@ class DiffReport(DiffWatcher):
             say(f"task {name} is only in {where.side}", quiet=self._quiet)
         for unread in compared.unreadable:
             say(f"cannot be read: {unread.text}")
-        for one in compared.stores:
-            shown = f"{one.task}/{one.store}"
-            if one.unreadable is not None:
-                say(f"cannot be read: {one.unreadable.text}")
-            for name, (in_a, in_b) in one.offsets.items():
-                say(f"{shown}: {name}: A {_placed(in_a)}, B {_placed(in_b)}", quiet=self._quiet)
-            hidden = one.only_a + one.only_b + one.different - self._shown[one.task, one.store]
+        for store in compared.stores:
+            place = f"{store.task}/{store.store}"
+            if store.unreadable is not None:
+                say(f"cannot be read: {store.unreadable.text}")
+            for name, (in_a, in_b) in store.offsets.items():
+                say(f"{place}: {name}: A {_placed(in_a)}, B {_placed(in_b)}", quiet=self._quiet)
+            hidden = store.only_a + store.only_b + store.different - self._shown[store.task, store.store]
             if hidden:
-                say(f"{shown}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)
+                say(f"{place}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)
         left_out: dict[str, dict[str, None]] = {}
-        for one in compared.stores:
-            for text in one.left_out:
-                left_out.setdefault(text, {})[one.store] = None
+        for store in compared.stores:
+            for text in store.left_out:
+                left_out.setdefault(text, {})[store.store] = None
         for text, names in left_out.items():
             say(f"not compared: {text} ({', '.join(names)})", quiet=self._quiet)
         for text in compared.remarks:
@@ -93,17 +93,20 @@ class DiffReport(DiffWatcher):
                 say(f"{side}: the application is running: this is the state of its last flush", quiet=self._quiet)
         stores = len(compared.stores)
         counts = {
-            "equal": sum(one.unreadable is None and not compared.differs(one) for one in compared.stores),
+            "equal": sum(store.unreadable is None and not compared.differs(store) for store in compared.stores),
             "different": sum(map(compared.differs, compared.stores)),
-            "not to be read": sum(one.unreadable is not None for one in compared.stores),
+            "not to be read": sum(store.unreadable is not None for store in compared.stores),
         }
-        told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-        say(f"{stores:,} {'store' if stores == 1 else 'stores'}: {told or 'nothing to compare'}", quiet=self._quiet)
+        counts_text = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+        say(
+            f"{stores:,} {'store' if stores == 1 else 'stores'}: {counts_text or 'nothing to compare'}",
+            quiet=self._quiet,
+        )
 
 
-def _placed(shown: Any) -> str:
+def _placed(value: Any) -> str:
     """Offsets by topic and partition as they are typed."""
-    return " ".join(typed_offsets(shown)) or "none" if isinstance(shown, Mapping) else str(shown)
+    return " ".join(typed_offsets(value)) or "none" if isinstance(value, Mapping) else str(value)
 
 
 def _value(side: Any) -> dict[str, Any] | None:
@@ -118,4 +121,4 @@ def _value(side: Any) -> dict[str, Any] | None:
 def _short(side: Any) -> str:
     fields = _value(side) or {}
     text = " ".join(f"{name}={value}" for name, value in fields.items())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_LISTED else f"{text[:_MAX_LISTED]}…"

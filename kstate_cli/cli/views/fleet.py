@@ -19,15 +19,15 @@ from kstate_cli.texts import first_lines, plural, size_text, some
 if TYPE_CHECKING:
     from kstate_cli.cli.json_lines import JsonLines
 
-_SHOWN: Final = 5
+_MAX_LISTED: Final = 5
 _INDENT: Final = "  "
 _STYLES: Final = {FleetLevel.ERROR: "bold red", FleetLevel.WARNING: "yellow", FleetLevel.UNKNOWN: "magenta"}
-NOT_KNOWN: Final = "?"
+UNKNOWN: Final = "?"
 
 
 def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     """A row for each host."""
-    wrong = Counter(host for one in findings for host in set(one.hosts))
+    wrong = Counter(host for finding in findings for host in set(finding.hosts))
     table(
         None,
         (
@@ -42,40 +42,40 @@ def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
         ),
         [
             (
-                one.name,
-                len(one.tasks),
-                len(one.copies),
-                size_text(one.size),
-                number(host_lag(fleet, one)),
-                number(host_behind(fleet, one)),
-                wrong[one.name] or "-",
-                state_of(one),
+                report.name,
+                len(report.tasks),
+                len(report.copies),
+                size_text(report.size),
+                number(host_lag(fleet, report)),
+                number(host_behind(fleet, report)),
+                wrong[report.name] or "-",
+                state_of(report),
             )
-            for one in fleet.reports
+            for report in fleet.reports
         ],
     )
 
 
 def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     """A row for each task, those that nobody has too."""
-    absent = [one.task for one in findings if one.task is not None and one.task not in fleet.tasks]
+    absent = [finding.task for finding in findings if finding.task is not None and finding.task not in fleet.tasks]
     rows: list[tuple[object, ...]] = []
     for task, hosts in fleet.tasks.items():
         behind = [fleet.task_behind(copies) for copies in hosts.values()]
         lags = [fleet.task_lag(copies) for copies in hosts.values()]
-        known = [one for one in lags if one is not None]
+        lags_here = [lag for lag in lags if lag is not None]
         names = [f"{name}*" if fleet.active.get(task) == name else name for name in hosts]
         rows.append(
             (
                 task,
                 len(hosts),
-                number(min(known) if known else None),
-                number(max((one for one in behind if one is not None), default=None)),
+                number(min(lags_here) if lags_here else None),
+                number(max((records for records in behind if records is not None), default=None)),
                 size_text(sum(copy.size for copies in hosts.values() for copy in copies)),
                 ", ".join(names),
             )
         )
-    rows += [(task, 0, NOT_KNOWN, NOT_KNOWN, "-", "-") for task in dict.fromkeys(absent)]
+    rows += [(task, 0, UNKNOWN, UNKNOWN, "-", "-") for task in dict.fromkeys(absent)]
     table(
         None,
         (
@@ -97,9 +97,9 @@ def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
         for host, copies in hosts.items():
             for copy in copies:
                 standing = fleet.standing(copy)
-                offsets = NOT_KNOWN if copy.offsets is None else some(list(map(str, copy.offsets.values())), 3)
-                shown = (task, copy.store, host, offsets or "-", number(standing.lag), number(standing.behind))
-                rows.append((*shown, size_text(copy.size)))
+                offsets = UNKNOWN if copy.offsets is None else some(list(map(str, copy.offsets.values())), 3)
+                cells = (task, copy.store, host, offsets or "-", number(standing.lag), number(standing.behind))
+                rows.append((*cells, size_text(copy.size)))
     table(
         None,
         (
@@ -118,12 +118,12 @@ def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
 def totals(fleet: Fleet) -> str:
     """How much it is, and where the number of tasks is known from."""
     tasks = [task for task in fleet.tasks if task != GLOBAL]
-    sources = {one.known_from for one in fleet.expected.values()}
-    should = sum(one.count for one in fleet.expected.values())
-    seen = "; above the highest task that is seen nobody can tell" if KnownFrom.SEEN in sources else ""
-    size = size_text(sum(one.size for one in fleet.reports))
+    sources = {expectation.known_from for expectation in fleet.expected.values()}
+    should = sum(expectation.count for expectation in fleet.expected.values())
+    limit = "; above the highest task that is seen nobody can tell" if KnownFrom.SEEN in sources else ""
+    size = size_text(sum(report.size for report in fleet.reports))
     ends = "" if fleet.facts is not None else "; the ends of the logs are not known"
-    return f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}, {size}{seen}{ends}"
+    return f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}, {size}{limit}{ends}"
 
 
 def show_totals(fleet: Fleet) -> None:
@@ -134,14 +134,14 @@ def show_totals(fleet: Fleet) -> None:
 def show_findings(findings: Sequence[FleetFinding]) -> None:
     """What is wrong, each code once."""
     groups: dict[str, list[FleetFinding]] = defaultdict(list)
-    for one in findings:
-        groups[one.code].append(one)
+    for finding in findings:
+        groups[finding.code].append(finding)
     for code, alike in groups.items():
         of = FLEET_CODES[code]
         count = f" ({len(alike)})" if len(alike) > 1 else ""
         print_line("")
         _folded(f"{of.level.value}: {code}{count}", _STYLES[of.level], "")
-        for text in first_lines([one.what for one in alike], _SHOWN):
+        for text in first_lines([finding.what for finding in alike], _MAX_LISTED):
             _folded(text)
         _folded(f"rule: {of.rule}")
         _folded(f"what to do: {of.advice}{':' if of.to_paste else ''}")
@@ -158,7 +158,7 @@ def _folded(text: str, style: str = "", indent: str = _INDENT) -> None:
 
 def number(value: int | None) -> str:
     """As people read it; a question mark where it is not known."""
-    return NOT_KNOWN if value is None else f"{value:,}"
+    return UNKNOWN if value is None else f"{value:,}"
 
 
 def host_lag(fleet: Fleet, report: HostReport) -> int | None:
@@ -213,29 +213,29 @@ def print_fleet(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]
                 "assigned": _by_topic(member.assigned),
             },
         )
-    for one in findings:
-        of = FLEET_CODES[one.code]
+    for finding in findings:
+        of = FLEET_CODES[finding.code]
         lines.line(
             "finding",
             {
-                "task": one.task,
-                "store": one.store,
-                "hosts": list(one.hosts),
-                "code": one.code,
+                "task": finding.task,
+                "store": finding.store,
+                "hosts": list(finding.hosts),
+                "code": finding.code,
                 "level": of.level.value,
-                "message": one.what,
+                "message": finding.what,
                 "rule": of.rule,
                 "hint": of.hint,
             },
         )
-    levels = [one.level.value for one in findings]
+    levels = [finding.level.value for finding in findings]
     lines.summary(
         {
-            "applications": sorted({one.app_id for one in fleet.reports if one.app_id is not None}),
-            "hosts": [one.name for one in fleet.reports],
+            "applications": sorted({report.app_id for report in fleet.reports if report.app_id is not None}),
+            "hosts": [report.name for report in fleet.reports],
             "tasks": len(fleet.tasks),
-            "stores": sum(len(one.copies) for one in fleet.reports),
-            "bytes": sum(one.size for one in fleet.reports),
+            "stores": sum(len(report.copies) for report in fleet.reports),
+            "bytes": sum(report.size for report in fleet.reports),
             "complete": not fleet.unread,
             "logs_known": fleet.facts is not None,
             "standby_replicas": fleet.standby_replicas,
@@ -250,7 +250,11 @@ def print_fleet(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]
 
 
 def _print_tasks(lines: JsonLines, fleet: Fleet) -> None:
-    known = {task_name(sub, n): one.known_from.value for sub, one in fleet.expected.items() for n in range(one.count)}
+    sources = {
+        task_name(sub, n): expectation.known_from.value
+        for sub, expectation in fleet.expected.items()
+        for n in range(expectation.count)
+    }
     for task, hosts in fleet.tasks.items():
         lines.line(
             "task",
@@ -258,7 +262,7 @@ def _print_tasks(lines: JsonLines, fleet: Fleet) -> None:
                 "task": task,
                 "hosts": list(hosts),
                 "active": fleet.active.get(task),
-                "known_from": known.get(task),
+                "known_from": sources.get(task),
             },
         )
         for host, copies in hosts.items():
@@ -276,19 +280,19 @@ def _print_tasks(lines: JsonLines, fleet: Fleet) -> None:
                     "opens_in": list(copy.opens_in),
                 }
                 lines.line("copy", members)
-    for task in sorted(known.keys() - fleet.tasks.keys()):
-        lines.line("task", {"task": task, "hosts": [], "active": None, "known_from": known[task]})
+    for task in sorted(sources.keys() - fleet.tasks.keys()):
+        lines.line("task", {"task": task, "hosts": [], "active": None, "known_from": sources[task]})
 
 
 def _offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> dict[str, dict[str, int]]:
-    said: dict[str, dict[str, int]] = {}
+    offsets_by_topic: dict[str, dict[str, int]] = {}
     for key, offset in offsets:
-        said.setdefault(key.topic, {})[str(key.partition)] = offset
-    return said
+        offsets_by_topic.setdefault(key.topic, {})[str(key.partition)] = offset
+    return offsets_by_topic
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    said: dict[str, list[int]] = {}
+    offsets_by_topic: dict[str, list[int]] = {}
     for key in sorted(partitions):
-        said.setdefault(key.topic, []).append(key.partition)
-    return said
+        offsets_by_topic.setdefault(key.topic, []).append(key.partition)
+    return offsets_by_topic

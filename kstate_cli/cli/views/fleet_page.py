@@ -55,8 +55,8 @@ code{font:13px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
 def write_page(path: Path, fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     """Writes the page, whole or not at all. Raises UsageError where it cannot be written."""
     if path.is_dir() or (os.path.lexists(path) and not path.is_file()):
-        what = kind_of(os.lstat(path).st_mode)
-        raise UsageError(f"--html {quoted(path)} is {what}", hint="name a regular file, or one that is not there")
+        kind = kind_of(os.lstat(path).st_mode)
+        raise UsageError(f"--html {quoted(path)} is {kind}", hint="name a regular file, or one that is not there")
     text = "".join(_page(fleet, findings))
     try:
         replace_text(path, text, mode=0o666)
@@ -71,7 +71,7 @@ def _e(text: object) -> str:
 
 
 def _page(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
-    names = sorted({one.app_id for one in fleet.reports if one.app_id is not None})
+    names = sorted({report.app_id for report in fleet.reports if report.app_id is not None})
     title = f"Hosts and tasks of {', '.join(names) or 'no application'}"
     yield (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -89,23 +89,25 @@ def _page(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
 def _findings(findings: Sequence[FleetFinding]) -> Iterator[str]:
     yield f"<h2>Findings</h2>\n{'' if findings else '<p>none</p>'}"
     groups: dict[str, list[FleetFinding]] = defaultdict(list)
-    for one in findings:
-        groups[one.code].append(one)
+    for finding in findings:
+        groups[finding.code].append(finding)
     for code, alike in groups.items():
         of = FLEET_CODES[code]
-        (told,) = find(f"fleet:{code}")
+        (explanation,) = find(f"fleet:{code}")
         yield (
             f'<details id="{_e(code)}"><summary><span class="{of.level.value}">{of.level.value}</span> {_e(code)}'
-            f" ({len(alike):,}): {_e(told.brief)}</summary><div><p>{_e(told.what)}</p>"
-            f"<p>Rule: {_e(told.rule or '-')}</p>"
+            f" ({len(alike):,}): {_e(explanation.brief)}</summary><div><p>{_e(explanation.what)}</p>"
+            f"<p>Rule: {_e(explanation.rule or '-')}</p>"
         )
-        yield f"<p>What to do:</p><ul>{''.join(f'<li><code>{_e(one)}</code></li>' for one in told.do)}</ul>"
-        yield f"<p>Where:</p><ul>{''.join(f'<li>{_e(one.what)}</li>' for one in alike)}</ul></div></details>\n"
+        yield f"<p>What to do:</p><ul>{''.join(f'<li><code>{_e(step)}</code></li>' for step in explanation.do)}</ul>"
+        yield f"<p>Where:</p><ul>{''.join(f'<li>{_e(finding.what)}</li>' for finding in alike)}</ul></div></details>\n"
 
 
 def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
-    absent = list(dict.fromkeys(one.task for one in findings if one.task and one.task not in fleet.tasks))
-    wrong = {(host, one.task) for one in findings for host in one.hosts if one.task is not None}
+    absent = list(
+        dict.fromkeys(finding.task for finding in findings if finding.task and finding.task not in fleet.tasks)
+    )
+    wrong = {(host, finding.task) for finding in findings for host in finding.hosts if finding.task is not None}
     tasks = list(fleet.tasks)
     unknown = "not known" if fleet.facts is not None else "not known, or the only copy"
     measure = "lag behind the logs" if fleet.facts is not None else "offsets behind the copy in front"
@@ -119,7 +121,7 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
     columns = len(tasks) + len(absent) <= _MOST_COLUMNS
     in_order = sorted([*tasks, *absent], key=lambda name: TaskId.parse(name).order)
     heads = in_order if columns else ["tasks"]
-    yield "".join(f"<th>{_e(one)}</th>" for one in heads) + "</tr></thead><tbody>\n"
+    yield "".join(f"<th>{_e(head)}</th>" for head in heads) + "</tr></thead><tbody>\n"
     for report in fleet.reports:
         mine: dict[str, list[StoreCopy]] = defaultdict(list)
         for copy in report.copies:
@@ -176,12 +178,13 @@ def _hosts(fleet: Fleet) -> Iterator[str]:
         '<th class="n">stores</th><th class="n">size</th><th class="n">lag</th><th class="n">behind</th>'
         "<th>process id</th><th>directory</th><th>read from</th></tr></thead><tbody>\n"
     )
-    for one in fleet.reports:
-        cells = (len(one.tasks), len(one.copies), size_text(one.size), number(fleet.task_lag(one.copies)))
+    for report in fleet.reports:
+        cells = (len(report.tasks), len(report.copies), size_text(report.size), number(fleet.task_lag(report.copies)))
         yield (
-            f"<tr><th>{_e(one.name)}</th><td>{_e(state_of(one))}</td>"
-            + "".join(f'<td class="n">{_e(cell)}</td>' for cell in (*cells, number(fleet.task_behind(one.copies))))
-            + f"<td>{_e(one.process_id or '?')}</td><td>{_e(one.app or '?')}</td><td>{_e(one.source)}</td></tr>\n"
+            f"<tr><th>{_e(report.name)}</th><td>{_e(state_of(report))}</td>"
+            + "".join(f'<td class="n">{_e(cell)}</td>' for cell in (*cells, number(fleet.task_behind(report.copies))))
+            + f"<td>{_e(report.process_id or '?')}</td><td>{_e(report.app or '?')}</td>"
+            + f"<td>{_e(report.source)}</td></tr>\n"
         )
     yield "</tbody></table></div>\n"
 
@@ -190,10 +193,10 @@ def _members(fleet: Fleet) -> Iterator[str]:
     if fleet.group is None:
         return
     why = f": not known: {fleet.group.why}" if fleet.group.why is not None else ""
-    told = f"{plural(len(fleet.group.members), 'member')}, {fleet.group.state}, {fleet.group.protocol}{why}"
-    yield f"<h2>Members of the group</h2>\n<p>{_e(told)}</p>\n<ul>"
-    for one in fleet.group.members:
-        assigned = ", ".join(map(str, sorted(one.assigned))) or "nothing"
-        host = fleet.host_of(one) or "host not known"
-        yield f"<li>{_e(one.client)} at {_e(one.host)} ({_e(host)}): {_e(assigned)}</li>"
+    summary = f"{plural(len(fleet.group.members), 'member')}, {fleet.group.state}, {fleet.group.protocol}{why}"
+    yield f"<h2>Members of the group</h2>\n<p>{_e(summary)}</p>\n<ul>"
+    for member in fleet.group.members:
+        assigned = ", ".join(map(str, sorted(member.assigned))) or "nothing"
+        host = fleet.host_of(member) or "host not known"
+        yield f"<li>{_e(member.client)} at {_e(member.host)} ({_e(host)}): {_e(assigned)}</li>"
     yield "</ul>\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kstate_cli.statedir.model import Application
 
 
-_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 
 
 class Move(str, Enum):
@@ -28,7 +28,7 @@ class Move(str, Enum):
     """It is in another task there."""
     copy = "copy"
     """It is in another task there, which has one already."""
-    gone = "gone"
+    removed = "gone"
     """It is in none."""
 
 
@@ -44,45 +44,46 @@ def tell_homes(
     from kstate_cli.specification.homes import Described
     from kstate_cli.specification.topology import read_topology
 
-    asked = AskedTopology(
+    topologies = AskedTopology(
         Described.by(read_topology(new)), Described.by(read_topology(old)) if old is not None else None
     )
-    homes = read_homes(app, asked)
+    homes = read_homes(app, topologies)
     for row in rows:
-        row["new_task"], row["home"] = _home(asked, homes, row)
+        row["new_task"], row["home"] = _home(topologies, homes, row)
     lacked = [
         {"new_task": task, "store": store}
         for task, those in sorted(homes.lacked.items())
-        for store, one in sorted(those.items())
-        if not one.lies_in
+        for store, home in sorted(those.items())
+        if not home.lies_in
     ]
-    known = {store.name for task in app.tasks for store in task.stores}
-    has = {key.store for key in asked.new.homes} | asked.new.global_stores
-    return lacked, _doubt(known, has)
+    stores = {store.name for task in app.tasks for store in task.stores}
+    has = {key.store for key in topologies.new.homes} | topologies.new.global_stores
+    return lacked, _doubt(stores, has)
 
 
-def _home(asked: AskedTopology, homes: Homes, row: dict[str, Any]) -> tuple[str | None, str]:
+def _home(topologies: AskedTopology, homes: Homes, row: dict[str, Any]) -> tuple[str | None, str]:
     from kstate_cli.check.topology import home_of_store
     from kstate_cli.formats.task_id import GLOBAL, TaskId
 
     task, store = row["task"], row["store"]
     if task == GLOBAL:
-        stays = store in asked.new.global_stores
-        return (GLOBAL, Move.stays.value) if stays else (None, Move.gone.value)
-    new = home_of_store(asked, TaskId.parse(task), store)
+        stays = store in topologies.new.global_stores
+        return (GLOBAL, Move.stays.value) if stays else (None, Move.removed.value)
+    new = home_of_store(topologies, TaskId.parse(task), store)
     if new is None:
-        return None, Move.gone.value
+        return None, Move.removed.value
     if new == task:
         return new, Move.stays.value
     return new, (Move.moves if store in homes.lacked.get(new, {}) else Move.copy).value
 
 
-def _doubt(known: set[str], has: set[str]) -> str | None:
+def _doubt(stores: set[str], has: set[str]) -> str | None:
     from kstate_cli.texts import some
 
-    if not known or known & has:
+    if not stores or stores & has:
         return None
-    return f"the topology has none of the stores here ({some(sorted(known), _NAMED)}): is it that of this application?"
+    names = some(sorted(stores), _MAX_NAMED)
+    return f"the topology has none of the stores here ({names}): is it that of this application?"
 
 
 def home_text(row: dict[str, Any]) -> str:
@@ -96,13 +97,13 @@ def say_lacked(lacked: Sequence[dict[str, Any]], *, quiet: bool) -> None:
     from kstate_cli.texts import some
 
     tasks: dict[str, list[str]] = {}
-    for one in lacked:
-        tasks.setdefault(one["store"], []).append(one["new_task"])
+    for place in lacked:
+        tasks.setdefault(place["store"], []).append(place["new_task"])
     for store, those in sorted(tasks.items()):
-        say(f"not here: {store}, which the topology has in {some(those, _NAMED)}: new, or in memory", quiet=quiet)
+        say(f"not here: {store}, which the topology has in {some(those, _MAX_NAMED)}: new, or in memory", quiet=quiet)
 
 
-_SHOWN: Final = 5
+_MAX_LISTED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,23 +132,23 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
 
     refuse_settings_alone(sources.bootstrap, sources.settings)
     topology = read_topology(sources.topology) if sources.topology is not None else None
-    told = _told(app, sources, topology)
-    draft, notes = draft_of_directory(app, topology, told)
+    topics = _topic_sources(app, sources, topology)
+    draft, notes = draft_of_directory(app, topology, topics)
     missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
     about = "Written by kstate (ls --spec); comments say what a value was taken from, and what is to fill in."
     as_data()
     sys.stdout.write(to_toml(draft, notes=(about, *notes)))
     for entry in missing:
         say(question_text(entry), quiet=quiet)
-    for note in (*notes, *_of_no_store(app, draft, told)):
+    for note in (*notes, *_of_no_store(app, draft, topics)):
         say(note, quiet=quiet)
     return len(missing) + len(notes)
 
 
-def _told(app: Application, sources: SpecSources, topology: TopologyText | None) -> tuple[ToldTopics, ...]:
-    told = []
+def _topic_sources(app: Application, sources: SpecSources, topology: TopologyText | None) -> tuple[ToldTopics, ...]:
+    topics = []
     if sources.bootstrap is not None:
-        told.append(_told_by_broker(app, sources.bootstrap, sources.settings, topology))
+        topics.append(_broker_topics(app, sources.bootstrap, sources.settings, topology))
     if sources.dump is not None:
         from kstate_cli.dump_reader.errors import NoManifestError
         from kstate_cli.dump_reader.location import shown
@@ -162,11 +163,11 @@ def _told(app: Application, sources: SpecSources, topology: TopologyText | None)
                 f"{shown(sources.dump)} has no manifest: it does not state how many partitions the topics have",
                 hint="leave out --from-changelog, or pass --bootstrap-server HOST:PORT instead",
             ) from None
-        told.append(told_by_dump(dump))
-    return tuple(told)
+        topics.append(told_by_dump(dump))
+    return tuple(topics)
 
 
-def _told_by_broker(
+def _broker_topics(
     app: Application, bootstrap: str, settings: Path | None, topology: TopologyText | None
 ) -> ToldTopics:
     """Of the topics that the application's stores may be restored from, and no others."""
@@ -181,22 +182,24 @@ def _told_by_broker(
         on_broker, groups = names_on(admin)
     own, _ = own_changelogs(app.app_id, on_broker, groups)
     described = () if topology is None else topology.global_stores.values()
-    wanted = {*own, *topics_of(app), *described}
-    return told_by_broker(ask_broker(bootstrap, conf, group=None, topics=wanted))
+    topics = {*own, *topics_of(app), *described}
+    return told_by_broker(ask_broker(bootstrap, conf, group=None, topics=topics))
 
 
-def _of_no_store(app: Application, draft: SpecDraft, told: tuple[ToldTopics, ...]) -> list[str]:
+def _of_no_store(app: Application, draft: SpecDraft, topics: tuple[ToldTopics, ...]) -> list[str]:
     """Changelogs of the application that no store here has: worth a look, but nothing to fill in."""
     from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, is_changelog
     from kstate_cli.texts import some
 
     filled = [store.filled(draft.application) for store in draft.stores]
-    known = {one.changelog for one in filled}
-    known |= {changelog_topic(changelog_prefix(app.app_id, one.topology), one.name) for one in filled}
+    changelogs = {store.changelog for store in filled}
+    changelogs |= {changelog_topic(changelog_prefix(app.app_id, store.topology), store.name) for store in filled}
     others = sorted(
-        {topic for one in told for topic in one.topics if is_changelog(topic)}
-        - {topic for topic in known if topic is not None}
+        {topic for source in topics for topic in source.topics if is_changelog(topic)}
+        - {topic for topic in changelogs if topic is not None}
     )
     if not others:
         return []
-    return [f"of no store here (in memory, in tasks elsewhere, or gone; --topology FILE tells): {some(others, _SHOWN)}"]
+    return [
+        f"of no store here (in memory, in tasks elsewhere, or gone; --topology FILE tells): {some(others, _MAX_LISTED)}"
+    ]

@@ -24,7 +24,7 @@ class PlanShown:
     quiet: bool
     dry_run: bool
     workers: int
-    kept: bool = True
+    is_undoable: bool = True
     """What is replaced is kept for undo."""
     copied: bool = False
     """SSTs are copied, not linked."""
@@ -77,20 +77,20 @@ def _summed_up(plan: Plan, how: PlanShown) -> Iterator[str]:
     from kstate_cli.texts import command, size_text
 
     room = room_needed(plan, how.workers, copy_ssts=how.copied)
-    counted = Counter(step.action for step in plan.steps)
-    actions = ", ".join(f"{count} x {action}" for action, count in counted.most_common())
+    counts = Counter(step.action for step in plan.steps)
+    actions = ", ".join(f"{count} x {action}" for action, count in counts.most_common())
     yield f"{_extent(plan)}; {_number(len(plan.steps), 'step')}: {actions}"
     yield f"data written anew: {size_text(plan.rewritten_bytes)}; room needed: {size_text(room)}"
     yield _time(plan, how)
-    if how.kept and plan.app.exists():
+    if how.is_undoable and plan.app.exists():
         yield f"the directory as it is now stays in {runs_folder(plan.app)}, until:"
         yield f"  {command('clean', plan.app)}"
-    elif not how.kept:
+    elif not how.is_undoable:
         yield "nothing of what leaves is kept"
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what if count == 1 else f'{what}s'}"
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
 def _extent(plan: Plan) -> str:
@@ -109,10 +109,10 @@ def _time(plan: Plan, how: PlanShown) -> str:
     from kstate_cli.change.folder import read_runs
     from kstate_cli.pace import duration_text
 
-    known = expected(plan, how.workers, read_runs(plan.app))
-    amount = "less than 10 s" if known.is_short else f"about {duration_text(known.rounded)}"
-    start = ", and Spark's start of about 10 s" if how.spark and known.like is None else ""
-    reckoned = "by a rough figure" if known.like is None else f"as run {known.like} went"
+    forecast = expected(plan, how.workers, read_runs(plan.app))
+    amount = "less than 10 s" if forecast.is_short else f"about {duration_text(forecast.rounded)}"
+    start = ", and Spark's start of about 10 s" if how.spark and forecast.like is None else ""
+    reckoned = "by a rough figure" if forecast.like is None else f"as run {forecast.like} went"
     return f"rough time: {amount}{start} ({reckoned})"
 
 
@@ -123,7 +123,7 @@ def show_end(
     *,
     members: Mapping[str, Any],
     nothing: str,
-    done: Callable[[RunResult], Iterable[str]],
+    lines_of: Callable[[RunResult], Iterable[str]],
     quiet: bool,
 ) -> None:
     """What became of a plan: the JSON line ``summary``, with ``members`` of the command's own, or messages for people.
@@ -147,7 +147,7 @@ def show_end(
     elif result is None:
         say("dry run: nothing was changed", quiet=quiet)
     else:
-        for line in done(result):
+        for line in lines_of(result):
             say(line, quiet=quiet)
 
 

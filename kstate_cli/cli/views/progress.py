@@ -34,7 +34,7 @@ _OFTEN_UNTIL: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is counted, as people read it."""
+    """What is count_unit, as people read it."""
 
     amount: Callable[[int, int], str]
     """So much of so much."""
@@ -42,16 +42,17 @@ class Unit:
     """What a second does."""
 
 
-def counted(what: str, *, about: bool = False) -> Unit:
+def count_unit(noun: str, *, about: bool = False) -> Unit:
     """Things by number: ``1,000 of about 2,000 rows``."""
     of = "of about" if about else "of"
     return Unit(
-        lambda done, total: f"{done:,} {of} {total:,} {what}", lambda rate: f"{rate:,.{0 if rate >= 10 else 1}f} {what}"
+        lambda count, total: f"{count:,} {of} {total:,} {noun}",
+        lambda rate: f"{rate:,.{0 if rate >= 10 else 1}f} {noun}",
     )
 
 
 BYTES: Final = Unit(
-    lambda done, total: f"{size_text(done)} of {size_text(total)}", lambda rate: size_text(max(1, round(rate)))
+    lambda count, total: f"{size_text(count)} of {size_text(total)}", lambda rate: size_text(max(1, round(rate)))
 )
 
 
@@ -61,7 +62,7 @@ class NowAndThen:
     def __init__(self, began: float) -> None:
         self._began = self._said = began
 
-    def is_one(self, now: float) -> bool:
+    def is_due(self, now: float) -> bool:
         """Whether a line is due now: then the next one is due some time after."""
         due = now - self._said >= (OFTEN_SECONDS if now - self._began < _OFTEN_UNTIL else SELDOM_SECONDS)
         if due:
@@ -70,7 +71,7 @@ class NowAndThen:
 
 
 class Meter:
-    """Shows how far counted work is, at which rate, and how long the rest takes. ``stop`` takes the bar away."""
+    """Shows how far count_unit work is, at which rate, and how long the rest takes. ``stop`` takes the bar away."""
 
     def __init__(self, text: str, *, quiet: bool, now: Callable[[], float] = time.monotonic) -> None:
         self._text, self._quiet, self._now = text, quiet, now
@@ -87,7 +88,7 @@ class Meter:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything is counted."""
+        """Whether anything is count_unit."""
         return self._pace is not None
 
     def begin(self, total: int, unit: Unit, *, already: int = 0, since: float | None = None) -> None:
@@ -102,19 +103,19 @@ class Meter:
 
         self._bar = progress_bar("{task.description}", TextColumn("{task.fields[shown]}"))
         start(self._bar)
-        shown = unit.amount(already, total)
-        self._task = self._bar.add_task(self._text, total=max(1, total), completed=already, shown=shown)
+        amount = unit.amount(already, total)
+        self._task = self._bar.add_task(self._text, total=max(1, total), completed=already, shown=amount)
 
-    def at(self, done: int) -> Pace | None:
+    def at(self, count: int) -> Pace | None:
         """So much of it is done; None before ``begin``."""
         if self._pace is None:
             return None
         now = self._now()
-        pace = self._pace.at(done, now)
+        pace = self._pace.at(count, now)
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=pace.done, shown=self._shown(pace), description=self._text)
-        elif not self._quiet and self._lines.is_one(now):
-            say(f"kstate: {self._text}: {self._shown(pace)}")
+            self._bar.update(self._task, completed=pace.done, shown=self._status_text(pace), description=self._text)
+        elif not self._quiet and self._lines.is_due(now):
+            say(f"kstate: {self._text}: {self._status_text(pace)}")
         return pace
 
     def call(self, text: str) -> None:
@@ -131,12 +132,12 @@ class Meter:
             say(text, quiet=self._quiet and not always)
 
     def stop(self) -> None:
-        """Nothing is counted any more."""
+        """Nothing is count_unit any more."""
         if self._bar is not None:
             self._bar.stop()
         self._bar = self._task = self._pace = None
 
-    def _shown(self, pace: Pace) -> str:
+    def _status_text(self, pace: Pace) -> str:
         rate = None if pace.per_second is None else self._unit.rate(pace.per_second)
         return pace_text(pace, self._unit.amount(pace.done, pace.total), rate)
 
@@ -179,7 +180,10 @@ class RunProgress:
             if not self._meter.on_a_terminal:
                 say(f"kstate: {name}", quiet=self._quiet)
             if phase == "stage" and self._databases:
-                self._meter.begin(*((self._bytes, BYTES) if self._bytes else (self._databases, counted("databases"))))
+                if self._bytes:
+                    self._meter.begin(self._bytes, BYTES)
+                else:
+                    self._meter.begin(self._databases, count_unit("databases"))
         if phase == "store":
             self._done += size if self._bytes else 1
             self._meter.at(self._done)
@@ -201,9 +205,9 @@ class VerifyProgress(VerifyWatcher):
         """So many bytes are to be read."""
         self._meter.begin(total, BYTES)
 
-    def at(self, done: int) -> None:
+    def at(self, count: int) -> None:
         """So many of them were."""
-        self._meter.at(done)
+        self._meter.at(count)
 
     def found(self, finding: VerifyFinding) -> None:
         """Said at once: the rest may take hours."""
@@ -227,7 +231,7 @@ class ExportProgress(ExportWatcher):
         """About so many rows, in so many parts."""
         how = "Spark" if engine == "spark" else engine
         say(f"kstate: about {rows:,} rows in {parts} parts, {how}", quiet=self._quiet)
-        self._meter.begin(rows, counted("rows", about=True))
+        self._meter.begin(rows, count_unit("rows", about=True))
 
     def at(self, rows: int) -> None:
         """So many of them are written."""

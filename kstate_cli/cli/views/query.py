@@ -11,7 +11,7 @@ from typing import Any
 
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.json_lines import JsonLines
-from kstate_cli.cli.options.query import Asked, RowFormat
+from kstate_cli.cli.options.query import RowFormat, StoreRequest
 from kstate_cli.cli.output import safe, say, table
 from kstate_cli.cli.standard import as_data
 from kstate_cli.formats.values import Header
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 """Column -> what the library gave: keys and values for their serdes, times in milliseconds."""
 
 _BATCH = 1000
-_TOLD = 5
+_MAX_MESSAGES = 5
 _NO_TIMESTAMP = -1
 _QUOTE = '"'
 _TO_QUOTE = re.compile(r'[,"\r\n]')
@@ -38,10 +38,10 @@ class View:
     few are told, and ``unreadable`` counts them. In JSON the member is null, and ``unreadable`` of the row tells of it.
     """
 
-    def __init__(self, asked: Asked, columns: Sequence[str], app: Path) -> None:
-        output, serdes = asked.options.output, asked.serdes
+    def __init__(self, request: StoreRequest, columns: Sequence[str], app: Path) -> None:
+        output, serdes = request.options.output, request.serdes
         self._output = output
-        self._store = asked.store
+        self._store = request.store
         self._lines = JsonLines(app)
         self._columns = ("partition", *columns)
         self._serdes = {"key": serdes.key, "value": serdes.value}
@@ -59,14 +59,17 @@ class View:
         self.count += 1
         if self._output is RowFormat.json:
             marks: Row = {}
-            shown = {name: self._json(name, row, value, marks) for name, value in row.items()}
+            members = {name: self._json(name, row, value, marks) for name, value in row.items()}
             more = {"unreadable": marks} if marks else {}
-            self._lines.line("row", {"partition": partition, **shown, **more})
+            self._lines.line("row", {"partition": partition, **members, **more})
             return
-        cells = ("" if partition is None else str(partition), *(self._text(one, row) for one in self._columns[1:]))
+        cells = (
+            "" if partition is None else str(partition),
+            *(self._text(column, row) for column in self._columns[1:]),
+        )
         if self._output is RowFormat.csv:
             # For a program as it is; a terminal must not act on it. A lone surrogate has no bytes.
-            _write_csv([safe(one) if self._for_people else _writable(one) for one in cells])
+            _write_csv([safe(cell) if self._for_people else _writable(cell) for cell in cells])
             return
         self._rows.append(cells)
         if len(self._rows) == _BATCH:
@@ -81,7 +84,7 @@ class View:
         """Prints what is left, and writes everything out."""
         rows, self._rows = self._rows, []
         if rows:
-            shown = [
+            texts = [
                 at
                 for at, name in enumerate(self._columns)
                 if (name not in _NOT_ALWAYS or any(row[at] for row in rows))
@@ -89,8 +92,8 @@ class View:
             ]
             table(
                 None,
-                [_column(self._title(self._columns[at]), self._columns[at]) for at in shown],
-                [[row[at] for at in shown] for row in rows],
+                [_column(self._title(self._columns[at]), self._columns[at]) for at in texts],
+                [[row[at] for at in texts] for row in rows],
             )
         sys.stdout.flush()
 
@@ -99,20 +102,20 @@ class View:
 
     def _json(self, name: str, row: Row, value: Any, marks: Row) -> Any:
         if name in self._serdes:
-            shown = self._shown(name, row, value, self._serdes[name].render)
-            if not isinstance(shown, Unreadable):
-                return shown
-            marks[name] = {"data": None if shown.data is None else jsonable(shown.data), "message": shown.why}
+            cell = self._cell(name, row, value, self._serdes[name].render)
+            if not isinstance(cell, Unreadable):
+                return cell
+            marks[name] = {"data": None if cell.data is None else jsonable(cell.data), "message": cell.why}
             return None
-        return [_header(one) for one in value] if name == "headers" else value
+        return [_header(header) for header in value] if name == "headers" else value
 
     def _text(self, name: str, row: Row) -> str:
         value = row.get(name)
         if name in self._serdes:
-            shown = self._shown(name, row, value, self._serdes[name].text)
-            if isinstance(shown, Unreadable):
-                return f"(unreadable) {'' if shown.data is None else bytes_text(shown.data)}"
-            return str(shown)
+            cell = self._cell(name, row, value, self._serdes[name].text)
+            if isinstance(cell, Unreadable):
+                return f"(unreadable) {'' if cell.data is None else bytes_text(cell.data)}"
+            return str(cell)
         if value is None:
             return ""
         if name in _TIMES:
@@ -120,19 +123,21 @@ class View:
                 return str(value)
             return "-" if name == "timestamp" and value == _NO_TIMESTAMP else show_time(value)
         if self._output is RowFormat.csv:
-            return json.dumps([_header(one) for one in value]) if value else ""
-        return " ".join(f"{one.key}={'null' if one.value is None else bytes_text(one.value)}" for one in value)
+            return json.dumps([_header(header) for header in value]) if value else ""
+        return " ".join(
+            f"{header.key}={'null' if header.value is None else bytes_text(header.value)}" for header in value
+        )
 
-    def _shown(self, name: str, row: Row, value: Any, how: Any) -> Any:
+    def _cell(self, name: str, row: Row, value: Any, how: Any) -> Any:
         if not isinstance(value, Unreadable):
             try:
                 return how(value)
             except ValueError as error:
-                what = f"the key {value!r}" if name == "key" else f"the value of key {row['key']!r}"
-                why = f"{self._store}: {what} cannot be shown as {self._serdes[name].name}: {error}"
+                subject = f"the key {value!r}" if name == "key" else f"the value of key {row['key']!r}"
+                why = f"{self._store}: {subject} cannot be shown as {self._serdes[name].name}: {error}"
                 value = Unreadable(value if isinstance(value, bytes) else None, why)
         self.unreadable += 1
-        if self.unreadable <= _TOLD:
+        if self.unreadable <= _MAX_MESSAGES:
             say(value.why)
         return value
 
@@ -142,8 +147,8 @@ def _column(title: str, name: str) -> Column:
     return Column(title, right=name == "partition", fold=Fold.ANYWHERE if stored else Fold.NEVER)
 
 
-def _header(one: Header) -> Row:
-    return {"key": one.key, "value": jsonable(one.value)}
+def _header(header: Header) -> Row:
+    return {"key": header.key, "value": jsonable(header.value)}
 
 
 def _write_csv(cells: Sequence[str]) -> None:
@@ -151,8 +156,8 @@ def _write_csv(cells: Sequence[str]) -> None:
 
     The module csv leaves a carriage return without quotes, and many readers end a row there.
     """
-    shown = (f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE.search(cell) else cell for cell in cells)
-    sys.stdout.write(",".join(shown) + "\n")
+    quoted_cells = (f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE.search(cell) else cell for cell in cells)
+    sys.stdout.write(",".join(quoted_cells) + "\n")
 
 
 def _writable(text: str) -> str:

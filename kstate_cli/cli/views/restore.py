@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.output import Format
-from kstate_cli.cli.views.progress import OFTEN_SECONDS, Meter, counted
+from kstate_cli.cli.views.progress import OFTEN_SECONDS, Meter, count_unit
 from kstate_cli.pace import PaceMeter
 from kstate_cli.restore.running.restoration import RestoreWatcher
 from kstate_cli.texts import command
@@ -51,7 +51,7 @@ def finish(
             "barrier": came_of(waiting),
         },
         nothing=f"no store of {change.app} needs anything from the dump",
-        done=lambda result: (
+        lines_of=lambda result: (
             f"restored for {change.target} (run {result.run})",
             "next: run the same command again after the next dump; nothing may use the directory until then"
             if standby
@@ -184,7 +184,7 @@ class RestoreProgress(RestoreWatcher):
     def expect(self, plan: RestorePlan) -> None:
         """The plan is known: what follows is the run."""
         if not self._quiet and plan.work:
-            records = sum(one.records for one in plan.work)
+            records = sum(work.records for work in plan.work)
             self._line(
                 "plan",
                 {"stores": len(plan.work), "records": records},
@@ -232,27 +232,27 @@ class RestoreProgress(RestoreWatcher):
                 f"resuming run {predecessor}: {100 * slices // max(1, total)} % of its records are sorted already",
             )
 
-    def slices(self, done: int, total: int, records: int, all_records: int, size: int) -> None:
+    def slices(self, count: int, total: int, records: int, all_records: int, size: int) -> None:
         """Slices that are finished."""
         if self._quiet or not self._began:
             return
         already = records if self._resumed else 0
         if self._lines is None:
             if not self._meter.has_begun:
-                self._meter.begin(all_records, counted("records"), already=already, since=self._began)
+                self._meter.begin(all_records, count_unit("records"), already=already, since=self._began)
             self._meter.at(records)
             return
         now = time.monotonic()
         if self._pace is None:
             self._pace = PaceMeter(all_records, self._began, already=already)
         pace = self._pace.at(records, now)
-        if done == self._done or (now - self._said < OFTEN_SECONDS and done < total):
+        if count == self._done or (now - self._said < OFTEN_SECONDS and count < total):
             return
-        self._said, self._done = now, done
+        self._said, self._done = now, count
         self._lines.line(
             "progress",
             {
-                "slices": done,
+                "slices": count,
                 "of": total,
                 "records": records,
                 "bytes": size,

@@ -53,12 +53,12 @@ def show_runs(
 
     ``seconds``: what each run took, by its name. ``lock``: whether somebody has it, and which process.
     """
-    held, pid = lock
-    kept = sum(row["bytes_pinned"] for row in rows)
-    print_line(safe(f"{app}: {_in_use(held, pid)}; runs keep {size_text(kept)}"), "bold")
+    is_locked, pid = lock
+    backup_bytes = sum(row["bytes_pinned"] for row in rows)
+    print_line(safe(f"{app}: {_in_use(is_locked, pid)}; runs keep {size_text(backup_bytes)}"), "bold")
     say_standby(standby)
     print_line("")
-    shown = rows if screen_width() is None else rows[-_NEWEST:]
+    newest = rows if screen_width() is None else rows[-_NEWEST:]
     table(
         None,
         ("run", Column("command", fold=Fold.WORDS), "ended", "began", Column("took", right=True, spare=1),
@@ -66,14 +66,14 @@ def show_runs(
         [
             (row["run"], row["command"] or "-", _end(row), _time(row["started"]), _took(seconds[row["run"]]),
              size_text(row["bytes_pinned"]))
-            for row in shown
+            for row in newest
         ],
     )  # fmt: skip
-    if len(shown) < len(rows):
-        _say(f"{len(rows) - len(shown)} older runs are not shown: a pipe and -o json have them")
+    if len(newest) < len(rows):
+        _say(f"{len(rows) - len(newest)} older runs are not shown: a pipe and -o json have them")
     _show_staging(rows)
     _show_progress(rows)
-    lines = list(_next(app, rows, copies, held=held))
+    lines = list(_next(app, rows, copies, is_locked=is_locked))
     if lines:
         print_line("")
     for text, line in lines:
@@ -95,10 +95,10 @@ def _say(text: str) -> None:
         print_line(safe(f"{'  ' if number else ''}{line}"))
 
 
-def _in_use(held: bool | None, pid: int | None) -> str:
-    if held is None:
+def _in_use(is_locked: bool | None, pid: int | None) -> str:
+    if is_locked is None:
         return "whether it is in use cannot be seen from here"
-    return "not in use" if not held else f"in use by process {pid}" if pid else "in use"
+    return "not in use" if not is_locked else f"in use by process {pid}" if pid else "in use"
 
 
 def _end(row: Row) -> str:
@@ -123,7 +123,9 @@ def _took(seconds: float | None) -> str:
     return "-" if seconds is None else duration_text(seconds)
 
 
-def _next(app: Path, rows: Sequence[Row], copies: Copies, *, held: bool | None) -> Iterator[tuple[str, str | None]]:
+def _next(
+    app: Path, rows: Sequence[Row], copies: Copies, *, is_locked: bool | None
+) -> Iterator[tuple[str, str | None]]:
     """What to do, and the command that does it, in the order in which somebody in need wants it."""
     if copies.only is not None:
         yield f"{copies.only.text}; to put it back:", copies.only.back
@@ -133,7 +135,7 @@ def _next(app: Path, rows: Sequence[Row], copies: Copies, *, held: bool | None) 
         if copy.back is not None:
             yield "to put them back:", copy.back
         yield "to delete it for good:", copy.delete
-    spared = {copy.run.name for copy in copies.lost}
+    lost_runs = {copy.run.name for copy in copies.lost}
     again = "run its command again: that takes over what it has left"
     for row in rows:
         name, state = row["run"], row["state"]
@@ -144,7 +146,7 @@ def _next(app: Path, rows: Sequence[Row], copies: Copies, *, held: bool | None) 
             )
         elif state in (INTERRUPTED, CREATED):
             yield f"{name}: its process is gone; the directory is wholly the old or wholly the new one; {again}", None
-        elif state == RunState.CLEANING.value and not held:
+        elif state == RunState.CLEANING.value and not is_locked:
             yield f"{name}: half deleted; go on with it:", command("clean", app, "--run", name)
     last = rows[-1]
     if last["cut_short"]:
@@ -154,9 +156,9 @@ def _next(app: Path, rows: Sequence[Row], copies: Copies, *, held: bool | None) 
         more = " with --after-error" if last["restoration"] == "ERROR" else ""
         yield f"it has left the directory as it was: fix that, then run its command again{more}", None
     undoable = next((row for row in reversed(rows) if row["state"] == _KEPT), None)
-    if undoable is not None and undoable["run"] not in spared:
+    if undoable is not None and undoable["run"] not in lost_runs:
         yield f"to take {undoable['run']} back ({undoable['command']}):", command("undo", app)
-    deletable = [row for row in rows if row["state"] in (_KEPT, _UNDONE, _FAILED) and row["run"] not in spared]
+    deletable = [row for row in rows if row["state"] in (_KEPT, _UNDONE, _FAILED) and row["run"] not in lost_runs]
     if deletable:
         freed = size_text(sum(row["bytes_pinned"] for row in deletable))
         after = ", after which nothing can be undone" if undoable is not None else ""
@@ -174,12 +176,12 @@ def _show_staging(rows: Sequence[Row]) -> None:
     table(
         "left in a staging area, until its run is cleaned",
         ("run", "place", Column("files", right=True), Column("bytes", right=True), Column("stays", fold=Fold.WORDS)),
-        [(run, one["path"], one["files"], size_text(one["bytes"]), one["message"] or "-") for run, one in staging],
+        [(run, area["path"], area["files"], size_text(area["bytes"]), area["message"] or "-") for run, area in staging],
     )
 
 
 def _show_progress(rows: Sequence[Row]) -> None:
-    stores = [(row["run"], one) for row in rows for one in row["progress"]]
+    stores = [(row["run"], store) for row in rows for store in row["progress"]]
     if not stores:
         return
     print_line("")
@@ -189,10 +191,10 @@ def _show_progress(rows: Sequence[Row]) -> None:
         [
             (
                 run,
-                f"{one['task']}/{one['store']}",
-                f"{100 * one['slices'] // max(1, one['of'])} %",
-                f"{one['records']:,}",
+                f"{store['task']}/{store['store']}",
+                f"{100 * store['slices'] // max(1, store['of'])} %",
+                f"{store['records']:,}",
             )
-            for run, one in stores
+            for run, store in stores
         ],
     )

@@ -123,10 +123,10 @@ def short_offsets(offsets: Offsets | None, *, all_of_them: bool) -> str:
     """The offset of a store, or ``partition=offset`` for each of several; ``?`` where nobody knows it."""
     if offsets is None:
         return "?"
-    known = sorted((p, o) for of_topic in offsets.values() for p, o in of_topic.items())
-    if len(known) <= 1:
-        return str(known[0][1]) if known else "-"
-    texts = [f"{p}={o}" for p, o in known]
+    offset_pairs = sorted((p, o) for of_topic in offsets.values() for p, o in of_topic.items())
+    if len(offset_pairs) <= 1:
+        return str(offset_pairs[0][1]) if offset_pairs else "-"
+    texts = [f"{p}={o}" for p, o in offset_pairs]
     return " ".join(texts if all_of_them or len(texts) <= _FEW else (texts[0], "…", texts[-1]))
 
 
@@ -134,8 +134,8 @@ def span(names: Sequence[str]) -> str:
     """Releases: ``3.6-4.2`` where they are consecutive, else all of them."""
     if not names:
         return "none"
-    known = [release.name for release in RELEASES]
-    if known.index(names[-1]) - known.index(names[0]) != len(names) - 1:
+    release_names = [release.name for release in RELEASES]
+    if release_names.index(names[-1]) - release_names.index(names[0]) != len(names) - 1:
         return " ".join(names)
     return names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
 
@@ -144,7 +144,7 @@ def legend(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """What the signs in these rows mean; nothing of signs that are not there. A row is one of ``store_rows``."""
     rows = list(rows)
     kinds = [short_kind(row["kind"], certain=row["kind_certain"]) for row in rows]
-    signs = [f"{mark} {what}" for mark, what in _MEANINGS.items() if any(mark in kind for kind in kinds)]
+    signs = [f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if any(mark in kind for kind in kinds)]
     if any(kind.endswith("?") for kind in kinds):
         signs.append("? behind a kind: guessed, see ls --spec")
     if any(row["rows"] is not None and row["rows"] and not row["rows_exact"] for row in rows):
@@ -177,17 +177,17 @@ def say_rows_lacking(
 
 def print_problems(lines: JsonLines, problems: Iterable[Problem]) -> None:
     """A line for each."""
-    for one in problems:
-        store = one.place.store
+    for problem in problems:
+        store = problem.place.store
         lines.line(
             "problem",
             {
-                "task": one.place.task,
+                "task": problem.place.task,
                 "store": None if store is None else store.name,
-                "code": one.code.value,
-                "path": "/".join(one.place.names) or ".",
-                "message": one.what,
-                "rule": one.rule,
+                "code": problem.code.value,
+                "path": "/".join(problem.place.names) or ".",
+                "message": problem.what,
+                "rule": problem.rule,
             },
         )
 
@@ -204,8 +204,8 @@ def say_only_kept(copies: Sequence[LostCopy], *, quiet: bool) -> None:
     """A line for each, for people."""
     from kstate_cli.cli.output import say
 
-    for one in copies:
-        say(f"run {one.run.name}: {one.sentences}", quiet=quiet)
+    for copy in copies:
+        say(f"run {copy.run.name}: {copy.sentences}", quiet=quiet)
 
 
 def as_problem(copy: LostCopy) -> Problem:

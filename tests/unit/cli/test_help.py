@@ -86,8 +86,8 @@ def test_help(path: str) -> None:
     assert shown[-1 - 2 * len(examples)] == "Examples:" or path == ""
     for one in examples:
         assert f"    kstate {one.line}" in shown, "not as it was written"
-        assert f"  {one.what}:" in shown
-    assert len({one.line for one in examples}) == len({one.what for one in examples}) == len(examples)
+        assert f"  {one.purpose}:" in shown
+    assert len({one.line for one in examples}) == len({one.purpose for one in examples}) == len(examples)
 
 
 def test_examples_are_of_the_commands_that_there_are() -> None:
@@ -106,7 +106,7 @@ def test_examples_are_parsed(path: str) -> None:
             value = context.params.get(parameter.name)
             if isinstance(value, str) and parameter.metavar in _READ:
                 _READ[parameter.metavar](value)
-        marked = one.what.startswith(DELETES)
+        marked = one.purpose.startswith(DELETES)
         assert marked == _deletes(name, context, arguments), one
 
 

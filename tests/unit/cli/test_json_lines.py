@@ -153,7 +153,7 @@ def test_a_failure_is_a_line(error: BaseException, code: str, capsys: pytest.Cap
 
 def test_what_was_changed_is_said_to_programs_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     emitter.begin(["migrate", "-o", "json"])
-    subject.found_app(tmp_path)
+    subject.set_app(tmp_path)
     note_commit("0001-migrate", tmp_path)
     error = RunFailed("late")
     errors.note(error, "beside")

@@ -18,7 +18,7 @@ from kstate_cli.cli.views.progress import (
     Meter,
     RunProgress,
     VerifyProgress,
-    counted,
+    count_unit,
 )
 from kstate_cli.cli.views.restore import RestoreProgress
 from kstate_cli.restore.running.states import RestoreState
@@ -105,7 +105,7 @@ def test_a_warning_is_told_whatever_is_shown(stderr: io.StringIO, clock: list[fl
     ],
 )
 def test_migrate(stderr: io.StringIO, clock: list[float], sst_format: int | None, size: int, text: str) -> None:
-    """Where no byte of a store is written anew, its databases are counted: 200 of them take their time."""
+    """Where no byte of a store is written anew, its databases are count_unit: 200 of them take their time."""
     with redirect_stderr(stderr):
         steps = tuple(EditDatabase(f"0_{n}/rocksdb/count", database(), sst_format=sst_format) for n in range(4))
         with RunProgress(quiet=False) as progress:
@@ -124,7 +124,7 @@ def test_a_slow_thing_is_told_calmly(clock: list[float]) -> None:
     stream = io.StringIO()
     with redirect_stderr(stream):
         meter = Meter("verifying", quiet=False, now=lambda: clock[0])
-        meter.begin(36_000, counted("rows"))
+        meter.begin(36_000, count_unit("rows"))
         for second in range(3600):
             clock[0] += 1
             meter.at(10 * (second + 1))
