@@ -106,7 +106,7 @@ def _show_plan(commands: Iterable[StepCommand], output: Format) -> None:
     from kstate_cli.maintain.rounds import NOT_DUE, PLANNED, StepEnd
     from kstate_cli.texts import command
 
-    ends = [StepEnd(command, NOT_DUE if command.not_due else PLANNED, message=command.not_due) for command in commands]
+    ends = [StepEnd(step, NOT_DUE if step.not_due else PLANNED, message=step.not_due) for step in commands]
     for end in ends:
         if output is Format.json:
             _print_json(end)
