@@ -19,8 +19,8 @@ GENERATED = {
     "docs/reference/states.md": "the table of states",
 }
 """Pages that are made from texts of the code, with their source."""
-HELP = "docs/reference/commands/"
-"""Pages that are made from the help of the commands."""
+FOLDERS = ("docs/reference/commands/", "docs/codes/")
+"""Folders of pages that are made from the help of the commands, and from the catalogue of codes."""
 NOT_YET = {
     "docs/development/defects.md",
     "docs/internals/architecture.md",
@@ -41,7 +41,8 @@ def _faults_of(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in _pages() if page not in GENERATED | dict.fromkeys(NOT_YET, "") and HELP not in page]
+    "page",
+    [page for page in _pages() if page not in GENERATED | dict.fromkeys(NOT_YET, "") and not page.startswith(FOLDERS)],
 )
 def test_a_page_keeps_to_the_words_of_the_style(page: str) -> None:
     """`python -m tests.wording PAGE` prints the same."""

@@ -29,7 +29,6 @@ from kstate_cli.cli.shell_completion import codes
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, CommandEnd, UsageError
 from kstate_cli.explain.catalogue import explanations, find, groups, meant
 from kstate_cli.explain.model import Explanation
-from kstate_cli.explain.page import page
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
 from kstate_cli.query.result import FailureReason
@@ -37,12 +36,13 @@ from kstate_cli.rehome.model import WhyRefused
 from kstate_cli.restore.running.states import RestoreState
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.verify import findings as verify_findings
-from tests import json_lines, syntax
-from tests.unit.test_internals import wrong_references
+from tests import code_pages, json_lines, syntax
+from tests.unit.test_internals import anchors, wrong_references
 from tests.unit.test_printed_commands import parse
 
 ROOT = Path(__file__).resolve().parents[3]
-DOCS = ROOT / "docs" / "codes.md"
+DOCS = ROOT / "docs"
+_LINK = re.compile(r"\]\(([\w./-]+\.md)(?:#([\w-]+))?\)")
 GOLDEN = ROOT / "tests" / "frozen" / "golden"
 ALL = tuple(explanations())
 FILLED = {
@@ -269,21 +269,25 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         assert json_lines.summary(out)["explanations"] == count == len(json_lines.results(out))
 
 
-def test_the_page_of_the_documentation() -> None:
-    """KSTATE_WRITE_DOCS=1 writes it."""
+def test_the_pages_of_the_documentation() -> None:
+    """KSTATE_WRITE_DOCS=1 writes them."""
     if os.environ.get("KSTATE_WRITE_DOCS"):
-        DOCS.write_text(page(), encoding="utf-8")
-    assert DOCS.read_text(encoding="utf-8") == page()
+        code_pages.write()
+    pages = code_pages.pages()
+    assert {name: (DOCS / name).read_text(encoding="utf-8") for name in pages if (DOCS / name).is_file()} == pages
+    assert {f"codes/{path.name}" for path in (DOCS / "codes").iterdir()} | {"codes.md"} == {*pages}
 
 
-def test_the_page_has_every_code_and_its_links_lead_somewhere() -> None:
-    text = DOCS.read_text(encoding="utf-8")
-    headings = re.findall(r"^### `([^`]+)`", text, re.MULTILINE)
-    assert headings == [one.full_name for one in ALL]
-    anchors = {heading.lower().replace(" ", "-") for heading in re.findall(r"^## (.+)$", text, re.MULTILINE)}
-    assert set(re.findall(r"\]\(#([^)]+)\)", text)) == anchors
-    for target, section in re.findall(r"\]\((internals/[\w-]+\.md)(?:#([\w-]+))?\)", text):
-        assert (DOCS.parent / target).is_file(), (target, section)
+def test_the_pages_have_every_code_and_their_links_lead_somewhere() -> None:
+    pages = code_pages.pages()
+    text = "".join(pages.values())
+    assert all(f"## `{explanation.full_name}`" in text for explanation in ALL)
+    links = [(name, target, section) for name, page in pages.items() for target, section in _LINK.findall(page)]
+    assert len(links) > len(ALL)
+    for name, target, section in links:
+        page = ((DOCS / name).parent / target).resolve()
+        assert page.is_file(), (name, target)
+        assert not section or section in anchors(page), (name, target, section)
 
 
 def test_completion() -> None:
