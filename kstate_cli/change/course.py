@@ -22,11 +22,11 @@ from kstate_cli.change.recover import recover, tell_unfinished, unfinished_runs
 from kstate_cli.change.removal import remove_run
 from kstate_cli.errors import Refused, RunHalfway
 from kstate_cli.parallel.workers import Workers
+from kstate_cli.statedir.entries import refuse_special
 from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.statedir.special import refuse_special
 from kstate_cli.texts import command
 
 Tell = Callable[[str], None]
@@ -89,7 +89,7 @@ def follow(course: Course[Planned, Done], terms: Terms) -> tuple[Planned, Done |
         _refuse_half_changed(terms)
         planned = _plan(course, terms)
         course.on_plan(planned)
-        if not read_lock_table().held(terms.app / LOCK):
+        if not read_lock_table().is_locked(terms.app / LOCK):
             tell_unfinished(terms.app, course.tell)
         return planned, None
     check_location(terms.app, lock_is_shared=terms.lock_is_shared)
@@ -124,7 +124,7 @@ def _refuse_half_changed(terms: Terms) -> None:
     Raises InUse.
     """
     table = read_lock_table()
-    if table.held(terms.app / LOCK) and unfinished_runs(terms.app):
+    if table.is_locked(terms.app / LOCK) and unfinished_runs(terms.app):
         raise in_use(terms.app, table.holder(terms.app / LOCK))
 
 

@@ -14,7 +14,7 @@ from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.errors import Refused
 from kstate_cli.rocks.files import is_never_changed
 from kstate_cli.statedir.database import is_database
-from kstate_cli.statedir.mounts import Mount, mount_of, mounts_at_or_below, read_mounts
+from kstate_cli.statedir.locks import Mount, mount_of, mounts_at_or_below, read_mounts
 from kstate_cli.statedir.names import LOST_AND_FOUND
 from kstate_cli.texts import LOCK_IS_SHARED, command, size_text
 

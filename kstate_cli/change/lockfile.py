@@ -20,8 +20,7 @@ from kstate_cli.access import access_hint
 from kstate_cli.change.access import own_like
 from kstate_cli.change.folder import runs_folder
 from kstate_cli.errors import InUse, Refused
-from kstate_cli.statedir.locks import read_lock_table
-from kstate_cli.statedir.mounts import mount_of, read_mounts
+from kstate_cli.statedir.locks import mount_of, read_lock_table, read_mounts
 from kstate_cli.statedir.names import LOCK
 
 _LOG = logging.getLogger(__name__)

@@ -24,8 +24,15 @@ from kstate_cli.check.rule import Obstacle
 from kstate_cli.check.snapshot import Snapshot, subtopology
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.statedir.model import CheckpointFile, Store, Task
-from kstate_cli.statedir.names import CHECKPOINT, LOCK, ROCKSDB, is_offsets_file, position_file, store_checkpoint
-from kstate_cli.statedir.segments import segment_start
+from kstate_cli.statedir.names import (
+    CHECKPOINT,
+    LOCK,
+    ROCKSDB,
+    is_offsets_file,
+    position_file,
+    segment_start,
+    store_checkpoint,
+)
 
 _RAW = frozenset({"NumberFormatException", "IllegalArgumentException"})
 """Not IOExceptions: these also escape where the offsets of tasks are summed up for a rebalance."""

@@ -120,12 +120,12 @@ def _damage(snapshot: Snapshot, database: Database, shown: str) -> Obstacle | No
             continue
         if problem.code is ProblemCode.SST:
             name = problem.place.name
-            return Obstacle(DOES_NOT_OPEN, f"{name} {problem.what}", problem.place.text, (name,))
+            return Obstacle(DOES_NOT_OPEN, f"{name} {problem.description}", problem.place.text, (name,))
         if problem.code in (ProblemCode.DOES_NOT_OPEN, ProblemCode.NO_MANIFEST):
-            return Obstacle(DOES_NOT_OPEN, problem.what, shown, ())
+            return Obstacle(DOES_NOT_OPEN, problem.description, shown, ())
         if problem.code is ProblemCode.NOT_A_LONG:
             message = streams_log.NOT_A_LONG
-            return Obstacle(DOES_NOT_OPEN, problem.what, shown, (message,), by_streams=True)
+            return Obstacle(DOES_NOT_OPEN, problem.description, shown, (message,), by_streams=True)
     return None
 
 

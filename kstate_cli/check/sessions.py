@@ -7,8 +7,13 @@ from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.releases import knows_headers
-from kstate_cli.statedir.headers import may_be_misread_with_headers, misread_with_headers, rows_of_before
-from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.model import (
+    Store,
+    Task,
+    has_rows_without_headers,
+    may_be_misread_with_headers,
+    misread_with_headers,
+)
 
 
 def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Finding, ...]:
@@ -18,7 +23,7 @@ def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Find
     """
     if not knows_headers(snapshot.asked.release):
         return ()
-    if rows_of_before(store):
+    if has_rows_without_headers(store):
         return _found(snapshot, task, store, "it has rows without headers, and was opened as a store with headers")
     if not may_be_misread_with_headers(store):
         return ()

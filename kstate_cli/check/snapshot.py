@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from kstate_cli.change.ages import Age
 from kstate_cli.check.findings import Finding, FindingCode, Level
 from kstate_cli.check.logs import LogSource
 from kstate_cli.check.misplaced_segments import misplaced_segments
@@ -19,12 +18,13 @@ from kstate_cli.check.outcome import Records
 from kstate_cli.check.topology import AskedTopology, Homes
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
+from kstate_cli.offsets.ages import Age
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.releases import OffsetsHome, Release, unproven_too
 from kstate_cli.specification.homes import StoreKey
+from kstate_cli.statedir.locks import Mount
 from kstate_cli.statedir.model import Application, Database, Store, Task
-from kstate_cli.statedir.mounts import Mount
 from kstate_cli.statedir.names import CHECKPOINT, LOCK
 from kstate_cli.texts import TRANSACTIONAL_STORES, Filling, filled
 

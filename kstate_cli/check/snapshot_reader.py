@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from kstate_cli import clock
-from kstate_cli.change.ages import Age, read_ages
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import UNFINISHED
@@ -18,14 +17,13 @@ from kstate_cli.check.counting import known_logs
 from kstate_cli.check.homes import as_started
 from kstate_cli.check.snapshot import CheckRequest, RunSeen, Snapshot, Surroundings
 from kstate_cli.check.topology import AskedTopology, Homes
-from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.ages import Age, age_of, read_ages
 from kstate_cli.offsets.left_behind import release_of
 from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import resolve, resolve_with
 from kstate_cli.rocks.files import is_log
-from kstate_cli.statedir.locks import read_lock_table
+from kstate_cli.statedir.locks import mount_of, read_lock_table, read_mounts
 from kstate_cli.statedir.model import Application, CheckpointFile, Task
-from kstate_cli.statedir.mounts import mount_of, read_mounts
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.problems import ProblemCode
 
@@ -137,7 +135,7 @@ def _of_others(app: Application, owner: int) -> Iterable[str]:
 
 def _runs(app: Application) -> Iterable[RunSeen]:
     limit = clock.now() - _KEPT
-    held = read_lock_table().held(app.path / LOCK)
+    held = read_lock_table().is_locked(app.path / LOCK)
     runs = read_runs(app.path)
     lost = {one.run.name: one.sentences for one in lost_copies(app.path, runs)}
     for run in runs:

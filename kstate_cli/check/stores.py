@@ -13,7 +13,7 @@ from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft
 from kstate_cli.check.sessions import misread_sessions
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.releases import readable_by
-from kstate_cli.statedir.headers import without_headers
+from kstate_cli.statedir.model import without_headers
 from kstate_cli.statedir.names import store_folder
 
 

@@ -74,7 +74,7 @@ def _documentation() -> str:
 
 
 def _file_system() -> str:
-    from kstate_cli.statedir.mounts import mount_of, read_mounts
+    from kstate_cli.statedir.locks import mount_of, read_mounts
 
     here = Path.cwd()
     mount = mount_of(here.resolve(), read_mounts())

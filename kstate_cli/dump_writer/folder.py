@@ -41,7 +41,7 @@ from kstate_cli.dump_writer.writing import OWN_FOLDER
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.regular_files import kind_of
-from kstate_cli.statedir.special import IGNORED
+from kstate_cli.statedir.entries import IGNORED
 from kstate_cli.texts import printable, some
 
 _SHOWN: Final = 3

@@ -125,7 +125,7 @@ def _manifest(
                 "partition": one.reader.partition,
                 "kind": one.reader.kind,
                 "rows": sum(by_name[part.name].rows for part in one.parts),
-                "position": position_reached(one.store).as_map() if one.store.position_known else None,
+                "position": position_reached(one.store).as_map() if one.store.position_is_readable else None,
                 "files": [{"name": part.name, "rows": by_name[part.name].rows} for part in one.parts],
             }
             for one in plan.tasks

@@ -10,13 +10,14 @@ from kstate_cli.formats.store_kinds import headers_families
 from kstate_cli.migrate.headers import undecided
 from kstate_cli.migrate.snapshot import MigrationSnapshot
 from kstate_cli.releases import knows_headers, readable_by
-from kstate_cli.statedir.headers import (
+from kstate_cli.statedir.model import (
+    Store,
+    Task,
+    has_rows_without_headers,
     may_be_misread_with_headers,
     misread_with_headers,
-    rows_of_before,
     without_headers,
 )
-from kstate_cli.statedir.model import Store, Task
 from kstate_cli.texts import command, first_lines
 
 
@@ -67,7 +68,7 @@ def sessions_of_before(snapshot: MigrationSnapshot) -> Iterator[Remark]:
     names: dict[str, None] = {}
     at_risk: list[str] = []
     for _, store, shown in _stores(snapshot):
-        if rows_of_before(store):
+        if has_rows_without_headers(store):
             lines.append(f"{shown}: rows without headers beside rows of the layout with them")
             names[store.name] = None
         elif not knows_headers(snapshot.target) or not may_be_misread_with_headers(store):

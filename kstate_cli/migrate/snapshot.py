@@ -85,7 +85,7 @@ def _half_made(app: Application) -> dict[str, tuple[Problem, ...]]:
         if problem.fatal and problem.place.task is not None:
             by_task.setdefault(problem.place.task, []).append(problem)
     return {
-        task: tuple(problems) for task, problems in by_task.items() if all(problem.half_made for problem in problems)
+        task: tuple(problems) for task, problems in by_task.items() if all(problem.transient for problem in problems)
     }
 
 

@@ -1,14 +1,299 @@
-"""The age of a store, looked up in ``ages.json`` by its offsets and its SSTs."""
+"""The age of data: when the rows of a store were written, and what kstate has recorded of it in ``ages.json``.
+
+Two sources answer, and :func:`resolve_age` combines them:
+
+- The SSTs of the store (:func:`sst_age`). No mtime counts: a copy makes it young. The column family ``offsets`` does
+  not count either: every start of 4.3 rewrites the offsets of every task (``StateDirectory.initializeStartupStores``),
+  and kstate writes it too, however old the rows are. A store was at the end of its log when its newest row came, or
+  later, so that time is never too young.
+- ``STATE_DIR/.kstate/<application.id>/ages.json``, for stores that kstate has built. The SSTs of a restored store are
+  new, and its data is as of the reading of the dump.
+
+``ages.json`` has two kinds of entries:
+
+- An entry with ``identity`` describes exactly these SSTs, whatever their properties show.
+- An entry without ``identity`` is a bound that kstate writes before the switch: a store at these offsets is no
+  younger. It counts only where it makes a store older, so it does no harm if the run fails or is undone.
+
+``kstate clean`` leaves the file: the data stays as old as it is. The file is not Streams' and is outside the
+application directory. The holder of the application lock writes it.
+
+Whether a start learns of every delete since then is a finding: ``check.ages``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
-from kstate_cli.change.ages import Age, known_of
+from kstate_cli import clock
+from kstate_cli.change.access import reading
+from kstate_cli.change.folder import AGES, runs_folder, write_own_file
+from kstate_cli.change.plan import EditDatabase, Plan
+from kstate_cli.dump_reader.model import ClockMark
+from kstate_cli.errors import Refused
+from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.sst import read_properties
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.model import StoreOffsets
-from kstate_cli.statedir.age import sst_age
+from kstate_cli.offsets.resolve import resolve
+from kstate_cli.regular_files import read_small
+from kstate_cli.rocks.files import is_sst
+from kstate_cli.statedir.model import Application, Store
+from kstate_cli.texts import command
+
+SCHEMA = 1
+_MOST_ENTRIES = 64
+"""Entries of one store: older ones were undone or overwritten many times."""
+_MAX_BYTES = 64 << 20
+_AHEAD_SECONDS = 86_400
+"""A time further in the future comes from a clock that goes wrong, and does not count."""
+_LAST_MS = 253_402_300_799_999
+"""The last millisecond that has a date of four digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class SstAge:
+    """The age of a store by the properties of its SSTs."""
+
+    at_ms: int | None
+    """The newest row existed at this time (ms since 1970) or before; None if no file has a time."""
+    identity: str
+    """SHA-256 of the properties of all its SSTs: equal only for the same files, copied or linked anywhere."""
+
+
+def sst_age(store: Store) -> SstAge:
+    """Return the age by the properties of every live SST of the data column families; unreadable files have no time."""
+    times, fingerprints = [], []
+    latest = clock.now_seconds() + _AHEAD_SECONDS
+    for database in store.databases:
+        for family, files in database.live.items():
+            if family == OFFSETS_CF:
+                continue
+            for live in files:
+                if not is_sst(live.name):
+                    continue
+                try:
+                    with open(database.path / live.name, "rb") as file:
+                        properties = read_properties(file)
+                except (MalformedBytesError, OSError):
+                    fingerprints.append(f"{database.segment_start} {family} {live.name} unreadable")
+                    continue
+                fingerprints.append(
+                    f"{database.segment_start} {family} {hashlib.sha256(properties.raw).hexdigest()} {live.size}"
+                )
+                if properties.newest_data is not None and properties.newest_data <= latest:
+                    times.append(properties.newest_data * 1000)
+    digest = hashlib.sha256("\n".join(sorted(fingerprints)).encode())
+    return SstAge(max(times, default=None), digest.hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class LogMark:
+    """The facts that distinguish a log from another one of the same name."""
+
+    topic_id: str | None = None
+    leader_epoch: int | None = None
+    last: int | None = None
+    """The offset of the last record that is in the store."""
+    digest: str | None = None
+    """Of that record."""
+    delete_retention_ms: int | None = None
+    """``delete.retention.ms`` at that time; None where the log removed no tombstone."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the members of ``ages.json``, without those that are None."""
+        facts = {"topic_id": self.topic_id, "leader_epoch": self.leader_epoch, "last": self.last, "digest": self.digest}
+        facts["delete_retention_ms"] = self.delete_retention_ms
+        return {name: value for name, value in facts.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """The age of the data of one store, as kstate has recorded or resolved it."""
+
+    store: str
+    """``TASK/STORE``."""
+    offsets: Mapping[TopicPartition, int]
+    """The offsets of the store, as it keeps them."""
+    as_of_ms: int | None
+    """Every record that was in the log at this time is in the store; None if the time is unknown."""
+    logs: Mapping[TopicPartition, LogMark] = field(default_factory=dict)
+    identity: str | None = None
+    """:attr:`kstate_cli.offsets.ages.SstAge.identity` of the store."""
+    run: str = ""
+    clock: ClockMark | None = None
+    """The clock of ``as_of_ms``, that of a dump; None for the time of day of some host."""
+
+
+def ages_path(app: Path) -> Path:
+    """Return the path of the file of an application."""
+    return runs_folder(app) / AGES
+
+
+def read_ages(app: Path) -> tuple[Age, ...]:
+    """Return the recorded ages of the stores of an application, oldest entry first.
+
+    Raises Refused for a file that is damaged or that a newer kstate wrote: without it old data would look young.
+    """
+    path = ages_path(app)
+    try:
+        with reading():
+            content = parse_json(read_small(path, _MAX_BYTES))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        raise _damaged(path, app, error) from None
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA:
+        raise Refused(
+            f"{path} was written by a newer kstate (schema_version {version}, known: {SCHEMA})",
+            hint="run the newer kstate, or upgrade this one",
+        )
+    try:
+        if version != SCHEMA or isinstance(version, bool):
+            raise ValueError(f"schema_version {version!r}")
+        return tuple(_age(name, entry) for name, entries in content["stores"].items() for entry in _list(entries))
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise _damaged(path, app, error) from None
+
+
+def add_ages(app: Path, new: Iterable[Age]) -> None:
+    """Add entries durably; the caller holds the application lock. Raise OSError, and Refused as :func:`read_ages`."""
+    by_store: dict[str, list[Age]] = {}
+    for age in (*read_ages(app), *new):
+        entries = by_store.setdefault(age.store, [])
+        if age not in entries:
+            entries.append(age)
+    stores = {name: [_as_json(age) for age in entries[-_MOST_ENTRIES:]] for name, entries in sorted(by_store.items())}
+    data = json.dumps({"schema_version": SCHEMA, "stores": stores}, indent=1).encode() + b"\n"
+    write_own_file(app, ages_path(app), data)
+
+
+def resolve_age(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, int], of_ssts: SstAge) -> Age:
+    """Return the age of a store at ``offsets``, from its SSTs and the recorded ages.
+
+    The newest entry about exactly these SSTs at these offsets decides. Other entries at the same offsets can only make
+    the store older.
+    """
+    at_these_offsets = [age for age in ages if age.store == store and dict(age.offsets) == dict(offsets)]
+    exact = [age for age in at_these_offsets if age.identity == of_ssts.identity]
+    if exact:
+        return exact[-1]
+    bounds = [age.as_of_ms for age in at_these_offsets]
+    logs = at_these_offsets[-1].logs if at_these_offsets else {}
+    mark = _common_clock([age.clock for age in at_these_offsets])
+    if None in bounds:
+        # A run built such a store without knowing the age of its data: the time of a new SST cannot make it younger.
+        return Age(store, offsets, None, logs, clock=mark)
+    times = [time for time in (*bounds, of_ssts.at_ms) if time is not None]
+    return Age(store, offsets, min(times, default=None), logs, clock=mark)
 
 
 def age_of(ages: Iterable[Age], task: str, existing: StoreOffsets) -> Age:
-    """What is known of the data of a store that is there."""
-    return known_of(ages, f"{task}/{existing.store.name}", existing.offsets, sst_age(existing.store))
+    """Return the age of the data of a store that exists."""
+    return resolve_age(ages, f"{task}/{existing.store.name}", existing.offsets, sst_age(existing.store))
+
+
+def _common_clock(marks: list[ClockMark | None]) -> ClockMark | None:
+    """Return the clock of several ages; a clock with the scale "", equal to no other, if they have several."""
+    clocks = [mark for mark in marks if mark is not None]
+    if len({mark.scale for mark in clocks}) > 1:
+        return replace(clocks[-1], scale="")
+    return clocks[-1] if clocks else None
+
+
+def _damaged(path: Path, app: Path, error: Exception) -> Refused:
+    return Refused(
+        f"{path} cannot be read: {error}",
+        hint="put it back as it was, from a backup: it says how old restored data is. Without it data that kstate has "
+        "rewritten may look younger than it is, so that deleted keys stay; if there is no backup, move the file away "
+        "and rebuild the stores:",
+        hint_details=[command("restore", app, "--from-changelog", "DUMP", "--for", "RELEASE", "--rebuild")],
+    )
+
+
+def _as_json(age: Age) -> dict[str, Any]:
+    facts: dict[str, Any] = {"run": age.run, "as_of_ms": age.as_of_ms, "identity": age.identity}
+    facts["offsets"] = [[tp.topic, tp.partition, offset] for tp, offset in sorted(age.offsets.items())]
+    if age.clock is not None:
+        facts["clock"] = {name: value for name, value in asdict(age.clock).items() if value is not None}
+    facts["logs"] = [[tp.topic, tp.partition, mark.as_json()] for tp, mark in sorted(age.logs.items())]
+    return facts
+
+
+def _age(store: str, entry: Mapping[str, Any]) -> Age:
+    offsets = {
+        TopicPartition(_text(topic), _whole(partition)): _whole(at) for topic, partition, at in _list(entry["offsets"])
+    }
+    logs = {
+        TopicPartition(_text(topic), _whole(partition)): LogMark(
+            _maybe_text(mark.get("topic_id")),
+            None if mark.get("leader_epoch") is None else _whole(mark["leader_epoch"]),
+            None if mark.get("last") is None else _whole(mark["last"]),
+            _maybe_text(mark.get("digest")),
+            None if mark.get("delete_retention_ms") is None else _whole(mark["delete_retention_ms"]),
+        )
+        for topic, partition, mark in _list(entry["logs"])
+    }
+    as_of = None if entry["as_of_ms"] is None else _whole(entry["as_of_ms"])
+    if as_of is not None and not 0 <= as_of <= _LAST_MS:
+        raise ValueError(f"as_of_ms {as_of}")
+    identity, run = _maybe_text(entry["identity"]), _text(entry["run"])
+    return Age(store, offsets, as_of, logs, identity, run, _clock(entry.get("clock")))
+
+
+def _clock(facts: Mapping[str, Any] | None) -> ClockMark | None:
+    if facts is None:
+        return None
+    boot_ms, time_ms, wall_ms = (_whole(facts[name]) for name in ("boot_ms", "time_ms", "wall_ms"))
+    error = None if facts.get("max_error_ms") is None else _whole(facts["max_error_ms"])
+    return ClockMark(_text(facts["boot"]), boot_ms, time_ms, wall_ms, error, _text(facts["scale"]))
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is not a list")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not a number")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _maybe_text(value: Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+def ages_of_converted(app: Application, plan: Plan) -> list[Age]:
+    """Return the ages to record before the switch, of the stores whose rows a migration rewrites.
+
+    A compaction keeps the times of its source files. A conversion writes new files, and its rows are older than these.
+    """
+    converted = {step.before.path for step in plan.steps if isinstance(step, EditDatabase) and step.conversions}
+    if not converted:
+        return []
+    recorded_ages = read_ages(app.path)
+    ages = []
+    for resolved in resolve(app):
+        for store_offsets in resolved.stores:
+            store = store_offsets.store
+            if any(database.path in converted for database in store.databases):
+                before = age_of(recorded_ages, resolved.task.name, store_offsets)
+                name = f"{resolved.task.name}/{store.name}"
+                ages.append(Age(name, store_offsets.offsets, before.as_of_ms, before.logs, clock=before.clock))
+    return ages

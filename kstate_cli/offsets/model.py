@@ -68,7 +68,7 @@ class StoreOffsets:
     @property
     def position_shown(self) -> dict[str, dict[int, int]] | None:
         """The Position as ``{topic: {partition: offset}}``; None where nobody knows it."""
-        return self.position.as_map() if self.store.position_known else None
+        return self.position.as_map() if self.store.position_is_readable else None
 
 
 @dataclass(frozen=True, slots=True)

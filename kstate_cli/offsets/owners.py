@@ -44,7 +44,7 @@ def give_lines(app_id: str, task: Task) -> Owners:
             sources[tp] = offset
     for tp, offset in sources.items():
         source = of_topics.sources[tp.topic]
-        candidates = source.told or source.possible
+        candidates = source.owners or source.possible
         if not candidates:
             owners.unknown[tp] = offset
         for name in candidates:

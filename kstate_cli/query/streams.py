@@ -155,7 +155,7 @@ class OfflineStreams:
     def _answer(self, request: StateQueryRequest[R], task: Task, store: Store) -> QueryResult[R]:
         began = time.perf_counter_ns()
         result = self._ask(request, task, store)
-        result.set_position(position_reached(store) if store.position_known else None)
+        result.set_position(position_reached(store) if store.position_is_readable else None)
         if request.execution_info_enabled:
             spent = time.perf_counter_ns() - began
             result.add_execution_info(

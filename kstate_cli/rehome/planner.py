@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.change.ages import Age, read_ages
 from kstate_cli.change.plan import Change, MoveStore, OmitTree, Plan, RemarkKind, note, steps_of, texts_of, warning
 from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import GLOBAL, TaskId
+from kstate_cli.offsets.ages import Age, read_ages
 from kstate_cli.offsets.keeping import Keeping
 from kstate_cli.offsets.left_behind import Guesses, release_of
 from kstate_cli.offsets.while_running import as_of_note

@@ -51,7 +51,7 @@ def count_rows(app: Application) -> dict[tuple[str, str], Rows]:
 
 def _known(app: Application, task: Task, store: Store) -> int | None:
     """What the rows of its column families add up to; None where some were not counted, or a key may count twice."""
-    families = [dict(database.counted) for database in store.databases if database.counted is not None]
+    families = [dict(database.row_counts) for database in store.databases if database.row_counts is not None]
     if len(families) < len(store.databases) or any(sum(map(bool, one.values())) > 1 for one in families):
         return None
     with closing(Databases()) as databases:

@@ -29,7 +29,7 @@ def stores_of(
     matching = [(task, store) for task in tasks for store in task.stores if store.name == name]
     for problem in (*_hidden_tasks(app), *(one for task in tasks for one in _hidden_stores(task, name))):
         raise Refused(
-            f"{problem.place.text} {problem.what}: a part of store {name} may be out of sight",
+            f"{problem.place.text} {problem.description}: a part of store {name} may be out of sight",
             hint=f"{problem.rule}: put back what belongs there",
         )
     if not matching:

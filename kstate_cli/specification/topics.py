@@ -87,13 +87,13 @@ def _claimed(owners: TopicOwners, name: str) -> Iterable[str]:
     Unlike an offset, which is better given to the store of which a Position tells, a specification asks for the others
     as well: a Position is empty again where only one store of a task was restored.
     """
-    return (topic for topic, source in owners.sources.items() if name in (*source.told, *source.possible))
+    return (topic for topic, source in owners.sources.items() if name in (*source.owners, *source.possible))
 
 
 def _sole_claimant(owners: TopicOwners, name: str, topics: frozenset[str]) -> bool:
     """True when no other store of the task may be built from one of the topics."""
     sources = (owners.sources[topic] for topic in topics & owners.sources.keys())
-    return all({*source.told, *source.possible} <= {name} for source in sources)
+    return all({*source.owners, *source.possible} <= {name} for source in sources)
 
 
 def _listed(task: Task, store: Store) -> bool:

@@ -1,146 +1,201 @@
-"""One RocksDB directory, read through a shadow: column families, offsets, samples of rows, SST formats."""
+"""One RocksDB directory: its files, and through a shadow column families, offsets, samples of rows, SST formats.
+
+:mod:`kstate_cli.rocks.health` examines the files; this module makes problems of the directory of its answers. A running
+application may write and remove files meanwhile: a file that vanishes is skipped where the application may be the
+cause, and the end of a MANIFEST is read several times. An unreadable file is a problem like others, so that the rest is
+reported too.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from kstate_cli.formats.families import OFFSETS_CF, of_no_store
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
+from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.host import CHECK_THE_DISK, host_error
+from kstate_cli.regular_files import NotReadableError, is_special, kind_of
+from kstate_cli.rocks import health
 from kstate_cli.rocks.errors import RocksCode, RocksError, cannot_be_read
-from kstate_cli.rocks.files import CURRENT, is_manifest, newest_log
+from kstate_cli.rocks.files import CURRENT, is_manifest, is_sst, newest_log, newest_options
 from kstate_cli.rocks.health import without_manifest
 from kstate_cli.rocks.shadow import LiveFile, Shadow
-from kstate_cli.statedir.database_files import (
-    OWN_FOLDER,
-    check_files,
-    check_live,
-    check_manifest,
-    sst_formats,
-    stored_options,
-    unreadable,
-)
 from kstate_cli.statedir.model import Database
 from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.problems import Problem, ProblemCode
 
+OWN_FOLDER = "only settings that keep the store in its directory are handled"
+_MANIFEST_ATTEMPTS = 3
+_MANIFEST_PAUSE_SECONDS = 0.05
+"""An application appends a record in one write: after a pause a half one is whole, or the MANIFEST is cut off."""
 _SAMPLE_ROWS = 4
+"""Enough to infer the kind of a store; the reading of a directory stays independent of the number of rows."""
 
 
 def is_database(path: Path) -> bool:
-    """True for a directory that RocksDB has opened: it has CURRENT, or at least a MANIFEST."""
+    """Return whether RocksDB has opened a directory: it has CURRENT, or at least a MANIFEST."""
     return any(name == CURRENT or is_manifest(name) for name in os.listdir(path))
 
 
 def read_database(path: Path, segment: int | None, place: Place, count_bytes: int = 0) -> Database:
-    """Reads one database; what cannot be read or is not understood becomes a Problem, never an exception.
+    """Read one database; an unreadable or unknown part becomes a Problem, never an exception.
 
-    ``place`` is where it is, for its problems. Its rows are counted if its files have ``count_bytes`` at most.
+    ``place`` is its place, for its problems. Its rows are counted if its files have at most ``count_bytes``. Raises
+    HostError if this host lacks a resource, and FileNotFoundError if the database is removed meanwhile.
     """
     problems: list[Problem] = []
     size = check_files(path, place, problems)
-    families: tuple[str, ...] = ()
-    live: dict[str, tuple[LiveFile, ...]] = {}
-    samples: dict[str, tuple[tuple[bytes, bytes], ...]] = {}
-    counted: tuple[tuple[str, int], ...] | None = None
-    offsets: OffsetsRecord | None = None
-    rows = 0
     footless: dict[str, Problem] = {}
-    failure: Problem | None = None
     formats = sst_formats(path, place, problems, footless)
-    if not any(p.fatal for p in problems):
-        try:
-            with Shadow(path) as shadow:
-                families = shadow.column_families
-                for name in families:
-                    live[name] = shadow.live_files(name)
-                    if name == OFFSETS_CF:
-                        offsets = decode_rows(shadow.rows(name))
-                        continue
-                    rows += shadow.estimated_rows(name)
-                    samples[name] = _samples(shadow, name)
-                if 0 < size <= count_bytes:
-                    counted = _counted(shadow, samples)
-        except (RocksError, OSError) as error:
-            if not footless:
-                failure = _does_not_open(path, place, error)
-        except MalformedBytesError as error:
-            what, rule = f"column family offsets: {error}", "keys and values as Streams 4.3 writes them"
-            not_long = error.streams_exception == "SerializationException"
-            code = ProblemCode.NOT_A_LONG if not_long else ProblemCode.FOREIGN_OFFSETS
-            problems.append(Problem(code, place, what, rule))
+    contents, failure = _Contents(), None
+    # RocksDB would wait for ever at a FIFO, and create a new database where CURRENT is missing.
+    if not any(problem.fatal for problem in problems):
+        failure = _read_contents(path, contents, count_rows=0 < size <= count_bytes)
+        if isinstance(failure, MalformedBytesError):
+            problems.append(foreign_offsets(place, failure))
         check_manifest(path, place, problems)
-    alive = {file.name for files in live.values() for file in files}
-    # One that was being written when somebody died has no footer yet, and no MANIFEST names it: RocksDB deletes it.
-    problems += [problem for name, problem in footless.items() if not families or name in alive]
-    for files in live.values():
+    families, live_names = contents.families, contents.live_names
+    # A process that died while it wrote an SST left it without a footer, and no MANIFEST names it: RocksDB deletes it.
+    problems += [problem for name, problem in footless.items() if not families or name in live_names]
+    for files in contents.live.values():
         check_live(path, files, place, problems)
-    if failure is not None and not any(problem.code is ProblemCode.BLOB for problem in problems):
-        # RocksDB does not name a blob file that it cannot read.
-        problems.append(failure)
+    if isinstance(failure, (RocksError, OSError)) and not footless:
+        problem = _does_not_open(path, place, failure)
+        # RocksDB does not name a blob file that it cannot read: the problem of that file replaces its error.
+        if all(other.code is not ProblemCode.BLOB for other in problems):
+            problems.append(problem)
     options = stored_options(path, place, problems)
-    if families and options is not None and frozenset(families) != frozenset(options.column_families):
-        problems.append(
-            Problem(
-                ProblemCode.FAMILIES_DISAGREE,
-                place,
-                f"MANIFEST names column families {', '.join(families)}, OPTIONS {', '.join(options.column_families)}",
-                "they agree unless one of them is cut off",
-            )
-        )
-    orphans = sorted((formats.keys() | footless.keys()) - alive) if families else []
-    if orphans:
-        rule = "a crash leaves such files; if there was none, the MANIFEST is damaged"
-        what = f"the MANIFEST does not name {', '.join(orphans)}"
-        problems.append(Problem(ProblemCode.SST_NOT_NAMED, place, what, rule))
-    unknown = sorted(set(families) - known_families())
-    if unknown:
-        what, rule = (
-            f"unknown column family {', '.join(map(of_no_store, unknown))}",
-            "only column families of Streams are understood",
-        )
-        problems.append(Problem(ProblemCode.UNKNOWN_FAMILY, place, what, rule))
+    if families:
+        problems += disagreeing_families(place, families, options)
+        problems += unnamed_ssts(place, (formats.keys() | footless.keys()) - live_names)
+        problems += unknown_families(place, families)
     return Database(
         path=path,
         segment_start=segment,
         column_families=families,
-        live=live,
-        sst_formats=frozenset(number for name, number in formats.items() if name in alive),
-        rows=rows,
-        empty=not any(samples.values()),
-        samples=samples,
-        offsets=offsets,
+        live=contents.live,
+        sst_formats=frozenset(number for name, number in formats.items() if name in live_names),
+        rows=contents.estimated_rows,
+        empty=not any(contents.samples.values()),
+        samples=contents.samples,
+        offsets=contents.offsets,
         options=options,
         size=size,
-        newest_sst_ns=max((_mtime(path / name) for name in alive), default=0),
+        newest_sst_ns=max((_mtime(path / name) for name in live_names), default=0),
         opened_ns=_mtime(path / CURRENT),
         problems=tuple(problems),
-        counted=counted,
+        row_counts=contents.row_counts,
         wal_number=newest_log(path),
     )
 
 
-def _counted(shadow: Shadow, samples: Mapping[str, Sequence[object]]) -> tuple[tuple[str, int], ...] | None:
-    """The rows of each data column family, while it is open. Whoever wants them all is told of what cannot be read."""
+@dataclass(slots=True)
+class _Contents:
+    """The parts of a database that only RocksDB shows; after a failure those that were read before it."""
+
+    families: tuple[str, ...] = ()
+    live: dict[str, tuple[LiveFile, ...]] = field(default_factory=dict)
+    samples: dict[str, tuple[tuple[bytes, bytes], ...]] = field(default_factory=dict)
+    offsets: OffsetsRecord | None = None
+    estimated_rows: int = 0
+    row_counts: tuple[tuple[str, int], ...] | None = None
+
+    @property
+    def live_names(self) -> frozenset[str]:
+        """The names of all files that the MANIFEST names."""
+        return frozenset(file.name for files in self.live.values() for file in files)
+
+    def read(self, shadow: Shadow) -> None:
+        """Read families, files, samples and offsets; the row counts remain None."""
+        self.families = shadow.column_families
+        for name in self.families:
+            self.live[name] = shadow.live_files(name)
+            if name == OFFSETS_CF:
+                self.offsets = decode_rows(shadow.rows(name))
+                continue
+            self.estimated_rows += shadow.estimated_rows(name)
+            self.samples[name] = _samples(shadow, name)
+
+
+def _read_contents(
+    path: Path, contents: _Contents, *, count_rows: bool
+) -> RocksError | OSError | MalformedBytesError | None:
+    """Fill ``contents`` through a shadow, and return the error that ended the reading."""
     try:
-        return tuple(
-            (name, len(some) if len(some) < _SAMPLE_ROWS else sum(1 for _ in shadow.rows(name)))
-            for name, some in samples.items()
+        with Shadow(path) as shadow:
+            contents.read(shadow)
+            if count_rows:
+                contents.row_counts = _row_counts(shadow, contents.samples)
+    except (RocksError, OSError, MalformedBytesError) as error:
+        return error
+    return None
+
+
+def foreign_offsets(place: Place, error: MalformedBytesError) -> Problem:
+    """Return the problem of a column family ``offsets`` with a row that Streams has not written."""
+    not_long = error.streams_exception == "SerializationException"
+    code = ProblemCode.NOT_A_LONG if not_long else ProblemCode.FOREIGN_OFFSETS
+    return Problem(code, place, f"column family offsets: {error}", "keys and values as Streams 4.3 writes them")
+
+
+def disagreeing_families(place: Place, families: Sequence[str], options: StoredOptions | None) -> Iterator[Problem]:
+    """Yield a problem if OPTIONS names other column families than the MANIFEST, whose are ``families``."""
+    if options is not None and frozenset(families) != frozenset(options.column_families):
+        in_options = ", ".join(options.column_families)
+        yield Problem(
+            ProblemCode.FAMILIES_DISAGREE,
+            place,
+            f"MANIFEST names column families {', '.join(families)}, OPTIONS {in_options}",
+            "they agree unless one of them is cut off",
         )
+
+
+def unknown_families(place: Place, families: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem for families that no store of Streams has."""
+    unknown = sorted(set(families) - known_families())
+    if unknown:
+        text = f"unknown column family {', '.join(map(of_no_store, unknown))}"
+        yield Problem(ProblemCode.UNKNOWN_FAMILY, place, text, "only column families of Streams are understood")
+
+
+def unnamed_ssts(place: Place, names: Collection[str]) -> Iterator[Problem]:
+    """Yield a problem if the database has SSTs, ``names``, that its MANIFEST does not name: rows may be missing."""
+    if names:
+        rule = "a crash leaves such files; if there was none, the MANIFEST is damaged"
+        text = f"the MANIFEST does not name {', '.join(sorted(names))}"
+        yield Problem(ProblemCode.SST_NOT_NAMED, place, text, rule)
+
+
+def _row_counts(shadow: Shadow, samples: Mapping[str, Sequence[object]]) -> tuple[tuple[str, int], ...] | None:
+    """Return the rows of each data column family; None if one cannot be read.
+
+    A command that needs all rows reads them again, and reports the damage.
+    """
+    counts = []
+    try:
+        for name, sample in samples.items():
+            # A sample that is not full has all rows.
+            count = len(sample)
+            if count >= _SAMPLE_ROWS:
+                count = sum(1 for _ in shadow.rows(name))
+            counts.append((name, count))
     except RocksError:
         return None
+    return tuple(counts)
 
 
 def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Problem:
-    """Why a database cannot be read. Raises HostError where that is because of something that this host is short of."""
+    """Return the problem of a database that cannot be read. Raise HostError if this host lacks a resource."""
     if isinstance(error, OSError):
-        if (short := host_error(error)) is not None:
-            raise short from None
+        if (shortage := host_error(error)) is not None:
+            raise shortage from None
         if cannot_be_read(error):
             return unreadable(place, error)
     elif cannot_be_read(error):
@@ -157,6 +212,7 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
 
 
 def _samples(shadow: Shadow, family: str) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the first rows of a family and its last one, of which the kind of the store is inferred."""
     first = list(islice(shadow.rows(family), _SAMPLE_ROWS))
     last = shadow.last_row(family)
     return tuple(first) + ((last,) if last is not None and last not in first else ())
@@ -167,3 +223,116 @@ def _mtime(path: Path) -> int:
         return path.stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def unreadable(place: Place, error: OSError) -> Problem:
+    """Return the problem of a file that exists and cannot be read: its content is unknown."""
+    return Problem(ProblemCode.UNREADABLE, place, f"cannot be read: {error.strerror or error}", CHECK_THE_DISK)
+
+
+def check_files(path: Path, place: Place, problems: list[Problem]) -> int:
+    """Return the bytes of all files. Add a problem for each special file, and for each of RocksDB that is no file."""
+    size = 0
+    for entry in health.entries(path):
+        if not entry.regular:
+            mode = entry.status.st_mode
+            if not entry.own and not is_special(mode):
+                continue
+            code = ProblemCode.SPECIAL if is_special(mode) else ProblemCode.NOT_A_FILE
+            text, rule = f"is {kind_of(mode)}, not a regular file", "a RocksDB directory holds regular files only"
+            problems.append(Problem(code, place / entry.name, text, rule))
+            continue
+        size += entry.status.st_size
+        if entry.too_large is not None:
+            rule = "RocksDB's own files, but for rows, are small"
+            problems.append(Problem(ProblemCode.SPECIAL, place / entry.name, entry.too_large.why, rule))
+    if not (path / CURRENT).exists():
+        problems.append(Problem(ProblemCode.NO_CURRENT, place, "CURRENT is missing", "a RocksDB directory has CURRENT"))
+    return size
+
+
+def sst_formats(path: Path, place: Place, problems: list[Problem], footless: dict[str, Problem]) -> dict[str, int]:
+    """Return the format_version of each SST, from its footer; SSTs without a footer get a problem in ``footless``.
+
+    Only the MANIFEST shows whether these count: a process that died while it wrote an SST left it without a footer.
+    """
+    formats: dict[str, int] = {}
+    for name in sorted(os.listdir(path)):
+        if not is_sst(name) or (path / name).is_symlink():
+            continue
+        try:
+            end = health.sst_end(path / name)
+        except FileNotFoundError:
+            continue  # a live application compacted it away
+        except NotReadableError as error:
+            text = f"cannot be read: {error.why}"
+            problems.append(Problem(ProblemCode.SST, place / name, text, "an SST is a regular file"))
+            continue
+        except OSError as error:
+            problems.append(unreadable(place / name, error))
+            continue
+        if end.format_version is None:
+            text = f"not a readable SST: {end.malformed}"
+            footless[name] = Problem(ProblemCode.SST, place / name, text, "an SST ends in a footer")
+            continue
+        formats[name] = end.format_version
+        if end.newer is not None:
+            problems.append(Problem(ProblemCode.SST, place / name, end.newer, "unknown formats are refused"))
+    return formats
+
+
+def check_manifest(path: Path, place: Place, problems: list[Problem]) -> None:
+    """Add a problem if the MANIFEST is cut off: RocksDB would open an older state or an empty one, without an error."""
+    name, damage = "", None
+    for _ in range(_MANIFEST_ATTEMPTS):
+        try:
+            # RocksDB has opened the database before: it refuses a CURRENT with a name that is none.
+            name = health.current(path).meant or ""
+            damage = health.manifest_end(path / os.path.basename(name))
+        except (OSError, ValueError):  # a name may hold a NUL
+            return  # RocksDB has reported it, or a running application has begun another MANIFEST
+        if damage is None:
+            return
+        time.sleep(_MANIFEST_PAUSE_SECONDS)  # a running application may be writing it
+    rule = "RocksDB ends a MANIFEST with a whole record"
+    problems.append(Problem(ProblemCode.TORN_MANIFEST, place / name, damage or "", rule))
+
+
+def check_live(path: Path, files: tuple[LiveFile, ...], place: Place, problems: list[Problem]) -> None:
+    """Add a problem for each SST and blob file of the MANIFEST that is missing or has another size."""
+    for file in files:
+        code = ProblemCode.SST if is_sst(file.name) else ProblemCode.BLOB
+        try:
+            size = health.live_size(path, file)
+        except OSError as error:
+            problems.append(unreadable(place / file.name, error))
+            continue
+        if size is None:
+            rule = "the MANIFEST names it"
+            problems.append(Problem(code, place / file.name, "is missing", rule))
+        elif size != file.size:
+            text = f"has {size} bytes, not {file.size}"
+            problems.append(Problem(code, place / file.name, text, "the MANIFEST names its size"))
+
+
+def stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredOptions | None:
+    """Return the newest OPTIONS file, and add a problem for every setting that kstate does not handle."""
+    newest = newest_options(path)
+    if newest is None:
+        rule = "a RocksDB directory has one"
+        problems.append(Problem(ProblemCode.NO_OPTIONS, place, "no OPTIONS file", rule))
+        return None
+    try:
+        options = health.read_options(newest)
+    except NotReadableError:
+        return None  # check_files has reported it
+    except OSError as error:
+        problems.append(unreadable(place / newest.name, error))
+        return None
+    if options.malformed is not None:
+        text, rule = f"cannot be read: {options.malformed}", "OPTIONS as RocksDB writes them"
+        problems.append(Problem(ProblemCode.MALFORMED_OPTIONS, place / newest.name, text, rule))
+    problems.extend(
+        Problem(ProblemCode.FOREIGN_SETTING, place / newest.name, reason, OWN_FOLDER) for reason in options.foreign
+    )
+    return options.stored

@@ -1,11 +1,13 @@
-"""Who holds a lock, as the kernel tells it: readers never open or create ``.lock``.
+"""Locks and mounts as the kernel shows them: ``/proc/locks`` and ``/proc/self/mountinfo``.
 
-Closing any descriptor of a locked file drops the locks of the whole process: even looking is left to ``/proc/locks``.
+Readers never open or create ``.lock``: closing any descriptor of a locked file drops all locks of the process on it.
+The mount of a path shows whether its file system shares locks with the host of the application.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,30 +25,36 @@ class LockTable:
     complete: bool
 
     def holder(self, path: Path) -> int | None:
-        """The pid that holds a write lock on ``path``, or None."""
+        """Return the pid that holds a write lock on ``path``, or None."""
         try:
             stat = path.stat(follow_symlinks=False)
         except OSError:
             return None
         return self.holders.get((stat.st_dev, stat.st_ino))
 
-    def held(self, path: Path) -> bool | None:
-        """True or false; None where no lock shows but one may be hidden (another pid namespace, no ``/proc``)."""
+    def is_locked(self, path: Path) -> bool | None:
+        """Return whether a process has a write lock on ``path``; None if one may be hidden.
+
+        Another pid namespace or a missing ``/proc`` hides locks.
+        """
         if self.holder(path) is not None:
             return True
         return False if self.complete and not self._maybe(path) else None
 
     def _maybe(self, path: Path) -> bool:
-        """Some file systems (btrfs, overlay) show other device numbers here than in stat."""
+        """Return whether a lock has the inode of ``path`` and another device.
+
+        Some file systems (btrfs, overlay) have other device numbers in ``/proc/locks`` than in stat.
+        """
         try:
             inode = path.stat(follow_symlinks=False).st_ino
         except OSError:
             return False
-        return any(known == inode for _, known in self.holders)
+        return any(locked_inode == inode for _, locked_inode in self.holders)
 
 
 def read_lock_table() -> LockTable:
-    """The locks of ``/proc/locks``. Locks of processes in other pid namespaces are not listed there."""
+    """Return the locks of ``/proc/locks``, which lists none of processes in other pid namespaces. Raise HostError."""
     try:
         text = Path("/proc/locks").read_text(encoding="ascii", errors="replace")
     except OSError as error:
@@ -61,7 +69,7 @@ def read_lock_table() -> LockTable:
         try:
             major, minor, inode = fields[5].split(":")
             device = os.makedev(int(major, 16), int(minor, 16))
-            # What this process holds itself is no obstacle to it.
+            # The locks of this process are no obstacle to it.
             if int(fields[4]) != os.getpid():
                 holders[device, int(inode)] = int(fields[4])
         except ValueError:
@@ -71,3 +79,55 @@ def read_lock_table() -> LockTable:
     except OSError:
         complete = False
     return LockTable(holders, complete)
+
+
+SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "fuse", "ceph", "glusterfs", "lustre", "virtiofs")
+"""Prefixes of file system types whose POSIX locks may not be shared with the host of the application."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One line of mountinfo: the mount point and the file system type."""
+
+    point: Path
+    kind: str
+
+    @property
+    def may_not_share_locks(self) -> bool:
+        """True for network and user-space file systems."""
+        return self.kind.startswith(SHARED_FILE_SYSTEMS)
+
+
+def read_mounts() -> tuple[Mount, ...]:
+    """Return all mounts of this process, in mount order; none if the system does not show them. Raises HostError."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError as error:
+        refuse_to_guess(error)
+        return ()
+    mounts = []
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) > 4 and after:
+            mounts.append(Mount(Path(_unescape(fields[4])), after.split(" ")[0]))
+    return tuple(mounts)
+
+
+def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount | None:
+    """Return the mount of ``path`` (resolved): the last one mounted over its longest prefix."""
+    best: Mount | None = None
+    for mount in mounts:
+        if path.is_relative_to(mount.point) and (best is None or len(mount.point.parts) >= len(best.point.parts)):
+            best = mount
+    return best
+
+
+def mounts_at_or_below(path: Path, mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
+    """Return the mounts whose point is ``path`` or below it."""
+    return tuple(mount for mount in mounts if mount.point.is_relative_to(path))
+
+
+def _unescape(text: str) -> str:
+    """Return the text without octal escapes, which mountinfo uses for blanks and the like."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

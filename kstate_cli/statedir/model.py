@@ -1,4 +1,4 @@
-"""What a state directory holds, as data: application, tasks, stores, databases."""
+"""The contents of a state directory as data: application, tasks, stores, databases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.position import Position
-from kstate_cli.formats.store_kinds import has_key, kind_names, named_by_dsl, store_kinds
+from kstate_cli.formats.store_kinds import has_key, kind_names, named_by_dsl, store_kind, store_kinds
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import Release, opens
@@ -37,7 +37,7 @@ class CheckpointFile:
 
     @property
     def why(self) -> str | None:
-        """What the error says, for people; None without one."""
+        """The text of the error, for people; None without one."""
         if self.error is None:
             return None
         return (self.error.strerror if isinstance(self.error, OSError) else None) or str(self.error)
@@ -65,7 +65,7 @@ class Database:
     """True when no data column family has a row (read, not estimated)."""
     samples: dict[str, tuple[tuple[bytes, bytes], ...]]
     offsets: OffsetsRecord | None
-    """What its ``offsets`` column family says; None where there is none."""
+    """The content of its column family ``offsets``; None without one."""
     options: StoredOptions | None
     size: int
     """Bytes of all its files."""
@@ -74,10 +74,10 @@ class Database:
     opened_ns: int
     """mtime of CURRENT: RocksDB replaces it at each open for writing."""
     problems: tuple[Problem, ...] = ()
-    counted: tuple[tuple[str, int], ...] | None = None
-    """The rows of each data column family, all of them read; None where they were not."""
+    row_counts: tuple[tuple[str, int], ...] | None = None
+    """The rows of each data column family, counted; None if they were not."""
     wal_number: int | None = None
-    """The number of its newest write-ahead log, empty as it is with Streams; None if there is none."""
+    """The number of its newest write-ahead log, which is empty with Streams; None without one."""
 
     @property
     def flushed_since_opened(self) -> bool:
@@ -94,12 +94,12 @@ class Database:
 
     @property
     def opened_once(self) -> bool:
-        """Return True if nobody has opened it for writing since it was created."""
+        """Return True if no process has opened it for writing since it was created."""
         return self.wal_number is not None and self.wal_number <= FIRST_WAL
 
     @property
     def forgetful_family(self) -> str | None:
-        """A column family whose files RocksDB drops by age and size (FIFO compaction); None where there is none."""
+        """A column family whose files RocksDB drops by age and size (FIFO compaction); None without one."""
         families = self.options.column_families if self.options is not None else {}
         return next((name for name, options in families.items() if options.get("compaction_style") == _FIFO), None)
 
@@ -124,7 +124,7 @@ class Store:
 
     @property
     def empty(self) -> bool:
-        """True when no database has a row."""
+        """True if no database has a row."""
         return all(database.empty for database in self.databases)
 
     @property
@@ -138,64 +138,62 @@ class Store:
         return frozenset(f for database in self.databases for f in database.sst_formats)
 
     def opens_in(self, release: Release) -> bool:
-        """Whether the release opens all its databases as they are."""
+        """Return whether the release opens all its databases unchanged."""
         kinds = frozenset({self.kind.name} & kind_names())
         return opens(release, kinds=kinds, families=self.families, sst_formats=self.sst_formats)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What does not stop a reader, who should know it: SSTs that no MANIFEST names may hold rows.
-
-        And a Position that is not known, because its file cannot be read.
-        """
+        """Texts that a reader of the store should see: problems that are not fatal, and an unreadable Position."""
         harmless = (problem for database in self.databases for problem in database.problems if not problem.fatal)
-        told = [problem.reasoned for problem in harmless]
-        if not self.position_known and self.position_file is not None:
+        remarks = [problem.reasoned for problem in harmless]
+        if not self.position_is_readable and self.position_file is not None:
             where = f"{self.position_file.path.parent.name}/{self.position_file.path.name}"
-            told.append(f"{where}: {self.position_file.why}: the Position of the store is not known")
-        return tuple(told)
+            remarks.append(f"{where}: {self.position_file.why}: the Position of the store is not known")
+        return tuple(remarks)
 
     @property
-    def position_known(self) -> bool:
-        """False where a file of the Position cannot be read: what :attr:`position` says is a part of it then."""
+    def position_is_readable(self) -> bool:
+        """False if the file of the Position cannot be read: :attr:`position` is incomplete then."""
         return self.position_file is None or self.position_file.content is not None
 
     @property
     def in_doubt(self) -> bool:
-        """True where rows may be missing without a word."""
+        """True if rows may be missing silently."""
         return any(problem.doubt for database in self.databases for problem in database.problems)
 
     @property
     def has_offsets_family(self) -> bool:
-        """True when any of its databases has the column family ``offsets``."""
+        """True if any of its databases has the column family ``offsets``."""
         return OFFSETS_CF in self.families
 
     @property
     def is_grace_buffer(self) -> bool:
-        """The buffer of a stream-table join: 4.3 keeps its offset in ``.checkpoint_<store>``."""
+        """True for the buffer of a stream-table join: 4.3 keeps its offset in ``.checkpoint_<store>``."""
+        # Its interval is the greatest there is, so it has segment 0 only. An empty one has no rows to infer a kind of.
         only_zero = self.segmented and [d.segment_start for d in self.databases] == [0]
-        return has_key(self.kind.name, KeySchema.BUFFER) or (only_zero and _named_as_buffer(self.name))
+        return has_key(self.kind.name, KeySchema.BUFFER) or (only_zero and _is_buffer_name(self.name))
 
     @property
     def offsets_file(self) -> CheckpointFile | None:
-        """``.checkpoint_<store>`` where it counts.
+        """``.checkpoint_<store>`` if it counts, else None.
 
-        4.3 reads and writes it for stores that keep no offsets themselves (``LegacyCheckpointingStateStore``), and
-        leaves one beside a store that does as it is: from when the store had no directory, say.
+        4.3 reads and writes it for stores that keep no offsets themselves (``LegacyCheckpointingStateStore``). It
+        leaves an old one unchanged beside a store that does.
         """
         return self.store_file if self.is_grace_buffer or not self.has_offsets_family else None
 
     @property
     def status(self) -> str | None:
-        """``open`` when any database says so, else ``closed`` when any says so, else None."""
-        values = {d.offsets.status for d in self.databases if d.offsets is not None}
+        """``open`` if any database has that status, else ``closed`` if any has that, else None."""
+        values = {database.offsets.status for database in self.databases if database.offsets is not None}
         if any(value not in (None, 0) for value in values):
             return "open"
         return "closed" if 0 in values else None
 
     @property
     def position(self) -> Position:
-        """The Position on disk: all places merged (max per component, as Streams does at open)."""
+        """The Position on disk: all places merged (maximum per component, as Streams does at open)."""
         merged = Position.empty()
         for database in self.databases:
             if database.offsets is not None and database.offsets.position is not None:
@@ -205,7 +203,7 @@ class Store:
         return merged
 
 
-def _named_as_buffer(store: str) -> bool:
+def _is_buffer_name(store: str) -> bool:
     return named_by_dsl((kind for kind in store_kinds() if kind.key is KeySchema.BUFFER), store) is not None
 
 
@@ -228,7 +226,7 @@ class Task:
 
     @property
     def app(self) -> Path:
-        """The application directory that it lies in."""
+        """The application directory that contains it."""
         return self.path.parents[self.name.count("/")]
 
     @property
@@ -243,7 +241,7 @@ class Task:
 
     @property
     def id(self) -> TaskId:
-        """What its name says."""
+        """Its name, parsed."""
         return TaskId.parse(self.name)
 
     @property
@@ -279,14 +277,14 @@ class Application:
 
     @property
     def as_of(self) -> str:
-        """``closed``, or ``last-flush`` where a running application may hold more in memory."""
+        """``closed``, or ``last-flush`` if a running application may have more in memory."""
         return "closed" if self.running is False else "last-flush"
 
     @property
     def doubtful(self) -> frozenset[Place]:
-        """The databases that may lack rows; none beside a running application.
+        """The databases that may lack rows; none while the application is running.
 
-        That one makes SSTs before its MANIFEST names them, and removes them after.
+        A running application writes SSTs before its MANIFEST names them, and removes them afterwards.
         """
         if self.running:
             return frozenset()
@@ -301,3 +299,30 @@ class Application:
                 for database in store.databases:
                     problems += database.problems
         return tuple(problems)
+
+
+def has_rows_without_headers(store: Store) -> bool:
+    """Return True for an on-window-close session store with headers that has rows from before it had headers.
+
+    4.3.1 puts a zero byte before the bare aggregation of such a row when it reads it, and writes it back so. Then a
+    number no longer deserializes, and a text silently changes. Rows with such a byte look like others.
+    """
+    kind = store_kind(store.kind.name)
+    older = [family.name for family in kind.families[1:]]
+    return kind.misread_before and any(database.samples.get(name) for database in store.databases for name in older)
+
+
+def misread_with_headers(kind: str) -> str | None:
+    """Return the kind with headers as which 4.3.1 misreads the rows of stores of this kind; None without one."""
+    return next((other.name for other in store_kinds() if other.misread_before and other.headers_of == kind), None)
+
+
+def may_be_misread_with_headers(store: Store) -> bool:
+    """Return True if a store has, or may have, rows that 4.3.1 misreads under ``dsl.store.format=HEADERS``."""
+    is_exact = store_kind(store.kind.name).told
+    return not store.empty and (not is_exact or misread_with_headers(store.kind.name) is not None)
+
+
+def without_headers(kind: str) -> str:
+    """Return the kind that the same topology has without record headers."""
+    return store_kind(kind).headers_of or kind

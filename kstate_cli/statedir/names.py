@@ -1,27 +1,30 @@
-"""The names that Streams gives to files and folders of a state directory (``StateDirectory``, ``StateManagerUtil``).
+"""The names of files and folders in a state directory.
 
-And those that others give: operating systems, file systems, editors, Kubernetes.
+Streams gives its own (``StateDirectory``, ``StateManagerUtil``, ``AbstractSegments``). Operating systems, file systems,
+editors and Kubernetes add foreign ones.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import datetime, timezone
 from typing import Final
 
 LOCK: Final = ".lock"
-"""Of the application; up to 3.x of each task, too."""
+"""The lock of the application. Releases before 3.0 left one in each task, too."""
 PROCESS_FILE: Final = "kafka-streams-process-metadata"
 OWN_FOLDER: Final = ".kstate"
-"""What kstate keeps of an application's directory: beside it, where Streams never looks."""
+"""The folder with kstate's runs and backups: beside the application's directory, where Streams never looks."""
 ROCKSDB: Final = "rocksdb"
 """The folder of a task's stores of one database each."""
 CHECKPOINT: Final = ".checkpoint"
 """Offsets of a task's changelogs (``OffsetCheckpoint``)."""
 POSITION: Final = ".position"
-"""How the file of a store's Position ends, up to 4.2."""
+"""The suffix of the file of a store's Position, up to 4.2."""
 
+_OLD_DATE: Final = re.compile(r"\d{12}")
 LOST_AND_FOUND: Final = "lost+found"
-"""Of the file system, where a volume is mounted or was copied: often root's alone. This tool leaves it where it is."""
+"""A folder of the file system, where a volume is mounted or was copied; often only root reads it. kstate ignores it."""
 _FOREIGN: Final = re.compile(
     # macOS
     r"\._.+|\.DS_Store|\.AppleDouble|\.LSOverride|\.Spotlight-V100|\.Trashes|\.fseventsd|\.TemporaryItems|\.apdisk"
@@ -39,33 +42,54 @@ _FOREIGN: Final = re.compile(
 
 
 def is_foreign(name: str) -> bool:
-    """Whether others than Streams give files and folders that name, and no store would be called so.
+    """Return whether programs other than Streams use that name, and no store has it.
 
-    A folder of that name that is a database is a store nevertheless: Streams lets names of stores begin with a dot.
+    A folder with such a name that is a database is a store nevertheless: names of stores may begin with a dot.
     """
     return _FOREIGN.fullmatch(name) is not None
 
 
 def store_checkpoint(store: str) -> str:
-    """The file of one store's offsets, where it keeps none of its own (4.3, ``LegacyCheckpointingStateStore``)."""
+    """Return the file of one store's offsets, if it keeps none itself (4.3, ``LegacyCheckpointingStateStore``)."""
     return f"{CHECKPOINT}_{store}"
 
 
 def position_file(store: str) -> str:
-    """The file of a store's Position, up to 4.2 (``StoreQueryUtils.checkpointPosition``)."""
+    """Return the file of a store's Position, up to 4.2 (``StoreQueryUtils.checkpointPosition``)."""
     return f"{store}{POSITION}"
 
 
 def is_offsets_file(name: str) -> bool:
-    """Whether a file of that name tells, or has told, offsets or a Position."""
+    """Return whether a file of that name contains, or once contained, offsets or a Position."""
     return (name.startswith(CHECKPOINT) or name.endswith(POSITION)) and not is_foreign(name)
 
 
 def segment_folder(store: str, start: int) -> str:
-    """The folder of the segment that begins at ``start`` (ms), within that of its store."""
+    """Return the folder of the segment that begins at ``start`` (ms), in that of its store."""
     return f"{store}.{start}"
 
 
 def store_folder(store: str, *, segmented: bool) -> str:
-    """Where a store lies in the directory of its task."""
+    """Return the folder of a store, relative to the directory of its task."""
     return store if segmented else f"{ROCKSDB}/{store}"
+
+
+def segment_start(store: str, name: str) -> int | None:
+    """Return the start in ms in the name of a segment's directory; None if Streams cannot parse the name.
+
+    ``<store>.<ms>`` is today's form. Streams renames ``<store>:<ms>`` and ``<store>-yyyyMMddHHmm`` (UTC) at the start
+    (``AbstractSegments.segmentIdFromSegmentName``).
+    """
+    if not name.startswith(store) or len(name) <= len(store) + 1:
+        return None
+    mark, rest = name[len(store)], name[len(store) + 1 :]
+    if mark in ".:":
+        if rest.isascii() and re.fullmatch(r"-?\d{1,19}", rest):
+            return int(rest)
+        return None
+    if mark == "-" and _OLD_DATE.fullmatch(rest):
+        try:
+            return int(datetime.strptime(rest, "%Y%m%d%H%M").replace(tzinfo=timezone.utc).timestamp() * 1000)
+        except ValueError:
+            return None
+    return None

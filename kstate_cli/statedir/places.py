@@ -1,4 +1,4 @@
-"""Where something lies below an application directory: the task, the store, the file. Its text is made here only."""
+"""Places below an application directory: the task, the store, the file. Only this module makes their texts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kstate_cli.statedir.names import ROCKSDB, is_offsets_file, store_folder
 
 
 class Spelling(Enum):
-    """How the text of a place is written."""
+    """The form of the text of a place."""
 
     PLAIN = auto()
     LAST_QUOTED = auto()
-    """The last name as Python writes it: it is no name that Streams gives."""
+    """The last name as Python writes it, because Streams gives no such name."""
     QUOTED = auto()
     """All of it, for the same reason."""
     AND_BELOW = auto()
-    """Something somewhere below it."""
+    """Anything below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class StoreRef:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The names that lead from an application directory to something in it; none of the directory itself.
+    """The names on the path from an application directory to an entry; empty for the directory itself.
 
-    Who asks what it is asks ``task``, ``store`` and ``name``, never the text.
+    Code reads ``task``, ``store`` and ``name``, never the text.
     """
 
     names: tuple[str, ...] = ()
@@ -42,15 +42,15 @@ class Place:
 
     @classmethod
     def of(cls, app: Path, path: Path) -> Place:
-        """The place of ``path``, which lies in ``app``. ValueError where it does not."""
+        """Return the place of ``path``. Raise ValueError if it is not in ``app``."""
         return cls(path.relative_to(app).parts)
 
     def __truediv__(self, name: str) -> Place:
-        """What has that name in it."""
+        """Return the place of the entry with that name in it."""
         return Place((*self.names, name))
 
     def spelled(self, spelling: Spelling) -> Place:
-        """The same place with another text."""
+        """Return the same place with another form of text."""
         return replace(self, spelling=spelling)
 
     def __str__(self) -> str:
@@ -68,19 +68,19 @@ class Place:
 
     @property
     def task(self) -> str | None:
-        """The task that it is, or lies in, as ``Task.name`` has it; None for what lies beside the tasks."""
+        """The name of the task that it is or is in; None for an entry beside the tasks."""
         length = self._task_length
         return "/".join(self.names[:length]) if length else None
 
     @property
     def in_task(self) -> tuple[str, ...]:
-        """The names below its task; none of a task itself, and of what lies in no task."""
+        """The names below its task; empty for a task itself, and for a place in no task."""
         length = self._task_length
         return self.names[length:] if length else ()
 
     @property
     def store(self) -> StoreRef | None:
-        """The store whose folder, by its name, this is or lies in. Whether such a store is there is another matter."""
+        """The store whose folder, by its name, this is or is in. Such a store need not exist."""
         names = self.in_task
         if not names or is_offsets_file(names[0]):
             return None
@@ -95,16 +95,16 @@ class Place:
 
     @property
     def hides_tasks(self) -> bool:
-        """Whether it has the name of a task, or is or lies in the folder of a named topology."""
+        """Whether it has the name of a task, or is the folder of a named topology or in it."""
         return bool(self.names) and (is_task_or_global(self.name) or is_topology(self.names[0]))
 
     @property
     def is_rocksdb_folder(self) -> bool:
-        """Whether it is the folder of a task's stores of one database each."""
+        """Whether it is the folder ``rocksdb`` of a task, whose stores have one database each."""
         return self.in_task == (ROCKSDB,)
 
     def within(self, folder: Place) -> bool:
-        """Whether it is ``folder`` or lies in it."""
+        """Return whether it is ``folder`` or in it."""
         return self.names[: len(folder.names)] == folder.names
 
     @property
@@ -116,15 +116,15 @@ class Place:
 
 
 def task_place(task: str) -> Place:
-    """The directory of a task: ``0_1``, ``__topology__/0_1``, ``global``."""
+    """Return the directory of a task: ``0_1``, ``__topology__/0_1``, ``global``."""
     return Place(tuple(task.split("/")))
 
 
 def store_place(task: str, store: str, *, segmented: bool) -> Place:
-    """The folder of a store."""
+    """Return the folder of a store."""
     return Place((*task.split("/"), *store_folder(store, segmented=segmented).split("/")))
 
 
 def both_places(task: str, store: str) -> tuple[Place, Place]:
-    """Where a store may lie: as a segmented one, and as one database."""
+    """Return the two possible folders of a store: as a segmented store, and as one database."""
     return store_place(task, store, segmented=True), store_place(task, store, segmented=False)

@@ -12,8 +12,8 @@ from pathlib import Path
 from kstate_cli import temporary
 from kstate_cli.parallel.workers import Processes, counted
 from kstate_cli.rocks.files import is_log, is_manifest, is_sst
+from kstate_cli.statedir.find import unknown_selection
 from kstate_cli.statedir.model import Application, Database
-from kstate_cli.statedir.named import no_such
 from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport
@@ -60,7 +60,7 @@ def verify_application(request: VerifyRequest, watcher: VerifyWatcher) -> AppRep
     app = read_application(request.app, workers=request.workers)
     chosen = [(task, store) for task in app.tasks for store in task.stores if _named(request, task.name, store.name)]
     if not chosen and (request.tasks or request.stores):
-        raise no_such(app, request.tasks, request.stores)
+        raise unknown_selection(app, request.tasks, request.stores)
     part = [(task, store) for task, store in chosen if in_subset(task.name, store.name, request.subset)]
     gathered = [Gathered(task, store) for task, store in part]
     jobs = [(one, _job(app, one, d)) for one in gathered for d in one.store.databases]

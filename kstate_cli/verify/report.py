@@ -116,7 +116,7 @@ def task_reports(
             if own:
                 reports.append(StoreReport(task.name, None, None, own))
     if app.problems and not of_tasks:
-        foreign = tuple(VerifyFinding(NOT_UNDERSTOOD, one.place, one.what) for one in app.problems)
+        foreign = tuple(VerifyFinding(NOT_UNDERSTOOD, one.place, one.description) for one in app.problems)
         reports.append(StoreReport(OUTSIDE_TASKS, None, None, foreign))
     return tuple(reports)
 
@@ -137,7 +137,7 @@ def _of_task(task: Task) -> list[VerifyFinding]:
             code = MISSING
         else:
             code = NOT_UNDERSTOOD
-        findings.append(VerifyFinding(code, problem.place, problem.what))
+        findings.append(VerifyFinding(code, problem.place, problem.description))
     return findings
 
 

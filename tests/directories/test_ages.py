@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.change.ages import Age, LogMark, add_ages, read_ages
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.manifest import NAME, Manifest, ManifestPartition, Reading, parse, render
 from kstate_cli.dump_reader.open import read_dump
@@ -20,7 +19,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.ages import Age, LogMark, add_ages, age_of, read_ages, sst_age
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import release
 from kstate_cli.restore.planning.judge import Allowed
@@ -30,7 +29,6 @@ from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.specification.combine import resolve_spec
 from kstate_cli.specification.toml_file import read_draft
-from kstate_cli.statedir.age import sst_age
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command

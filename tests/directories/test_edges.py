@@ -22,12 +22,12 @@ from types import SimpleNamespace
 import pytest
 
 from kstate_cli.change import stage
-from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.commits_made import forget_commits, note_commit, unchanged
 from kstate_cli.change.edit import EditJob, edit
 from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.change.journal import RunState
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
+from kstate_cli.offsets.ages import Age, add_ages
 from kstate_cli.restore.running.restoration import interrupted_hint
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.texts import shell

@@ -19,9 +19,9 @@ from kstate_cli.cli.app import app as commands
 from kstate_cli.errors import KstateError, Refused
 from kstate_cli.formats.checkpoint import MOST_ENTRIES
 from kstate_cli.regular_files import NotReadableError, open_regular, read_given, read_small
+from kstate_cli.statedir.entries import MOST_LEVELS, refuse_special
 from kstate_cli.statedir.places import Place
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.statedir.special import MOST_LEVELS, refuse_special
 from tests.golden import unpack
 
 from .support import kstate, tree_hash
@@ -129,7 +129,7 @@ def test_each_place_alone(tmp_path: Path, kind: str) -> None:
         KINDS[kind](made)
         with pytest.raises(Refused, match=kind):
             refuse_special(app)
-        assert [p.place.text for p in read_application(app).all_problems() if kind in p.what] == [
+        assert [p.place.text for p in read_application(app).all_problems() if kind in p.description] == [
             str(made.relative_to(app))
         ]
         made.unlink()
@@ -291,6 +291,6 @@ def test_small_files_without_an_end_are_not_read(tmp_path: Path, name: str) -> N
     began = time.monotonic()
     (problem,) = [p for p in read_application(app).all_problems() if p.place == Place.of(app, path)]
     assert time.monotonic() - began < 5
-    assert problem.fatal and f"has {600 * MIB:,} bytes" in problem.what
+    assert problem.fatal and f"has {600 * MIB:,} bytes" in problem.description
     for command, codes in ((("ls", app), {3}), (("verify", app), {3, 4}), (("migrate", app, "--to", "4.3"), {4})):
         assert run(*command)[0] in codes

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kstate_cli.change.ages import ages_path
 from kstate_cli.change.marks import MARKS
+from kstate_cli.offsets.ages import ages_path
 from kstate_cli.statedir.names import OWN_FOLDER
 from tests.interop.harness import open_databases
 from tests.interop.jvm import Jvm

@@ -10,15 +10,14 @@ import sys
 import time
 from pathlib import Path
 
-from kstate_cli.change.ages import known_of, read_ages
 from kstate_cli.change.folder import read_runs
 from kstate_cli.dump_reader.manifest import NAME, Manifest, Reading, parse, render
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.ages import SstAge, read_ages, resolve_age, sst_age
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
-from kstate_cli.statedir.age import SstAge, sst_age
 from kstate_cli.statedir.scan import read_application
 from tests.directories.support import kstate
 from tests.golden import unpack
@@ -67,7 +66,7 @@ def test_what_a_run_writes_down(tmp_path: Path) -> None:
     # Caught up: old files, and data as of the beginning of the reading.
     restore(app, dump)
     caught_up = look(app)
-    age = known_of(read_ages(app), STORE, {KEY: LAST}, caught_up)
+    age = resolve_age(read_ages(app), STORE, {KEY: LAST}, caught_up)
     assert (caught_up.at_ms, age.as_of_ms) == (old.at_ms, read.started_ms)
     mark = age.logs[KEY]
     assert (mark.topic_id, mark.leader_epoch, mark.last, len(mark.digest or "")) == ("an-id", 2, LAST, 64)
@@ -78,7 +77,7 @@ def test_what_a_run_writes_down(tmp_path: Path) -> None:
     # Taken back: as old as it was; cleaned: what is written down stays.
     kstate("undo", app)
     assert look(app) == old
-    assert known_of(read_ages(app), STORE, {KEY: LAST - 10}, old).as_of_ms == old.at_ms
+    assert resolve_age(read_ages(app), STORE, {KEY: LAST - 10}, old).as_of_ms == old.at_ms
     kstate("clean", app)
     assert read_ages(app)
 
@@ -92,6 +91,6 @@ def test_what_a_run_writes_down(tmp_path: Path) -> None:
     restore(app, dump, "--offsets", bounds, "--rebuild", "--warnings-ok")
     rebuilt = look(app)
     assert max(path.stat().st_mtime for path in database.glob("*.sst")) >= int(begun)
-    assert known_of(read_ages(app), STORE, {KEY: LAST}, rebuilt).as_of_ms == read.started_ms
+    assert resolve_age(read_ages(app), STORE, {KEY: LAST}, rebuilt).as_of_ms == read.started_ms
     *_, run = read_runs(app)
     assert STORE in run.last("precious")["why"]

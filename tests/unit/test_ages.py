@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.change.ages import Age, LogMark, add_ages, ages_path, known_of, read_ages
 from kstate_cli.dump_reader.model import ClockMark
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.statedir.age import SstAge
+from kstate_cli.offsets.ages import Age, LogMark, SstAge, add_ages, ages_path, read_ages, resolve_age
 
 KEY = TopicPartition("a-s-changelog", 0)
 AT = {KEY: 7}
@@ -48,7 +47,7 @@ def test_what_a_dead_process_left_goes(app: Path) -> None:
 
 
 def of(at_ms: int | None, identity: str = OTHER_FILES, *, ages: tuple[Age, ...], offsets: Any = None) -> int | None:
-    return known_of(ages, "0_0/s", AT if offsets is None else offsets, SstAge(at_ms, identity)).as_of_ms
+    return resolve_age(ages, "0_0/s", AT if offsets is None else offsets, SstAge(at_ms, identity)).as_of_ms
 
 
 def test_an_entry_counts_for_the_very_data_only() -> None:
@@ -73,9 +72,9 @@ def test_ages_of_two_clocks_are_of_none() -> None:
     """The least of two times is one of the two, and neither clock measures the other one."""
     ages = [replace(BOUND, clock=MARK), replace(BOUND, as_of_ms=900, clock=replace(MARK, scale="another"))]
     for order in (ages, ages[::-1]):
-        known = known_of(order, "0_0/s", AT, SstAge(None, OTHER_FILES))
+        known = resolve_age(order, "0_0/s", AT, SstAge(None, OTHER_FILES))
         assert known.as_of_ms == 900 and known.clock is not None and known.clock.scale == ""
-    known = known_of([ages[0], BOUND], "0_0/s", AT, SstAge(None, OTHER_FILES))
+    known = resolve_age([ages[0], BOUND], "0_0/s", AT, SstAge(None, OTHER_FILES))
     assert known.clock == MARK
 
 

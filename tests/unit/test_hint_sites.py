@@ -39,7 +39,7 @@ CARRIED_OUT = {
             ("cli/commands/query.py", "command('query'"),
             ("diff/applications.py", "command('ls', a.path)"),
             ("wipe/planner.py", "their names"),
-            ("statedir/named.py", "what there is"),
+            ("statedir/find.py", "what there is"),
             ("change/clean.py", "they are listed by"),
             ("cli/ending.py", "'--help'"),
             ("cli/commands/explain.py", "command('explain')"),
@@ -125,7 +125,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_while_the_application_is_running",
     ("change/location_checks.py", "command('clean', plan.app)"): "directories/test_hints_followed.py::test_no_room",
     ("change/standby.py", "without --standby"): "directories/test_hints_followed.py::test_what_is_no_standby",
-    ("change/ages.py", "command('restore'"): "directories/test_hints_followed.py::test_ages_that_cannot_be_read",
+    ("offsets/ages.py", "command('restore'"): "directories/test_hints_followed.py::test_ages_that_cannot_be_read",
     (
         "cli/commands/diff.py",
         "command('verify', request.a)",

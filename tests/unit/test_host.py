@@ -104,7 +104,7 @@ def test_a_default_is_no_answer_where_nothing_could_be_read() -> None:
     """Without descriptors "no mounts" and "no locks" are guesses: an NFS mount would count as a local disk."""
     code = (
         "import resource; from kstate_cli.host import HostError\n"
-        "from kstate_cli.statedir.mounts import read_mounts; from kstate_cli.statedir.locks import read_lock_table\n"
+        "from kstate_cli.statedir.locks import read_mounts; from kstate_cli.statedir.locks import read_lock_table\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))\n"
         "for read in (read_mounts, read_lock_table):\n"
         "    try:\n        print(read())\n    except HostError:\n        print('short')\n"

@@ -45,7 +45,7 @@ OTHER_MEANINGS = {
     # The engine's own look at what it copies, switches and takes back.
     *((f"change/{module}.py", CURRENT) for module in ("access", "fingerprint", "location_checks", "tree", "undo")),
     # Members of JSON documents and of files of kstate's own.
-    ("change/ages.py", families.OFFSETS_CF),
+    ("offsets/ages.py", families.OFFSETS_CF),
     ("cli/commands/diff.py", families.OFFSETS_CF),
     ("specification/toml_file.py", task_id.GLOBAL),
     ("specification/completion.py", task_id.GLOBAL),

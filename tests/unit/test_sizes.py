@@ -20,7 +20,7 @@ TO_THE_BYTE = {
     "change/journal.py": "a file that is a byte too large",
     "dump_reader/footers.py": "a file that has not the size that the manifest says",
     "dump_reader/open.py": "a file that has not the size that the manifest says",
-    "statedir/database_files.py": "a file that has not the size that the MANIFEST says",
+    "statedir/database.py": "a file that has not the size that the MANIFEST says",
     "verify/files.py": "a file that has not the size that the MANIFEST says",
     "verify/database.py": "the length of a key",
     "rows/serdes.py": "the length of a key or value",

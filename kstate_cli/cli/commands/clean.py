@@ -50,10 +50,10 @@ def clean(
     from kstate_cli.change.lockfile import kstate_lock
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
     from kstate_cli.restore.staging_area import remove_from_area
-    from kstate_cli.statedir.find import find_runs_of
+    from kstate_cli.statedir.find import find_application_or_runs
     from kstate_cli.statedir.names import LOCK
 
-    path = find_runs_of(app)
+    path = find_application_or_runs(app)
     lines = _RunLines(path, as_json=output is Format.json, quiet=quiet)
     request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.

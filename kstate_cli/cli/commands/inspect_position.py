@@ -109,7 +109,7 @@ def _shown_stores(
     """Return the rows of the stores that are asked for. Raises UsageError if there is none of these names."""
     from kstate_cli.check.lag import lags
     from kstate_cli.cli.views.stores import lag_members, lag_text, store_rows
-    from kstate_cli.statedir.named import no_such
+    from kstate_cli.statedir.find import unknown_selection
 
     rows = [
         row
@@ -118,7 +118,7 @@ def _shown_stores(
     ]
     wrong = _wrong(application, rows, everything=not tasks and not stores)
     if not rows and not wrong:
-        raise no_such(application, tasks, stores)
+        raise unknown_selection(application, tasks, stores)
     sources = logs.sources(application)
     lag = lags(application, sources, places={(row["task"], row["store"]) for row in rows}) if sources else {}
     of_rows = [lag.get((row["task"], row["store"])) for row in rows]

@@ -93,9 +93,8 @@ def ls(
         store_rows,
     )
     from kstate_cli.rows.count import MOST_BYTES
-    from kstate_cli.statedir.find import find_application
-    from kstate_cli.statedir.process_id import read_process_id
-    from kstate_cli.statedir.scan import not_all_of_it, read_application
+    from kstate_cli.statedir.find import find_application, read_process_id
+    from kstate_cli.statedir.scan import read_application, unlisted_error
 
     sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
     refuse_without_topology(topology, typed(context, "old"))
@@ -155,7 +154,7 @@ def ls(
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
     is_incomplete = not spec and say_rows_lacking(application, quiet=quiet)
     if unlisted:
-        raise not_all_of_it(unlisted)
+        raise unlisted_error(unlisted)
     _raise_problems(application, _uncounted(rows), unread)
     return EXIT_WARNINGS if to_do or application.doubtful or emptied or doubt or is_incomplete else EXIT_OK
 

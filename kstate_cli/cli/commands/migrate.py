@@ -38,11 +38,11 @@ from kstate_cli.cli.shell_completion import releases
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kstate_cli.change.ages import Age
     from kstate_cli.change.course import ChangeOutcome
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
     from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.offsets.ages import Age
     from kstate_cli.statedir.model import Application
 
 
@@ -115,7 +115,6 @@ def migrate(
 
     The application must be stopped. The old directory is kept until `kstate clean`.
     """
-    from kstate_cli.change.ages import add_ages
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.check.snapshot import CheckRequest
@@ -125,9 +124,9 @@ def migrate(
     from kstate_cli.cli.views.plan import PlanShown, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.errors import UsageError
-    from kstate_cli.migrate.ages import ages_of_converted
     from kstate_cli.migrate.options import MigrateOptions
     from kstate_cli.migrate.planner import plan_migration
+    from kstate_cli.offsets.ages import add_ages, ages_of_converted
     from kstate_cli.statedir.find import find_application
 
     target = chosen_release("--to", to, to_jar, quiet=quiet or output is Format.json)

@@ -39,11 +39,11 @@ from kstate_cli.cli.output import Format
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kstate_cli.change.ages import Age
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
     from kstate_cli.cli.views.plan import PlanShown
     from kstate_cli.dump_reader.model import Dump
+    from kstate_cli.offsets.ages import Age
     from kstate_cli.rehome.model import Completion, StoresByTask
     from kstate_cli.rehome.options import RehomeOptions
     from kstate_cli.releases import Release
@@ -122,7 +122,6 @@ def rehome(
     """
     from dataclasses import replace
 
-    from kstate_cli.change.ages import add_ages
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error
     from kstate_cli.change.engine import RunOptions
@@ -131,6 +130,7 @@ def rehome(
     from kstate_cli.cli.subject import set_app
     from kstate_cli.cli.views.plan import PlanShown, show_plan
     from kstate_cli.cli.views.progress import RunProgress
+    from kstate_cli.offsets.ages import add_ages
     from kstate_cli.rehome.live import await_end
     from kstate_cli.rehome.options import options_of
     from kstate_cli.rehome.planner import ages_of_moved, plan_rehome

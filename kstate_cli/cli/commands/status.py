@@ -20,14 +20,14 @@ def status(app: App, output: Output = Format.table) -> int:
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say
     from kstate_cli.cli.views.status import Copies, say_standby, show_runs
-    from kstate_cli.statedir.find import find_runs_of
+    from kstate_cli.statedir.find import find_application_or_runs
     from kstate_cli.statedir.locks import read_lock_table
     from kstate_cli.statedir.names import LOCK
 
-    path = find_runs_of(app)
+    path = find_application_or_runs(app)
     lines = lines_about(path)
     table = read_lock_table()
-    is_locked, pid = table.held(path / LOCK), table.holder(path / LOCK)
+    is_locked, pid = table.is_locked(path / LOCK), table.holder(path / LOCK)
     runs = read_runs(path)
     rows = [_row(run, is_locked=is_locked) for run in runs]
     standby = standby_use(path)

@@ -37,9 +37,9 @@ def undo(
     from kstate_cli.change.undo import undo as undo_run
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say
-    from kstate_cli.statedir.find import find_runs_of
+    from kstate_cli.statedir.find import find_application_or_runs
 
-    path = find_runs_of(app)
+    path = find_application_or_runs(app)
     lines = lines_about(path)
 
     def end(run: str | None, message: str) -> int:

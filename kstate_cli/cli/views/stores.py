@@ -186,7 +186,7 @@ def print_problems(lines: JsonLines, problems: Iterable[Problem]) -> None:
                 "store": None if store is None else store.name,
                 "code": problem.code.value,
                 "path": "/".join(problem.place.names) or ".",
-                "message": problem.what,
+                "message": problem.description,
                 "rule": problem.rule,
             },
         )

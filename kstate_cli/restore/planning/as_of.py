@@ -12,18 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from kstate_cli.broker.facts import Facts, LogFacts
-from kstate_cli.change.ages import Age, LogMark
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.model import ClockMark, Dump, PartitionDump
 from kstate_cli.dump_reader.reader import digest_at
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
-from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.ages import Age, LogMark, age_of, sst_age
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.restore.planning.judge import Action
 from kstate_cli.restore.planning.plan import RestoredPartition, StoreWork
-from kstate_cli.statedir.age import sst_age
 from kstate_cli.statedir.scan import read_application
 
 _NS = 1_000_000

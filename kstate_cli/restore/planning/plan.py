@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kstate_cli.broker.facts import Facts
-from kstate_cli.change.ages import Age
 from kstate_cli.change.plan import Plan, Step
 from kstate_cli.dump_reader.model import Dump, PartitionDump, Piece
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
+from kstate_cli.offsets.ages import Age
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.jobs import task_key

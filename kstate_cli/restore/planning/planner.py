@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kstate_cli.change.ages import read_ages
 from kstate_cli.change.plan import BuildStore, OmitTree, Plan, Step
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
+from kstate_cli.offsets.ages import read_ages
 from kstate_cli.offsets.keeping import Keeping, in_a_file
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan

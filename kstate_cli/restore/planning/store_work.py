@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.change.ages import Age
 from kstate_cli.dump_reader.model import PartitionDump
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.store_kinds import expires, store_kind
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import log_of
-from kstate_cli.offsets.ages import age_of
+from kstate_cli.offsets.ages import Age, age_of
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.unclean import may_be_ahead
 from kstate_cli.releases import readable_by

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kstate_cli.broker.facts import Facts
-from kstate_cli.change.ages import Age, add_ages
 from kstate_cli.change.clean import PRECIOUS_EVENT, drop_earlier_rounds
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.change.course import Terms
@@ -27,6 +26,7 @@ from kstate_cli.dump_reader.location import is_here, open_location
 from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.ages import Age, add_ages
 from kstate_cli.restore.jobs import SliceJob, SliceResult, fitting
 from kstate_cli.restore.planning.as_of import bounds, made
 from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan

@@ -37,8 +37,8 @@ from kstate_cli.check.predict import judge
 from kstate_cli.check.problems import not_understood
 from kstate_cli.check.snapshot import RunSeen, Snapshot, Surroundings
 from kstate_cli.check.surroundings import AROUND_RULES
+from kstate_cli.statedir.locks import Mount
 from kstate_cli.statedir.model import Task
-from kstate_cli.statedir.mounts import Mount
 from kstate_cli.statedir.places import Place, task_place
 from kstate_cli.statedir.problems import Problem, ProblemCode
 from tests import syntax

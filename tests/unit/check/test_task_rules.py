@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.change.ages import Age
 from kstate_cli.check.codes.layout import (
     DOES_NOT_OPEN,
     FOREIGN_IN_TASK,
@@ -65,6 +64,7 @@ from kstate_cli.check.topology import Homes, Lacked
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.ages import Age
 from kstate_cli.statedir.model import Task
 from tests.unit.model import APP, OPEN, changelog, checkpoint, database, record, store, task
 

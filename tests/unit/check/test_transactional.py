@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from kstate_cli.change.ages import Age
 from kstate_cli.check.codes.logs import CATCHES_UP
 from kstate_cli.check.codes.offsets import START_HANGS, STATUS_OPEN, VERSIONED_REPLAYED, WITHOUT_CHANGELOG
 from kstate_cli.check.findings import Level
 from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.tasks import judge_task
+from kstate_cli.offsets.ages import Age
 from kstate_cli.statedir.model import Task
 from tests.unit.model import OPEN, changelog, database, record, store, task
 

@@ -11,13 +11,13 @@ from itertools import product
 
 import pytest
 
-from kstate_cli.change.ages import Age
 from kstate_cli.check.codes.layout import SEGMENT_OFF_GRID
 from kstate_cli.check.codes.offsets import NO_OFFSETS, OFFSET_MISSING
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.tasks import judge_task
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.logs.log import Log
+from kstate_cli.offsets.ages import Age
 from kstate_cli.statedir.model import Store
 from tests.unit.model import changelog, database, store, task
 

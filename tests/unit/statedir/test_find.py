@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.statedir.find import CONTENTS, contents, find_application, find_runs_of, holds_tasks, task_directories
-from kstate_cli.statedir.names import PROCESS_FILE
-from kstate_cli.statedir.segments import segment_start
+from kstate_cli.statedir.find import (
+    CONTENTS,
+    contents,
+    find_application,
+    find_application_or_runs,
+    holds_tasks,
+    task_directories,
+)
+from kstate_cli.statedir.names import PROCESS_FILE, segment_start
 
 
 def make(root: Path, *names: str) -> Path:
@@ -72,11 +78,11 @@ def test_a_link_is_refused_and_its_end_named(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_lost_is_known_by_its_runs(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        find_runs_of(tmp_path / "shop")
+        find_application_or_runs(tmp_path / "shop")
     make(tmp_path, ".kstate/shop/0001-restore/")
-    assert find_runs_of(tmp_path / "shop") == tmp_path / "shop"
+    assert find_application_or_runs(tmp_path / "shop") == tmp_path / "shop"
     with pytest.raises(UsageError):
-        find_runs_of(tmp_path / "other")
+        find_application_or_runs(tmp_path / "other")
 
 
 def test_tasks_in_their_order(tmp_path: Path) -> None:

@@ -33,11 +33,11 @@ def test_the_position_is_the_highest_of_all_places() -> None:
 
 def test_a_position_that_cannot_be_read_is_not_known() -> None:
     found = store("count", database(), position=7)
-    assert found.position_file is not None and found.position_known and not found.remarks
+    assert found.position_file is not None and found.position_is_readable and not found.remarks
     broken = replace(
         found, position_file=replace(found.position_file, content=None, error=MalformedBytesError("is garbled"))
     )
-    assert not broken.position_known and broken.position.is_empty
+    assert not broken.position_is_readable and broken.position.is_empty
     assert broken.remarks == ("0_0/count.position: is garbled: the Position of the store is not known",)
 
 

@@ -1,0 +1,384 @@
+"""The entries of an application directory by name and type: files of tasks, folders of stores, and what is neither.
+
+Streams makes regular files and directories only. A copy would wait for a FIFO for ever, make an empty file of a device,
+and never come to the end of nested folders: kstate refuses such entries before a change, and reports them in a task.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+
+from kstate_cli.errors import InUse, Refused
+from kstate_cli.formats import checkpoint
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.topic_partition import legal_store_name
+from kstate_cli.host import CHECK_THE_DISK, STORES_STAY, cannot_be_read, host_error
+from kstate_cli.regular_files import MOST_OFFSETS_BYTES, NotReadableError, is_special, is_utf8, kind_of, read_small
+from kstate_cli.statedir.database import is_database
+from kstate_cli.statedir.model import CheckpointFile
+from kstate_cli.statedir.names import (
+    CHECKPOINT,
+    LOCK,
+    LOST_AND_FOUND,
+    POSITION,
+    ROCKSDB,
+    is_foreign,
+    is_offsets_file,
+    position_file,
+    segment_start,
+    store_checkpoint,
+)
+from kstate_cli.statedir.places import Place, Spelling, task_place
+from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.texts import first_lines
+
+IGNORED = frozenset({LOST_AND_FOUND})
+READING_ATTEMPTS = 12
+"""How often a task or a database is read while a running application changes it."""
+MOST_LEVELS = 100
+"""Streams makes five: topology, task, store, segment, file. A custom store may have some of its own."""
+_PRINTED_LEVELS = 3
+
+
+class EntryKind(Enum):
+    """The purpose of an entry of a task directory."""
+
+    OFFSETS_DIRECTORY = auto()
+    """A directory with the name of a file of offsets or of a Position."""
+    CHECKPOINT = auto()
+    """``.checkpoint``."""
+    STORE_CHECKPOINT = auto()
+    """``.checkpoint_<store>``."""
+    POSITION = auto()
+    """``<store>.position``."""
+    LEFTOVER = auto()
+    """A temporary file or a lock that a dead process left."""
+    ROCKSDB = auto()
+    """The folder ``rocksdb``."""
+    STORE_FOLDER = auto()
+    """The folder of a segmented or custom store."""
+    FOREIGN = auto()
+    """Anything else: Streams ignores it."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StoreFolder:
+    """The folder of a store in a task."""
+
+    name: str
+    path: Path
+    segmented: bool
+
+
+@dataclass(slots=True)
+class TaskEntries:
+    """The entries of a task directory, sorted by kind."""
+
+    stores: list[StoreFolder] = field(default_factory=list)
+    checkpoint: CheckpointFile | None = None
+    store_files: dict[str, CheckpointFile] = field(default_factory=dict)
+    position_files: dict[str, CheckpointFile] = field(default_factory=dict)
+    leftovers: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    unlisted: list[OSError] = field(default_factory=list)
+    """One error for each directory that this host cannot list."""
+
+    def list_names(self, path: Path) -> list[str] | None:
+        """Return the names in a directory, sorted; None if this host cannot list it: ``unlisted`` has the error."""
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            self.add_unlisted(error)
+            return None
+
+    def add_unlisted(self, error: OSError) -> None:
+        """Record a directory that cannot be listed. Raise any other error, such as that it was removed meanwhile."""
+        if not cannot_be_read(error):
+            raise error
+        self.unlisted.append(error)
+
+
+def read_entries(task: str, path: Path) -> TaskEntries | None:
+    """Return the entries of a task directory; None if it was removed. Raise InUse if it changes at every attempt."""
+    for _ in range(READING_ATTEMPTS):
+        try:
+            return _sort_entries(task_place(task), path)
+        except FileNotFoundError:
+            # A running application removed an entry between the listing and the reading.
+            if not path.exists():
+                return None
+    raise changes_too_fast(task)
+
+
+def changes_too_fast(place: str) -> InUse:
+    """Return the error for a task or database that a running application changed during every attempt to read it."""
+    return InUse(f"{place} changes faster than it can be read", hint="run the command again, or stop the application")
+
+
+def entry_kind(name: str, *, is_directory: bool) -> EntryKind:
+    """Return the purpose of an entry of a task directory by its name and type."""
+    if is_directory and is_offsets_file(name):
+        return EntryKind.OFFSETS_DIRECTORY
+    if name == CHECKPOINT:
+        return EntryKind.CHECKPOINT
+    # A crash of Streams leaves it between the writing and the renaming (``OffsetCheckpoint.write``).
+    if name.startswith(CHECKPOINT) and name.endswith(".tmp"):
+        return EntryKind.LEFTOVER
+    if name.startswith(store_checkpoint("")):
+        return EntryKind.STORE_CHECKPOINT
+    if name.endswith(POSITION):
+        return EntryKind.POSITION
+    if name.endswith((POSITION + ".tmp", LOCK)):
+        return EntryKind.LEFTOVER
+    if not is_directory:
+        return EntryKind.FOREIGN
+    return EntryKind.ROCKSDB if name == ROCKSDB else EntryKind.STORE_FOLDER
+
+
+def _sort_entries(task: Place, path: Path) -> TaskEntries:
+    entries = TaskEntries()
+    for name in entries.list_names(path) or ():
+        if name in IGNORED:
+            continue
+        entry, place = path / name, task / name
+        if is_foreign(name) and not _may_be_store(entry):
+            entries.problems.append(special_entry(entry, place) or _ignorable(place))
+        elif entry.is_symlink():
+            entries.problems.append(symbolic_link(place, "files of a task must lie in its directory"))
+        elif not entry.is_dir() and not entry.is_file():
+            # Something special, or an entry that a running application has just removed.
+            entries.problems += filter(None, [special_entry(entry, place)])
+        else:
+            _add_entry(entry, place, entries)
+    return entries
+
+
+def _add_entry(entry: Path, place: Place, entries: TaskEntries) -> None:
+    """Add a file or directory of a task to ``entries``, by its kind."""
+    name = entry.name
+    match entry_kind(name, is_directory=entry.is_dir()):
+        case EntryKind.OFFSETS_DIRECTORY:
+            problem = Problem(ProblemCode.NOT_A_FILE, place, "is a directory", "offset files are files")
+            entries.problems.append(problem)
+        case EntryKind.CHECKPOINT:
+            entries.checkpoint = _read_checkpoint(entry, place, entries.problems)
+        case EntryKind.STORE_CHECKPOINT:
+            if (file := _read_checkpoint(entry, place, entries.problems)) is not None:
+                entries.store_files[name.removeprefix(store_checkpoint(""))] = file
+        case EntryKind.POSITION:
+            if (file := _read_checkpoint(entry, place, entries.problems)) is not None:
+                entries.position_files[name.removesuffix(POSITION)] = file
+        case EntryKind.LEFTOVER:
+            entries.leftovers.append(name)
+        case EntryKind.ROCKSDB:
+            _sort_rocksdb(place, entry, entries)
+        case EntryKind.STORE_FOLDER:
+            _sort_store_folder(place, entry, entries)
+        case EntryKind.FOREIGN:
+            entries.problems.append(_ignorable(place))
+
+
+def _may_be_store(entry: Path) -> bool:
+    """Return whether a folder with a foreign name is a database or contains one: Streams may have made it."""
+    if entry.is_symlink() or not entry.is_dir():
+        return False
+    try:
+        return is_database(entry) or any(child.is_dir() and is_database(child) for child in entry.iterdir())
+    except OSError as error:
+        if not cannot_be_read(error):
+            raise
+        return False
+
+
+def _ignorable(place: Place) -> Problem:
+    rule = "Streams ignores it, but a task directory with it never counts as empty; it is carried along"
+    return Problem(ProblemCode.FOREIGN, place, "is not a file of Streams", rule)
+
+
+def _illegal(place: Place) -> Problem:
+    return Problem(ProblemCode.ILLEGAL_NAME, place, "is no legal store name", "[a-zA-Z0-9._-], 249 at most")
+
+
+def _no_segment(place: Place, rule: str) -> Problem:
+    return Problem(ProblemCode.NO_SEGMENT, place, "cannot be parsed as a segment", rule)
+
+
+def symbolic_link(place: Place, rule: str) -> Problem:
+    """Return the problem of a symbolic link: kstate never follows it, because what it points to may be elsewhere."""
+    return Problem(ProblemCode.LINK, place, "is a symbolic link", rule)
+
+
+def _sort_rocksdb(folder: Place, path: Path, entries: TaskEntries) -> None:
+    """Add the stores in ``rocksdb/``: each is one database."""
+    for name in entries.list_names(path) or ():
+        entry, place = path / name, folder / name
+        if name in IGNORED:
+            continue
+        if is_foreign(name) and not _may_be_store(entry):
+            entries.problems.append(special_entry(entry, place) or _ignorable(place))
+        elif entry.is_symlink():
+            entries.problems.append(symbolic_link(place, "stores must lie in the task"))
+        elif (special := special_entry(entry, place)) is not None:
+            entries.problems.append(special)
+        elif not entry.is_dir():
+            entries.problems.append(_ignorable(place))
+        elif not legal_store_name(name):
+            entries.problems.append(_illegal(place.spelled(Spelling.LAST_QUOTED)))
+        else:
+            entries.stores.append(StoreFolder(name, entry, segmented=False))
+
+
+def _sort_store_folder(place: Place, path: Path, entries: TaskEntries) -> None:
+    """Add a directory of a task: a segmented store if it is empty or has a segment, else custom or foreign."""
+    name, children = path.name, entries.list_names(path)
+    if children is None:
+        return
+    if not legal_store_name(name):
+        entries.problems.append(_illegal(place.spelled(Spelling.QUOTED)))
+        return
+    segments = frozenset(child for child in children if segment_start(name, child) is not None)
+    if not children or segments:
+        for child in children:
+            entries.problems += _segment_problem(place / child, path / child, is_segment=child in segments)
+        entries.stores.append(StoreFolder(name, path, segmented=True))
+    elif (path.parent / position_file(name)).exists():
+        rule = "a store with a Position is one of Streams: 4.3 does not start with what it cannot parse as a segment"
+        entries.problems.append(_no_segment(place / children[0], rule))
+    else:
+        # A custom store may keep anything here; Streams would choke on it only if it were a segmented store.
+        entries.problems.append(_ignorable(place))
+
+
+def _segment_problem(place: Place, entry: Path, *, is_segment: bool) -> Iterator[Problem]:
+    """Yield the problem of an entry in the folder of a segmented store, if it is not the directory of a segment."""
+    if entry.is_symlink():
+        yield symbolic_link(place, "segments must lie in their store")
+    elif not is_segment:
+        rule = "4.3 does not start with it, older releases open the store silently empty: move it out of the task"
+        yield _no_segment(place, rule)
+    elif not entry.is_dir():
+        rule = "a segment is a RocksDB directory"
+        yield Problem(ProblemCode.NOT_A_DIRECTORY, place, "is not a directory", rule)
+
+
+def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> CheckpointFile | None:
+    """Return an offset file, and add its problems; None if it was removed: a start of up to 4.2 removes it."""
+    content = None
+    error: MalformedBytesError | OSError | None = None
+    mtime = 0
+    try:
+        mtime = path.stat(follow_symlinks=False).st_mtime_ns
+        content = checkpoint.parse(read_small(path, MOST_OFFSETS_BYTES))
+    except FileNotFoundError:
+        return None
+    except (MalformedBytesError, OSError) as failure:
+        error = failure
+    file = CheckpointFile(path, content, error, mtime)
+    if error is not None:
+        code, rule = _reading_failure(error)
+        problems.append(Problem(code, place, file.why or "", rule))
+    if content is None:
+        return file
+    if any(tp.partition < 0 for tp in content.entries):
+        negative = MalformedBytesError("names a negative partition")
+        problems.append(Problem(ProblemCode.NEGATIVE_PARTITION, place, str(negative), "partitions count from 0"))
+        return CheckpointFile(path, None, negative, mtime)
+    problems += [
+        Problem(ProblemCode.DROPPED_LINE, place, f"negative offset in {line!r}", "Streams drops such a line")
+        for line in content.dropped
+    ]
+    return file
+
+
+def _reading_failure(error: MalformedBytesError | OSError) -> tuple[ProblemCode, str]:
+    """Return the code and the rule for an offset file that could not be read."""
+    if isinstance(error, NotReadableError):
+        return ProblemCode.SPECIAL, "an offset file is a regular file with a line for each partition of each store"
+    if isinstance(error, MalformedBytesError) and error.streams_exception is None:
+        return ProblemCode.SPECIAL, "Streams may read it, kstate does not"
+    if isinstance(error, OSError) and cannot_be_read(error):
+        return ProblemCode.UNREADABLE, CHECK_THE_DISK
+    code = ProblemCode.READING_FAILED if isinstance(error, OSError) else ProblemCode.MALFORMED_OFFSETS
+    return code, "Streams does not start with a malformed offset file in a task"
+
+
+def special_entries(app: Path) -> Iterator[Problem]:
+    """Yield a problem for each entry below ``app`` that kstate cannot copy or list; links are not followed.
+
+    Entries that a running application removes meanwhile are skipped.
+    """
+    waiting = [(str(app), Place())]
+    while waiting:
+        folder, place_of_folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                ordered = sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield _unlisted_folder(place_of_folder, error)
+            continue
+        for entry in ordered:
+            place = place_of_folder / entry.name
+            if entry.name in IGNORED:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if len(place_of_folder.names) < MOST_LEVELS:
+                    waiting.append((entry.path, place))
+                else:
+                    folder_above = Place(place.names[:_PRINTED_LEVELS], Spelling.AND_BELOW)
+                    rule = f"kstate follows {MOST_LEVELS} levels of directories"
+                    text = f"goes deeper than {MOST_LEVELS} levels"
+                    yield Problem(ProblemCode.SPECIAL, folder_above, text, rule)
+            elif not entry.is_file(follow_symlinks=False) and (problem := special_entry(entry.path, place)) is not None:
+                yield problem
+
+
+def _unlisted_folder(place: Place, error: OSError) -> Problem:
+    """Return the problem of a folder that cannot be listed. Raise HostError if this host lacks a resource."""
+    if (shortage := host_error(error)) is not None:
+        raise shortage from None
+    code = ProblemCode.UNREADABLE if cannot_be_read(error) else ProblemCode.SPECIAL
+    rule = f"every directory is readable; {CHECK_THE_DISK}"
+    return Problem(code, place, f"cannot be listed: {error.strerror}", rule)
+
+
+def special_entry(path: Path | str, place: Place) -> Problem | None:
+    """Return the problem of a FIFO, socket or device; None for a file, directory or link, and for a missing path."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if not is_special(mode):
+        return None
+    rule = "below an application directory are files and directories only"
+    return Problem(ProblemCode.SPECIAL, place, f"is {kind_of(mode)}", rule)
+
+
+def refuse_special(app: Path) -> None:
+    """Raise Refused if a change could not copy the directory whole, with up to twenty such entries.
+
+    The caller has neither taken the lock nor opened anything. A missing directory passes, unless RocksDB would not open
+    its path.
+    """
+    if not is_utf8(app):
+        raise Refused(f"the path {app} is not UTF-8: RocksDB cannot be given it", hint="rename what is not")
+    if not app.is_dir() or app.is_symlink():
+        return
+    problems = sorted(special_entries(app), key=lambda problem: problem.place.text)
+    if not problems:
+        return
+    hint = "move what is no file and no directory out of the application directory"
+    if all(problem.code is ProblemCode.UNREADABLE for problem in problems):
+        # An unreadable entry may be a healthy task: the user must not move it away.
+        hint = STORES_STAY
+    raise Refused(
+        "the directory cannot be changed as it is",
+        where=str(app),
+        details=first_lines([problem.reasoned for problem in problems]),
+        hint=hint,
+    )
