@@ -13,7 +13,7 @@ from kstate_cli.clock import now_ms
 from kstate_cli.dump_reader.growing import Forgotten, Full, Grown
 from kstate_cli.dump_reader.model import Round
 from kstate_cli.dump_writer.keeping import path_of
-from kstate_cli.dump_writer.packing import packed
+from kstate_cli.dump_writer.packing import pack
 from kstate_cli.dump_writer.stores import destination, store_of
 from kstate_cli.dump_writer.writing import RangeFile, schema
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -68,7 +68,7 @@ class GrowingDump:
         start, now = 0 if before is None else before.end, now_ms()
         end = start + len(rows)
         path = path_of(key, start, end, self.generation, run, secrets.token_hex(4))
-        with RangeFile(path, schema(), opened=self._store.opened) as file:
+        with RangeFile(path, schema(), new_file=self._store.new_file) as file:
             if rows:
                 file.add(_batch(key, start, rows))
             written = file.finish(path)
@@ -80,7 +80,7 @@ class GrowingDump:
         topic_id = "t" if before is None else before.topic_id
         full = Full(key, began, log_start, end, now, ranges, files, topic_id, "compact", DAY_MS, 1)
         if self._pack:
-            full, gone = packed(self._store, full, self.generation, run)
+            full, gone = pack(self._store, full, self.generation, run)
             self._forgotten += [Forgotten(one, now) for one in gone]
         return full
 

@@ -1,9 +1,9 @@
-"""A dump in a bucket: what may lie there, how a manifest becomes one, and what nobody needs any more.
+"""A dump in a bucket: what it may contain, how a manifest is committed, and which objects are removed.
 
-The rules are those of :mod:`kstate_cli.dump_writer.folder`. What differs is how a store keeps them: an object is there
-whole or not at all, so nothing has to be made durable; and a manifest becomes one by a request that the store carries
-out only where the name is free (``If-None-Match: *``). A request may be carried out although its answer got lost: then
-it is not known whether the manifest counts, and what it names must stay.
+The rules are those of :mod:`kstate_cli.dump_writer.folder`, but a bucket keeps them in other ways. An object exists
+completely or not at all, so nothing has to be made durable. The store creates a manifest only if its name is free
+(``If-None-Match: *``). A request may succeed although its answer is lost. Then it is unknown whether the manifest
+counts, and the files that it names must stay.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from kstate_cli.dump_writer.keeping import (
     PARTITION,
     TOPIC,
     UNNAMED_SECONDS,
+    files_in_use,
     folder_of,
-    gone,
-    lost,
     lost_file,
-    needed,
+    lost_race,
+    missing_file,
     new_manifest,
     run_of,
 )
-from kstate_cli.dump_writer.s3_objects import Listed, NotAnsweredError, Objects, S3Place, Upload
+from kstate_cli.dump_writer.s3_objects import NotAnsweredError, ObjectEntry, Objects, S3Place, Upload
 from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import printable, some
 
-_SHOWN: Final = 3
+_MOST_NAMES: Final = 3
 _FILE: Final = re.compile(rf"{TOPIC}[^/]+/{PARTITION}(0|[1-9][0-9]{{0,9}})/([^/]+)")
 
 
@@ -51,12 +51,12 @@ class BucketStore:
         self._proven = False
 
     def read_newest(self) -> Grown | None:
-        """The manifest that counts; None where nothing is. Raises Refused for a place that holds something else."""
+        """Return the newest manifest; None for an empty prefix. Raises Refused for a place with foreign objects."""
         objects, folders = self._objects.root()
-        names = [one.path for one in objects]
+        names = [entry.path for entry in objects]
         if manifest.NAME in names:
             raise Refused(
-                f"{self._where} holds a dump that was written at once ({manifest.NAME}), and that cannot grow",
+                f"{self._where} has a dump that was written at once ({manifest.NAME}), which cannot grow",
                 hint="name a new prefix",
             )
         foreign = [
@@ -67,30 +67,30 @@ class BucketStore:
         foreign += [f"{name}/" for name in folders if not name.startswith(TOPIC)]
         if foreign:
             raise Refused(
-                f"{self._where} holds what is not of a dump: {some([printable(one) for one in foreign], _SHOWN)}",
+                f"{self._where} has files that no dump has: {some([printable(name) for name in foreign], _MOST_NAMES)}",
                 hint="name a new prefix, or one that was dumped to before",
             )
-        entries = [ListedFile(f"{self._where}/{one.path}", one.path, one.size) for one in objects]
-        return counting(entries, self._where, lambda one: self.content(one.relative))
+        entries = [ListedFile(f"{self._where}/{entry.path}", entry.path, entry.size) for entry in objects]
+        return counting(entries, self._where, lambda entry: self.content(entry.relative))
 
     def check_named(self, grown: Grown) -> None:
-        """Raises Refused where a file that the manifest names is not there, or plainly not what was written."""
+        """Raise Refused if a file of the manifest is missing, or has another size."""
         files = [file for full in grown.fulls for file in full.files]
-        there = {one.path: one.size for one in self._objects.below()} if files else {}
+        there = {entry.path: entry.size for entry in self._objects.below()} if files else {}
         for file in files:
             if there.get(file.path) != file.size:
                 raise lost_file(file.path, self._where)
 
     def make(self, run: str) -> None:
-        """Nothing has to be made. Proves, once, that the store makes an object only where there is none."""
+        """Create nothing, but prove once that the store evaluates ``If-None-Match``. Raises Refused and RunFailed."""
         if self._proven:
             return
         probe = new_manifest(0, run)
         try:
             self._objects.create(probe, b"", run)
-            # Another one of that name, and another run's: 412, or the store takes what it is not to take.
+            # A second object of that name by another run: the store must answer 412.
             if self._objects.create(probe, b"", f"not {run}"):
-                raise self._objects.without_conditions("it has made an object in place of another one")
+                raise self._objects.without_conditions("it replaced an object")
         except NotAnsweredError as error:
             raise RunFailed(str(error), hint="nothing was read or written: run the command again") from None
         finally:
@@ -98,24 +98,24 @@ class BucketStore:
                 self._objects.remove(probe)
         self._proven = True
 
-    def opened(self, path: str) -> Upload:
-        """Nothing is there before it is whole."""
+    def new_file(self, path: str) -> Upload:
+        """Return a new object, which exists once it is complete."""
         return Upload(self._objects, path)
 
     def content(self, path: str) -> bytes:
-        """All of a file. Raises DumpError where it is not there."""
+        """Return the bytes of a file. Raises DumpError if it is missing."""
         content = self._objects.read(path)
         if content is None:
-            raise gone(path)
+            raise missing_file(path)
         return content
 
     def present(self, paths: Iterable[str]) -> set[str]:
-        """Those of them that are there."""
-        wanted = set(paths)
-        return wanted & {one.path for one in self._objects.below()} if wanted else set()
+        """Return the paths that exist."""
+        paths = set(paths)
+        return paths & {entry.path for entry in self._objects.below()} if paths else set()
 
     def commit(self, grown: Grown, run: str, keys: Iterable[TopicPartition]) -> None:
-        """From now on ``grown`` is what the dump is."""
+        """Write the manifest: from now on it is the dump."""
         self.check_named(grown)
         name = growing.name_of(grown.generation)
         self.unanswered = True  # also where a signal comes in the middle
@@ -123,54 +123,57 @@ class BucketStore:
             created = self._objects.create(name, growing.render(grown), run)
         except NotAnsweredError as error:
             raise RunHalfway(
-                f"whether generation {grown.generation} has come to be is not known: {error}",
+                f"whether generation {grown.generation} was written is unknown: {error}",
                 where=self._where,
-                hint="the dump is whole either way: run the command again, which goes on from what is there",
+                hint="the dump is complete in both cases: run the command again, which continues from it",
             ) from None
         except KstateError:
             self.unanswered = False
             raise
         self.unanswered = False
         if not created:
-            raise lost(self._where, grown.generation)
-        generations = (growing.generation_of(one.path) for one in self._objects.root()[0])
-        later = [one for one in generations if one is not None and one > grown.generation]
+            raise lost_race(self._where, grown.generation)
+        generations = (growing.generation_of(generation.path) for generation in self._objects.root()[0])
+        later = [generation for generation in generations if generation is not None and generation > grown.generation]
         if later:
-            # Slower than manifests are kept: one of this number had been there, and is gone.
+            # This process was slower than old manifests stay: another one had this number, and was removed.
             self._objects.remove(name)
-            raise lost(self._where, max(later))
+            raise lost_race(self._where, max(later))
 
-    def remove_files_of(self, run: str, keys: Iterable[TopicPartition], named: Iterable[str]) -> None:
-        """Removes what a run has written and no manifest names. Raises nothing."""
-        keep = set(named)
+    def remove_files_of(self, run: str, keys: Iterable[TopicPartition], manifest_files: Iterable[str]) -> None:
+        """Remove the objects of a run that no manifest names. Raises nothing."""
+        keep = set(manifest_files)
         for key in set(keys):
             with suppress(KstateError):
-                for one in self._objects.below(f"{folder_of(key)}/"):
-                    if one.path not in keep and _run(one.path) == run:
-                        self._remove(one.path)
+                for entry in self._objects.below(f"{folder_of(key)}/"):
+                    if entry.path not in keep and _run(entry.path) == run:
+                        self._remove(entry.path)
         with suppress(KstateError):
             for upload in self._objects.uploads():
                 if _run(upload.path) == run:
                     self._abort(upload)
 
     def sweep(self, grown: Grown) -> int:
-        """Removes what dead runs have left, and manifests that nobody reads any more. Raises nothing.
+        """Remove objects of dead runs and old manifests; return their number. Raises nothing.
 
-        Only what has a name that a dump gives, is old by the clock of the store, and is named by no manifest.
+        Only objects are removed that have a name of a dump, are old by the clock of the store, and are not named by any
+        manifest.
         """
         removed = 0
         with suppress(KstateError):
             there = self._objects.below()
-            manifests = sorted((one for one in there if growing.generation_of(one.path) is not None), key=_path)
-            old = [one for one in manifests[:-MANIFESTS_KEPT] if one.age > MANIFEST_SECONDS]
-            named = needed(grown)
+            manifests = sorted((entry for entry in there if growing.generation_of(entry.path) is not None), key=_path)
+            old = [entry for entry in manifests[:-MANIFESTS_KEPT] if entry.age > MANIFEST_SECONDS]
+            files = files_in_use(grown)
             old += [
-                one for one in there if one.age > UNNAMED_SECONDS and _is_a_run_s(one.path) and one.path not in named
+                entry
+                for entry in there
+                if entry.age > UNNAMED_SECONDS and _is_of_a_run(entry.path) and entry.path not in files
             ]
-            removed = sum(self._remove(one.path) for one in old)
+            removed = sum(self._remove(entry.path) for entry in old)
         with suppress(KstateError):
             for upload in self._objects.uploads():
-                if upload.age > GRACE_SECONDS and _is_a_run_s(upload.path):
+                if upload.age > GRACE_SECONDS and _is_of_a_run(upload.path):
                     removed += self._objects.idle_seconds(upload) > GRACE_SECONDS and self._abort(upload)
         return removed
 
@@ -180,24 +183,24 @@ class BucketStore:
             return True
         return False
 
-    def _abort(self, upload: Listed) -> bool:
+    def _abort(self, upload: ObjectEntry) -> bool:
         with suppress(KstateError):
             self._objects.abort_upload(upload.path, upload.upload)
             return True
         return False
 
 
-def _path(one: Listed) -> str:
-    return one.path
+def _path(entry: ObjectEntry) -> str:
+    return entry.path
 
 
 def _run(path: str) -> str | None:
-    """The run that a file of a partition is of, or a manifest that is none yet; None for what is none of ours."""
+    """Return the run of a data file or an unfinished manifest; None for any other object."""
     if "/" not in path:
         return run_of(path)
     match = _FILE.fullmatch(path)
     return None if match is None else run_of(match[2])
 
 
-def _is_a_run_s(path: str) -> bool:
+def _is_of_a_run(path: str) -> bool:
     return _run(path) is not None

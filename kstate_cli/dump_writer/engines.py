@@ -1,4 +1,4 @@
-"""Who reads the ranges: Spark, or processes of this host. The tasks are the same, and so are the files they write."""
+"""The engines that read ranges: Spark, or processes of this host. Tasks and files are the same for both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli import temporary
-from kstate_cli.dump_writer.task import RangeJob, RangeQueue, RangeResult, capture_range
+from kstate_cli.dump_writer.task import RangeJob, RangeQueue, RangeResult, read_range
 from kstate_cli.parallel.workers import Counters, Processes, Workers
 from kstate_cli.signals import now_and_then
 from kstate_cli.spark.context import SparkSettings, run_tasks, slots_of, spark_context
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.5
 APPLICATION = "kstate dump"
-"""What Spark's web pages call the job."""
+"""The name of the application in Spark's web pages."""
 
 
-class CaptureEngine(str, Enum):
+class DumpEngine(str, Enum):
     """``--engine``."""
 
     spark = "spark"
     local = "local"
 
 
-Counted = Callable[[int, int], None]
-"""Gets the records and bytes that were read so far, from another thread."""
-Finished = Callable[[RangeJob, RangeResult], None]
-"""Gets each range that was read whole, as soon as it is, before :meth:`RangeRunner.run` returns or raises."""
+OnProgress = Callable[[int, int], None]
+"""Called with the records and bytes read so far, from another thread."""
+OnResult = Callable[[RangeJob, RangeResult], None]
+"""Called with each finished range, before :meth:`RangeRunner.run` returns or raises."""
 _WAVE = 2
-"""So many tasks per slot go to Spark at once: it gives no result before the last of them has ended."""
+"""Tasks per slot in one Spark job. Few, because Spark returns no result before the last of them ended."""
 
 
 class RangeRunner(Protocol):
-    """What reads ranges, as long as it is open."""
+    """An engine that reads ranges while it is open."""
 
     @property
     def slots(self) -> int:
-        """How many at once."""
+        """The number of ranges that it reads at once."""
 
-    def run(self, jobs: Sequence[RangeJob], counted: Counted, finished: Finished) -> None:
-        """Read all ranges. What was finished before an error, or a signal, stays so. Raises KstateError and OSError."""
+    def run(self, jobs: Sequence[RangeJob], on_progress: OnProgress, on_result: OnResult) -> None:
+        """Read all ranges; those finished before an error or a signal count. Raises KstateError and OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +58,19 @@ class RangesOnSpark:
     here: bool
     """All tasks run on this host."""
 
-    def run(self, jobs: Sequence[RangeJob], counted: Counted, finished: Finished) -> None:
-        """What a range refuses is raised at once, anything else Spark tries again."""
+    def run(self, jobs: Sequence[RangeJob], on_progress: OnProgress, on_result: OnResult) -> None:
+        """Read all ranges. A refusal is raised at once; Spark repeats tasks that fail otherwise."""
         with contextlib.ExitStack() as stack:
-            told = stack.enter_context(_counting(jobs, counted)) if self.here else jobs
-            queue = RangeQueue(told)
+            counted_jobs = stack.enter_context(_counting(jobs, on_progress)) if self.here else jobs
+            queue = RangeQueue(counted_jobs)
             while wave := _wave(queue, self.slots * _WAVE):
-                for job, result in zip(wave, run_tasks(self.context, capture_range, wave, lambda: None), strict=True):
-                    finished(queue.ended(job, result), result)
+                for job, result in zip(wave, run_tasks(self.context, read_range, wave, lambda: None), strict=True):
+                    on_result(queue.ended(job, result), result)
 
 
 @dataclass(frozen=True, slots=True)
 class RangesInProcesses:
-    """Processes of this host, which end with this one."""
+    """Processes of this host, which end with this process."""
 
     pool: Workers
 
@@ -79,24 +79,24 @@ class RangesInProcesses:
         """As many as there are processes."""
         return self.pool.count
 
-    def run(self, jobs: Sequence[RangeJob], counted: Counted, finished: Finished) -> None:
-        """A range that fails is not tried again: what fails on this host fails again."""
-        with _counting(jobs, counted) as told:
-            queue = RangeQueue(told)
+    def run(self, jobs: Sequence[RangeJob], on_progress: OnProgress, on_result: OnResult) -> None:
+        """Read all ranges. A range that fails is not repeated, because it would fail again on the same host."""
+        with _counting(jobs, on_progress) as counted_jobs:
+            queue = RangeQueue(counted_jobs)
             try:
                 self.pool.work_off(
-                    capture_range, queue.take, lambda job, result: finished(queue.ended(job, result), result)
+                    read_range, queue.take, lambda job, result: on_result(queue.ended(job, result), result)
                 )
             except BaseException:
-                # Nobody writes any more once this has returned.
+                # The files of the run are removed next: no worker may still write then.
                 self.pool.stop()
                 raise
 
 
 @contextlib.contextmanager
-def started(engine: CaptureEngine, spark: SparkSettings, workers: int) -> Iterator[RangeRunner]:
-    """A runner that has ended, with everything that it started, when this is left. Raises Refused and RunFailed."""
-    if engine is CaptureEngine.local:
+def range_runner(engine: DumpEngine, spark: SparkSettings, workers: int) -> Iterator[RangeRunner]:
+    """Yield a runner, and end it with everything that it started. Raises Refused and RunFailed."""
+    if engine is DumpEngine.local:
         with Processes(workers) as pool:
             yield RangesInProcesses(pool)
         return
@@ -113,17 +113,17 @@ def _wave(queue: RangeQueue, most: int) -> list[RangeJob]:
 
 
 @contextlib.contextmanager
-def _counting(jobs: Sequence[RangeJob], counted: Counted) -> Iterator[list[RangeJob]]:
-    """The jobs with counters of records and bytes, which are looked at now and then."""
+def _counting(jobs: Sequence[RangeJob], on_progress: OnProgress) -> Iterator[list[RangeJob]]:
+    """Yield the jobs with counters of records and bytes, which are read twice a second."""
     with temporary.private_folder("dump") as scratch:
-        both = [Counters(Path(scratch) / name, len(jobs)) for name in ("records", "bytes")]
+        counters = [Counters(Path(scratch) / name, len(jobs)) for name in ("records", "bytes")]
 
         def look() -> None:
             with contextlib.suppress(OSError):
-                counted(both[0].done(), both[1].done())
+                on_progress(counters[0].done(), counters[1].done())
 
         with now_and_then(look, _LOOK_SECONDS):
             yield [
-                replace(job, counters=(both[0].counter(number), both[1].counter(number)))
+                replace(job, counters=(counters[0].counter(number), counters[1].counter(number)))
                 for number, job in enumerate(jobs)
             ]

@@ -1,8 +1,8 @@
-"""The folder of a dump that grows: what may lie there, how a manifest becomes one, and what nobody needs any more.
+"""A dump in a folder: what it may contain, how a manifest is committed, and which files are removed.
 
-Nothing here is a state directory. But what a manifest names is somebody's backup: files are only ever added, each under
-a name of its own; a manifest comes last, in one step (``link``), and never in place of another one; and what is removed
-has a name that only a dump gives, and is named by no manifest.
+The folder is no state directory, but the files that a manifest names are a backup. So files are only ever added, each
+under its own name. A manifest comes last, in one step (``link``), and never replaces another one. A file is removed
+only if its name is one that dumps use and no manifest names it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kstate_cli import clock
@@ -29,75 +31,205 @@ from kstate_cli.dump_writer.keeping import (
     PARTITION,
     TOPIC,
     UNNAMED_SECONDS,
+    files_in_use,
     folder_of,
-    gone,
-    lost,
     lost_file,
-    needed,
+    lost_race,
+    missing_file,
     new_manifest,
     run_of,
 )
-from kstate_cli.dump_writer.writing import OWN_FOLDER
+from kstate_cli.dump_writer.writing import OWN_FOLDER, LocalFile, Sink
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.regular_files import kind_of
 from kstate_cli.statedir.entries import IGNORED
 from kstate_cli.texts import printable, some
 
-_SHOWN: Final = 3
+_MOST_NAMES: Final = 3
 _PARTITION: Final = re.compile(rf"{PARTITION}(0|[1-9][0-9]{{0,9}})")
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def local_folder(out: str) -> str:
-    """The folder that ``--out`` names, absolute. Raises UsageError where something else lies there."""
+    """Return the absolute path of the folder ``--out``. Raises UsageError if the path is not a folder."""
     folder = os.path.abspath(out)
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise UsageError(f"{printable(folder)} is not a folder", hint="name a new one, or that of a dump")
     return folder
 
 
-def read_newest(folder: str) -> Grown | None:
-    """The manifest that counts; None in a new folder. Raises Refused for a folder that holds something else."""
-    if not os.path.isdir(folder):
-        return None
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError as error:
-        if error.errno in DENIED:
-            raise Refused(f"{folder} cannot be read: {error.strerror}", hint=access_hint(folder)) from None
-        raise
-    foreign = [name for name in names if not _ours(name)]
-    if manifest.NAME in names:
-        raise Refused(
-            f"{folder} holds a dump that was written at once ({manifest.NAME}), and that cannot grow",
-            hint="name a new folder",
+@dataclass(frozen=True, slots=True)
+class FolderStore:
+    """A :class:`kstate_cli.dump_writer.stores.DumpStore` in a folder of this host, or mounted on it."""
+
+    path: str
+    """Absolute."""
+    unanswered: bool = False
+    """Always False: ``link`` has created the manifest, or it has not."""
+
+    def read_newest(self) -> Grown | None:
+        """Return the newest manifest; None in a new folder. Raises Refused for a folder with foreign files."""
+        folder = self.path
+        if not os.path.isdir(folder):
+            return None
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError as error:
+            if error.errno in DENIED:
+                raise Refused(f"{folder} cannot be read: {error.strerror}", hint=access_hint(folder)) from None
+            raise
+        if manifest.NAME in names:
+            raise Refused(
+                f"{folder} has a dump that was written at once ({manifest.NAME}), which cannot grow",
+                hint="name a new folder",
+            )
+        foreign = [printable(name) for name in names if not _is_of_dump(name)]
+        if foreign:
+            raise Refused(
+                f"{folder} has files that no dump has: {some(foreign, _MOST_NAMES)}",
+                hint="name a new folder, or one that was dumped to before",
+            )
+        _refuse_links(folder, names)
+        filesystem, root = open_location(folder)
+        return newest_manifest(filesystem, root, folder)
+
+    def make(self, run: str) -> None:
+        """Create the folder if it is missing, and try the operations of a commit. Raises Refused and OSError."""
+        folder = self.path
+        os.makedirs(folder, OWN_FOLDER, exist_ok=True)
+        probe = os.path.join(folder, new_manifest(0, run))
+        linked = os.path.join(folder, new_manifest(1, run))
+        try:
+            with open(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"):
+                pass
+            os.link(probe, linked)
+        except OSError as error:
+            if error.errno in DENIED and not os.access(folder, os.W_OK | os.X_OK):
+                raise Refused(f"{folder} cannot be written to", hint=access_hint(folder, os.W_OK)) from None
+            if error.errno not in _NO_LINKS:
+                raise
+            raise Refused(
+                f"{folder}: its file system has no hard links, with which kstate commits a manifest in one step",
+                hint="dump to another one, and copy from there: manifests last",
+            ) from None
+        finally:
+            for path in (probe, linked):
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+
+    def commit(self, grown: Grown, run: str, keys: Iterable[TopicPartition]) -> None:
+        """Write the manifest. ``keys`` are the partitions that have new files.
+
+        Raises InUse if another dump committed first, Refused if a file is missing, OSError if the disk fails.
+        """
+        folder = self.path
+        self.check_named(grown)
+        # The data files are durable. Their names are too before a manifest has them: fsync from the leaves to the root.
+        for place in dict.fromkeys(part for key in keys for part in (folder_of(key), f"{TOPIC}{key.topic}", "")):
+            path = self._local(place) if place else folder
+            if os.path.isdir(path):
+                sync_directory(Path(path))
+        waiting = os.path.join(folder, new_manifest(grown.generation, run))
+        final = os.path.join(folder, growing.name_of(grown.generation))
+        try:
+            with open(os.open(waiting, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
+                new.write(growing.render(grown))
+                new.flush()
+                os.fsync(new.fileno())
+            try:
+                os.link(waiting, final)  # unlike rename, it never replaces the manifest of another process
+            except FileExistsError:
+                raise lost_race(folder, grown.generation) from None
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(waiting)
+        generations = (growing.generation_of(name) or 0 for name in os.listdir(folder))
+        later = [generation for generation in generations if generation > grown.generation]
+        if later:
+            # This process was slower than old manifests stay: another one had this number, and was removed.
+            os.unlink(final)
+            raise lost_race(folder, max(later))
+        sync_directory(Path(folder))
+
+    def check_named(self, grown: Grown) -> None:
+        """Raise Refused if a file of the manifest is missing, is a link, or has another size."""
+        for full in grown.fulls:
+            for file in full.files:
+                self._check(file.path, file.size)
+
+    def _check(self, relative: str, size: int) -> None:
+        path = self._local(relative)
+        try:
+            status = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise lost_file(relative, self.path) from None
+        if not stat.S_ISREG(status.st_mode) or status.st_size != size or is_link(path, self.path):
+            raise lost_file(relative, self.path)
+
+    def new_file(self, path: str) -> Sink:
+        """Return a new file, which only its owner may read."""
+        return LocalFile(self._local(path))
+
+    def content(self, path: str) -> bytes:
+        """Return the bytes of a file. Raises DumpError if it is missing, OSError if it cannot be read."""
+        try:
+            with open(self._local(path), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            raise missing_file(path) from None
+
+    def present(self, paths: Iterable[str]) -> set[str]:
+        """Return the paths that exist; a link to nothing exists, too."""
+        return {path for path in paths if os.path.lexists(self._local(path))}
+
+    def remove_files_of(self, run: str, keys: Iterable[TopicPartition], manifest_files: Iterable[str]) -> None:
+        """Remove the files of a run that no manifest names (``manifest_files``: relative paths). Raises nothing."""
+        named = set(manifest_files)
+        for key in set(keys):
+            relative = folder_of(key)
+            for name in _names(self._local(relative)):
+                if run_of(name) == run and f"{relative}/{name}" not in named:
+                    with suppress(OSError):
+                        os.unlink(os.path.join(self._local(relative), name))
+
+    def sweep(self, grown: Grown) -> int:
+        """Remove files of dead runs and old manifests; return their number. Raises nothing.
+
+        Only regular files are removed that have a name of a dump, are old, and are not named by any manifest.
+        """
+        folder = self.path
+        names = _names(folder)
+        manifests = sorted(name for name in names if growing.generation_of(name) is not None)
+        removed = sum(
+            _removed_if_old(os.path.join(folder, name), MANIFEST_SECONDS) for name in manifests[:-MANIFESTS_KEPT]
         )
-    if foreign:
-        raise Refused(
-            f"{folder} holds what is not of a dump: {some([printable(one) for one in foreign], _SHOWN)}",
-            hint="name a new folder, or one that was dumped to before",
-        )
-    _refuse_what_leads_elsewhere(folder, names)
-    filesystem, root = open_location(folder)
-    return newest_manifest(filesystem, root, folder)
+        unfinished = (name for name in _names(folder) if run_of(name) is not None)
+        removed += sum(_removed_if_old(os.path.join(folder, name), GRACE_SECONDS) for name in unfinished)
+        in_use = files_in_use(grown)
+        unnamed = (path for path in _data_files(folder) if path not in in_use)
+        return removed + sum(_removed_if_old(self._local(path), UNNAMED_SECONDS) for path in unnamed)
+
+    def _local(self, path: str) -> str:
+        return os.path.join(self.path, *path.split("/"))
 
 
-def _refuse_what_leads_elsewhere(folder: str, names: Iterable[str]) -> None:
-    """Raises Refused for what is no folder where files are written, as a link: restore reads nothing through one."""
+def _refuse_links(folder: str, names: Iterable[str]) -> None:
+    """Raise Refused if the folder of a topic or partition is no folder, such as a link: restore follows no link."""
     for topic in (name for name in names if name.startswith(TOPIC)):
-        inner = [os.path.join(topic, one) for one in _names(os.path.join(folder, topic)) if one.startswith(PARTITION)]
-        for relative in (topic, *inner):
+        partitions = [name for name in _names(os.path.join(folder, topic)) if name.startswith(PARTITION)]
+        for relative in (topic, *(os.path.join(topic, name) for name in partitions)):
             mode = os.lstat(os.path.join(folder, relative)).st_mode
             if not stat.S_ISDIR(mode):
                 raise Refused(
                     f"{printable(relative)} is {kind_of(mode)}, not a folder",
                     where=folder,
-                    hint="see who has put it there, and put the folder itself in its place",
+                    hint="find out who created it, and replace it by the folder itself",
                 )
 
 
-def _ours(name: str) -> bool:
+def _is_of_dump(name: str) -> bool:
+    """Return whether a dump may have such a name in its root."""
     if name in (manifest.VERIFIED, f".{manifest.VERIFIED}.new"):
         return True
     return (
@@ -105,134 +237,17 @@ def _ours(name: str) -> bool:
     )
 
 
-def make(folder: str, run: str) -> None:
-    """Makes the folder where it is missing, and tries out what the commit needs. Raises Refused and OSError."""
-    os.makedirs(folder, OWN_FOLDER, exist_ok=True)
-    probe = os.path.join(folder, new_manifest(0, run))
-    linked = os.path.join(folder, new_manifest(1, run))
-    try:
-        with open(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"):
-            pass
-        os.link(probe, linked)
-    except OSError as error:
-        if error.errno in DENIED and not os.access(folder, os.W_OK | os.X_OK):
-            raise Refused(f"{folder} cannot be written to", hint=access_hint(folder, os.W_OK)) from None
-        if error.errno not in _NO_LINKS:
-            raise
-        raise Refused(
-            f"{folder}: its file system has no hard links, with which a manifest becomes one in one step",
-            hint="dump to another one, and copy from there: manifests last",
-        ) from None
-    finally:
-        for path in (probe, linked):
-            with suppress(FileNotFoundError):
-                os.unlink(path)
-
-
-def commit(folder: str, grown: Grown, run: str, keys: Iterable[TopicPartition]) -> None:
-    """From now on ``grown`` is what the dump is. ``keys`` are the partitions that have new files.
-
-    Raises InUse where another dump was there first, Refused where a file is not there any more, OSError where that
-    cannot be made durable.
-    """
-    check_named(folder, grown)
-    for place in dict.fromkeys(part for key in keys for part in (folder_of(key), f"{TOPIC}{key.topic}", "")):
-        path = os.path.join(folder, *place.split("/")) if place else folder
-        if os.path.isdir(path):
-            sync_directory_of(path)
-    waiting = os.path.join(folder, new_manifest(grown.generation, run))
-    final = os.path.join(folder, growing.name_of(grown.generation))
-    try:
-        with open(os.open(waiting, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
-            new.write(growing.render(grown))
-            new.flush()
-            os.fsync(new.fileno())
-        try:
-            os.link(waiting, final)
-        except FileExistsError:
-            raise lost(folder, grown.generation) from None
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(waiting)
-    later = [one for name in os.listdir(folder) if (one := growing.generation_of(name) or 0) > grown.generation]
-    if later:
-        # Slower than manifests are kept: one of this number had been there, and is gone.
-        os.unlink(final)
-        raise lost(folder, max(later))
-    sync_directory_of(folder)
-
-
-def check_named(folder: str, grown: Grown) -> None:
-    """Raises Refused where a file that the manifest names is not there, or plainly not what was written."""
-    for full in grown.fulls:
-        for file in full.files:
-            _check(folder, file.path, file.size)
-
-
-def sync_directory_of(path: str) -> None:
-    """Makes the names in a folder durable. Raises OSError."""
-    from pathlib import Path
-
-    sync_directory(Path(path))
-
-
-def _check(folder: str, path: str, size: int) -> None:
-    try:
-        there = os.lstat(os.path.join(folder, *path.split("/")))
-    except (FileNotFoundError, NotADirectoryError):
-        there = None
-    if (
-        there is None
-        or not stat.S_ISREG(there.st_mode)
-        or there.st_size != size
-        or is_link(os.path.join(folder, path), folder)
-    ):
-        raise lost_file(path, folder)
-
-
-def content(path: str, shown_as: str) -> bytes:
-    """All of a file. Raises DumpError where it is not there, OSError where it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        raise gone(shown_as) from None
-
-
-def remove_files_of(folder: str, run: str, keys: Iterable[TopicPartition], named: Iterable[str]) -> None:
-    """Removes what a run has written and no manifest names (``named``: relative paths). Raises nothing."""
-    keep = set(named)
-    for key in set(keys):
-        relative = folder_of(key)
-        for name in _names(os.path.join(folder, *relative.split("/"))):
-            if run_of(name) == run and f"{relative}/{name}" not in keep:
-                with suppress(OSError):
-                    os.unlink(os.path.join(folder, *relative.split("/"), name))
-
-
-def sweep(folder: str, grown: Grown) -> int:
-    """Removes what dead runs have left, and manifests that nobody reads any more; how many files. Raises nothing.
-
-    Only what has a name that a dump gives, is a regular file, is old, and is named by no manifest that is there.
-    """
-    manifests = sorted(name for name in _names(folder) if growing.generation_of(name) is not None)
-    removed = 0
-    for name in manifests[:-MANIFESTS_KEPT]:
-        removed += _removed_if_old(os.path.join(folder, name), MANIFEST_SECONDS)
-    named = needed(grown)
-    for name in _names(folder):
-        if run_of(name) is not None:
-            removed += _removed_if_old(os.path.join(folder, name), GRACE_SECONDS)
+def _data_files(folder: str) -> Iterable[str]:
+    """Yield the relative paths of all files with names of data files."""
     for topic in (name for name in _names(folder) if name.startswith(TOPIC)):
         for partition in filter(_PARTITION.fullmatch, _names(os.path.join(folder, topic))):
             for name in _names(os.path.join(folder, topic, partition)):
-                if run_of(name) is not None and f"{topic}/{partition}/{name}" not in named:
-                    removed += _removed_if_old(os.path.join(folder, topic, partition, name), UNNAMED_SECONDS)
-    return removed
+                if run_of(name) is not None:
+                    yield f"{topic}/{partition}/{name}"
 
 
 def _names(folder: str) -> list[str]:
-    """What lies in a folder; nothing where it is none: a link leads elsewhere."""
+    """Return the names in a folder; none for a link, which leads elsewhere, and for anything else."""
     if os.path.islink(folder) or not os.path.isdir(folder):
         return []
     with suppress(OSError):

@@ -1,7 +1,11 @@
-"""Decides whether a log is the one that a full was read from: the same, another one, or not comparable.
+"""Decide whether a log is the one that a full dump was read from: the same, another one, or not comparable.
 
 A broker's disk that was restored from an older copy has the same topic id, and may have the same leader epoch. Only the
 records differ, from some offset on. The rules: docs/internals/changelogs.md#same-log.
+
+Every fact of :class:`LogFacts` that was read before the records is read again after them, and has one rule here. A
+reading that spans a change of the log is discarded. If a setting changed, the most cautious value counts. The list of
+facts: docs/internals/changelogs.md#facts-that-are-read-again.
 """
 
 from __future__ import annotations
@@ -19,9 +23,9 @@ from kstate_cli.dump_writer.plan import PartitionPlan
 from kstate_cli.formats.topic_partition import TopicPartition
 
 TAIL: Final = 16
-"""So many of its last records identify a log."""
+"""The number of last records that identify a log."""
 DIGITS: Final = 16
-"""Of each SHA-256, in hex."""
+"""The number of hex digits of each SHA-256."""
 
 
 class Identity(Enum):
@@ -39,26 +43,26 @@ class Comparison:
     identity: Identity
     why: str | None = None
     awaited: frozenset[str] = frozenset()
-    """Digests of keys. It is the same log only if each of them has a record at or above the end of the full."""
+    """Digests of keys. It is the same log only if each key has a record at or above the end of the full dump."""
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLog:
-    """What is known of a log by its last records."""
+class LogSample:
+    """The last records that were read of a log, by which it is recognized."""
 
     tail: tuple[TailRecord, ...]
     complete: bool
-    """The tail has all records that were read from ``start`` on."""
+    """Whether the tail has all records that were read from ``start`` on."""
     start: int
     end: int
-    """The end of what was read."""
+    """Exclusive end of the reading."""
     compacted: bool
     epoch: int | None = None
     """Leader epoch of the end of the log, if it has changed since: the broker reports where that epoch ended."""
 
 
 def tail_record(message: Any) -> TailRecord:
-    """Return what identifies a record, of a message of the Kafka client."""
+    """Return the tail record of a message of the Kafka client."""
     kind, at = message.timestamp()
     key, value = message.key(), message.value()
     return TailRecord(
@@ -70,14 +74,14 @@ def tail_record(message: Any) -> TailRecord:
     )
 
 
-def known_log(full: Full, plan: PartitionPlan) -> KnownLog:
-    """Return what the dump knows of the log that a plan continues."""
+def sample_of_dump(full: Full, plan: PartitionPlan) -> LogSample:
+    """Return the last records that the dump has of the log that a plan continues."""
     tail = full.tail
     if not tail and full.last is not None:
-        # Of a manifest that has no tail: its key is not known, so that nothing explains it if it is missing.
+        # An older manifest without a tail: the key of the record is unknown, so nothing explains its absence.
         tail = (TailRecord(full.last.offset, full.last.sha256[:DIGITS], ""),)
     changed = full.leader_epoch is not None and full.leader_epoch != plan.facts.leader_epoch
-    return KnownLog(
+    return LogSample(
         tail,
         len(tail) == full.rows,
         full.start,
@@ -90,98 +94,101 @@ def known_log(full: Full, plan: PartitionPlan) -> KnownLog:
 def compare_logs(
     bootstrap: str,
     settings: Mapping[str, str],
-    logs: Mapping[TopicPartition, tuple[KnownLog, int]],
+    logs: Mapping[TopicPartition, tuple[LogSample, int]],
 ) -> dict[TopicPartition, Comparison]:
-    """Read the last known records of each log again and compare them. ``logs``: what is known, and the log start.
+    """Read the last records of each log again and compare them. ``logs``: the sample, and the log start.
 
     Raises RunFailed if the broker does not answer.
     """
     ends = [
-        LogSpan(key, known.end, known.end, known.epoch) for key, (known, _) in logs.items() if known.epoch is not None
+        LogSpan(key, sample.end, sample.end, sample.epoch)
+        for key, (sample, _) in logs.items()
+        if sample.epoch is not None
     ]
     spans = []
-    for key, (known, log_start) in logs.items():
-        first = max(_first(known), log_start)
-        if first < known.end:
-            spans.append(LogSpan(key, first, known.end))
+    for key, (sample, log_start) in logs.items():
+        first = max(_first(sample), log_start)
+        if first < sample.end:
+            spans.append(LogSpan(key, first, sample.end))
     after_epoch = read_spans(bootstrap, settings, ends)
     read = read_spans(bootstrap, settings, spans)
     return {
-        key: _compared(known, log_start, after_epoch.get(key), read.get(key))
-        for key, (known, log_start) in logs.items()
+        key: _compare_spans(sample, log_start, after_epoch.get(key), read.get(key))
+        for key, (sample, log_start) in logs.items()
     }
 
 
-def _compared(known: KnownLog, log_start: int, end: SpanRecords | None, read: SpanRecords | None) -> Comparison:
+def _compare_spans(sample: LogSample, log_start: int, end: SpanRecords | None, read: SpanRecords | None) -> Comparison:
     if end is not None and end.ended is SpanEnd.TRUNCATED:
         return Comparison(
-            Identity.ANOTHER, f"leader epoch {known.epoch} ends below offset {known.end}, up to which it was read"
+            Identity.ANOTHER, f"leader epoch {sample.epoch} ends below offset {sample.end}, up to which it was read"
         )
     if read is None:
-        return compare(known, (), log_start)
+        return compare(sample, (), log_start)
     if read.ended is SpanEnd.BELOW_START:
         return Comparison(Identity.NOT_COMPARABLE, "its first records were deleted while it was compared")
-    return compare(known, [tail_record(message) for message in read.records], log_start)
+    return compare(sample, [tail_record(message) for message in read.records], log_start)
 
 
-def _first(known: KnownLog) -> int:
-    return known.start if known.complete else known.tail[0].offset if known.tail else known.end
+def _first(sample: LogSample) -> int:
+    return sample.start if sample.complete else sample.tail[0].offset if sample.tail else sample.end
 
 
-def compare(known: KnownLog, present: Sequence[TailRecord], log_start: int) -> Comparison:
-    """Compare the last records that were read with all those that the log has now at these offsets.
+def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) -> Comparison:
+    """Compare the last records that were read with all records that the log has now at these offsets.
 
-    Compaction only removes records, and only those whose key has a later one. So a record that the dump has not means
-    another log; the last record that both have proves everything below it; and each one above that must have its key
-    again, above the end. A tombstone whose time is over may be missing without that, in this log and in another one.
+    Compaction only removes records, and only those whose key has a later one. So a record that the dump does not have
+    means another log. The last record that both have proves everything below it. The key of each later record must
+    occur again above the end. An expired tombstone may be missing without that, in this log and in another one.
     """
-    expected = {record.offset: record for record in known.tail if record.offset >= log_start}
-    for record in present:
-        before = expected.get(record.offset)
-        if before is None:
-            return Comparison(
-                Identity.ANOTHER, f"it has a record at offset {record.offset}, where none was when it was read"
-            )
-        if before.sha256 != record.sha256:
-            return Comparison(Identity.ANOTHER, f"the record at offset {record.offset} is another one")
-        if None not in (before.epoch, record.epoch) and before.epoch != record.epoch:
-            return Comparison(
-                Identity.ANOTHER,
-                f"the record at offset {record.offset} is of leader epoch {record.epoch}, and was of {before.epoch}",
-            )
+    expected = {record.offset: record for record in sample.tail if record.offset >= log_start}
+    difference = next(filter(None, (_difference(expected.get(record.offset), record) for record in present)), None)
+    if difference is not None:
+        return Comparison(Identity.ANOTHER, difference)
     offsets = {record.offset for record in present}
     missing = [record for record in expected.values() if record.offset not in offsets]
-    if missing and not known.compacted:
+    if missing and not sample.compacted:
         return Comparison(
             Identity.ANOTHER,
             f"the record at offset {missing[0].offset} no longer exists, and the topic is not compacted",
         )
     proven = max(offsets, default=None)
-    if proven is None and known.tail and not (known.complete and known.start >= log_start):
+    if proven is None and sample.tail and not (sample.complete and sample.start >= log_start):
         return Comparison(
-            Identity.NOT_COMPARABLE, f"none of the last {len(known.tail)} records that were read exists any more"
+            Identity.NOT_COMPARABLE, f"none of the last {len(sample.tail)} records that were read exists any more"
         )
     unproven = [record for record in missing if proven is None or record.offset > proven]
     return Comparison(Identity.SAME, awaited=frozenset(record.key for record in unproven))
 
 
-def not_explained(comparison: Comparison, seen: Iterable[str]) -> str | None:
+def _difference(before: TailRecord | None, record: TailRecord) -> str | None:
+    """Return how a record of the log differs from the one that was read at its offset; None if it is the same."""
+    if before is None:
+        return f"it has a record at offset {record.offset}, where none was when it was read"
+    if before.sha256 != record.sha256:
+        return f"the record at offset {record.offset} is another one"
+    if None not in (before.epoch, record.epoch) and before.epoch != record.epoch:
+        return f"the record at offset {record.offset} is of leader epoch {record.epoch}, and was of {before.epoch}"
+    return None
+
+
+def unexplained(comparison: Comparison, keys: Iterable[str]) -> str | None:
     """Return why a log is not comparable although it seemed the same; None if every awaited key was read again."""
-    absent = comparison.awaited - frozenset(seen)
+    absent = comparison.awaited - frozenset(keys)
     if not absent:
         return None
     return f"{len(absent)} of the last records that were read no longer exist, and no later record has their key"
 
 
 class LogChangedError(Exception):
-    """The log is not the one that was read; says why."""
+    """The log is not the one that was read; the text is the reason."""
 
 
 _Merge = Callable[[LogFacts, LogFacts, int], object]
 
 
 def _start(first: LogFacts, again: LogFacts, _end: int) -> object:
-    """A log start only grows; what was deleted meanwhile was read, or its reading has failed."""
+    """A log start only grows. Records that were deleted meanwhile were read before, or their reading failed."""
     if again.start < first.start:
         raise LogChangedError(f"its log start went back from {first.start} to {again.start}")
     return first.start
@@ -195,7 +202,7 @@ def _end(first: LogFacts, again: LogFacts, _end: int) -> object:
 
 
 def _stable_end(first: LogFacts, again: LogFacts, end: int) -> object:
-    """Transactions are decided in order: what was stable stays so."""
+    """Transactions are decided in order: a stable offset stays stable."""
     if again.stable_end is not None and again.stable_end < end:
         raise LogChangedError(f"its last stable offset went back to {again.stable_end}, and it was read up to {end}")
     return first.stable_end
@@ -209,7 +216,7 @@ def _topic_id(first: LogFacts, again: LogFacts, _end: int) -> object:
 
 
 def _leader_epoch(first: LogFacts, again: LogFacts, _end: int) -> object:
-    """It never falls. Where it has grown, the last records are compared, and the end of the epoch before."""
+    """It never falls. If it has grown, the last records are compared, and the end of the epoch before."""
     if None not in (first.leader_epoch, again.leader_epoch) and (again.leader_epoch or 0) < (first.leader_epoch or 0):
         raise LogChangedError(f"its leader epoch went back from {first.leader_epoch} to {again.leader_epoch}")
     return again.leader_epoch if again.leader_epoch is not None else first.leader_epoch
@@ -231,8 +238,10 @@ def _policy(first: LogFacts, again: LogFacts, _end: int) -> object:
 
 def _delete_retention(first: LogFacts, again: LogFacts, _end: int) -> object:
     """Tombstones lived for the shorter of the two."""
-    known = [one for one in (first.delete_retention_ms, again.delete_retention_ms) if one is not None]
-    return min(known, default=None)
+    retentions = [
+        retention for retention in (first.delete_retention_ms, again.delete_retention_ms) if retention is not None
+    ]
+    return min(retentions, default=None)
 
 
 def _latest(name: str) -> _Merge:
@@ -252,9 +261,9 @@ RULES: Final[Mapping[str, _Merge]] = {
     "retention_ms": _latest("retention_ms"),
     "min_compaction_lag_ms": _latest("min_compaction_lag_ms"),
 }
-"""Field of :class:`LogFacts` -> what is recorded, of both values and the end of what was read."""
+"""Field of :class:`LogFacts` -> the rule for its recorded value, from both values and the end of the reading."""
 
 
-def settled(first: LogFacts, again: LogFacts, end: int) -> LogFacts:
-    """Return what a manifest records of a log that was read up to ``end``. Raises LogChangedError."""
-    return replace(first, **{one.name: RULES[one.name](first, again, end) for one in fields(LogFacts)})  # type: ignore[arg-type]
+def settle(first: LogFacts, again: LogFacts, end: int) -> LogFacts:
+    """Return the facts that a manifest records of a log that was read up to ``end``. Raises LogChangedError."""
+    return replace(first, **{field.name: RULES[field.name](first, again, end) for field in fields(LogFacts)})  # type: ignore[arg-type]

@@ -18,46 +18,46 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import printable
 
 GRACE_SECONDS: Final = 24 * 3600
-"""What no manifest names may be of a dump that goes on: only when it is older is it left over."""
+"""A file without a manifest may belong to a dump that still runs: it is removed only when it is older."""
 YOUNG_SECONDS: Final = 6 * 3600
-"""A file that is joined so soon after it was written is in no list of forgotten ones, which would grow with rounds."""
+"""A file that is joined so soon is not listed as forgotten, because the list would grow with every round."""
 UNNAMED_SECONDS: Final = GRACE_SECONDS + YOUNG_SECONDS
-"""So old is a data file that nobody names, and that may have been forgotten when it was young."""
+"""Minimum age of a data file without a manifest: it may have been joined, and not listed, when it was young."""
 MANIFESTS_KEPT: Final = 8
 MANIFEST_SECONDS: Final = 3600
-"""The newest manifests stay, and others for so long: whoever reads a dump has opened one of them."""
+"""Minimum age of a manifest that is removed; the newest ones stay. A reader has opened one of them."""
 
 
-def needed(grown: Grown) -> set[str]:
-    """The files that the manifest names, and those that an older one named which somebody may have opened."""
+def files_in_use(grown: Grown) -> set[str]:
+    """Return the files that the manifest names, and those of older manifests that a reader may have opened."""
     since = clock.now_ms() - GRACE_SECONDS * 1000
     return {file.path for full in grown.fulls for file in full.files} | {
-        one.path for one in grown.forgotten if one.at_ms > since
+        file.path for file in grown.forgotten if file.at_ms > since
     }
 
 
-def lost(where: str, generation: int) -> InUse:
-    """Another writer was there first."""
+def lost_race(where: str, generation: int) -> InUse:
+    """Return the error if another process has committed first."""
     return InUse(
         f"another process has written generation {generation} of the dump meanwhile: what was read here is not added",
         where=where,
-        hint="nothing is missing in the dump: let one dump end before the next one begins",
+        hint="the dump is complete: let one dump end before the next one begins",
     )
 
 
 def lost_file(path: str, where: str) -> Refused:
-    """A file that a manifest is to name, or names."""
+    """Return the error for a file of a manifest that is missing, or has another size."""
     return Refused(
-        f"{printable(path)} is not there any more, or not what was written",
+        f"{printable(path)} does not exist any more, or is not the file that was written",
         where=where,
         hint="copy it here again from another copy of the dump; without one, dump into a new place (--out), and keep "
         "this one: the broker may no longer have all of its records",
     )
 
 
-def gone(path: str) -> DumpError:
-    """The same, while it is read."""
-    return DumpError("the file is not there any more", where=printable(path))
+def missing_file(path: str) -> DumpError:
+    """Return the error for a file that is missing when it is read."""
+    return DumpError("the file does not exist any more", where=printable(path))
 
 
 _FILE: Final = re.compile(r"[0-9]{20}-[0-9]{20}-[0-9]{10}-([0-9a-f]{12})-[0-9a-f]{8}\.parquet")

@@ -1,6 +1,7 @@
-"""Many small files become few larger ones, and many small ranges too: a dump of a round each minute stays readable.
+"""The full dumps of the next manifest: what a reading adds to them, and how they stay small and few.
 
-Not a row is changed or dropped. What was joined stays where it is until nobody can be reading it any more.
+A dump of a round each minute has many small files and many small ranges. Here they become few larger ones. No row is
+changed or dropped, and joined files stay until no reader can have them open any more.
 """
 
 from __future__ import annotations
@@ -9,70 +10,171 @@ import hashlib
 import io
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
+from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump_reader.digests import other_file
 from kstate_cli.dump_reader.errors import DumpError, printable
-from kstate_cli.dump_reader.growing import Full, Grown, GrownFile
+from kstate_cli.dump_reader.growing import Full, Grown, GrownFile, LastRecord, TailRecord
 from kstate_cli.dump_reader.model import Round
-from kstate_cli.dump_writer.keeping import path_of
+from kstate_cli.dump_writer.identity import TAIL
+from kstate_cli.dump_writer.keeping import YOUNG_SECONDS, path_of
+from kstate_cli.dump_writer.plan import PartitionPlan, unknown_before
 from kstate_cli.dump_writer.stores import DumpStore
 from kstate_cli.dump_writer.writing import RangeFile, schema
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import RETENTION_MS
+from kstate_cli.logs.log import RETENTION_MS, DeleteCoverage, delete_coverage
 
 TOGETHER: Final = 16
-"""So many small files at the end of a partition are joined."""
+"""The number of small files at the end of a partition that are joined."""
 _CAPS: Final = (1 << 20, 16 << 20, 128 << 20)
-"""What is small, in bytes: a record is written anew at most once for each of these."""
+"""Sizes in bytes below which a file is small: a record is rewritten at most once for each of them."""
 _BATCH_ROWS: Final = 20_000
+"""Rows in memory while files are joined."""
 _SPANS: Final = 16
 """Ranges are joined while all of them together took less than this part of ``delete.retention.ms``."""
-
-
 _MOST_RANGES: Final = 256
-"""So many ranges a partition has at most: those of the last sixteen times of ``delete.retention.ms``, or more."""
+"""A partition has at most so many ranges: those of the last sixteen times of ``delete.retention.ms``, or more."""
 
 
-def merged(ranges: Sequence[Round], retention_ms: int | None, most_ranges: int = _MOST_RANGES) -> tuple[Round, ...]:
-    """Return the same ranges, fewer of them. What they state of when offsets were read is never too good.
+@dataclass(frozen=True, slots=True)
+class FullReading:
+    """What a round read of one partition."""
 
-    The first one stays as it is: it states how long a full took. Of more than ``most_ranges`` the oldest become one.
+    files: tuple[GrownFile, ...]
+    tail: tuple[TailRecord, ...]
+    """Its last records, in order."""
+    last: LastRecord | None
+    ended_ms: int
+    """After its last record was read, in the time of the dump."""
+
+    def too_slow(self, plan: PartitionPlan) -> int | None:
+        """Return the duration, in ms, of the first reading of a full dump if deletes may be forgotten meanwhile.
+
+        None if it was quick enough, or if it continues a full dump: :func:`too_late` judges that.
+        """
+        retention = plan.facts.delete_retention_ms
+        if plan.continues is not None or plan.facts.compacted is False or retention is None:
+            return None
+        covered = delete_coverage(plan.request_ms, self.ended_ms, retention)
+        return self.ended_ms - plan.request_ms if covered is DeleteCoverage.NO else None
+
+
+def next_full(
+    plan: PartitionPlan, reading: FullReading, generation: int, previous: Full | None, *, unknown_time: bool
+) -> Full:
+    """Return the full dump that a reading begins or continues.
+
+    ``previous``: the newest full dump of the partition. ``unknown_time``: how much time passed since then is unknown.
+    """
+    before, facts = plan.continues, plan.facts
+    since_ms = plan.request_ms if before is None else before.as_of_ms
+    new = Round(plan.start, plan.end, since_ms, reading.ended_ms)
+    common = Full(
+        plan.key,
+        generation,
+        facts.start,
+        max(plan.end, facts.end if facts.stable_end is None else facts.stable_end),
+        plan.request_ms,
+        merge_ranges((new,), facts.delete_retention_ms),
+        reading.files,
+        facts.topic_id,
+        facts.policy,
+        facts.delete_retention_ms,
+        facts.leader_epoch,
+        reading.last,
+        facts.retention_ms,
+        facts.min_compaction_lag_ms,
+        reading.tail[-TAIL:],
+        None,
+        plan.held_back,
+    )
+    if before is None:
+        unknown_ms = unknown_before(previous, facts, plan.request_ms, unknown_time=unknown_time)
+        return replace(common, unknown_before_ms=unknown_ms)
+    retention = _least_retention(before, facts)
+    return replace(
+        common,
+        began=before.began,
+        ranges=merge_ranges((*before.ranges, new) if plan.records else before.ranges, retention),
+        files=(*before.files, *reading.files),
+        cleanup_policy=_cautious_policy(before, facts),
+        delete_retention_ms=retention,
+        leader_epoch=before.leader_epoch if facts.leader_epoch is None else facts.leader_epoch,
+        last=reading.last or before.last,
+        tail=(*before.tail, *reading.tail)[-TAIL:],
+        unknown_before_ms=before.unknown_before_ms,
+    )
+
+
+def _cautious_policy(before: Full, facts: LogFacts) -> str | None:
+    """Return the policy to record. Once a topic was compacted, deletes may be forgotten, whatever it is now."""
+    return before.cleanup_policy if before.compacted and facts.compacted is False else facts.policy
+
+
+def _least_retention(before: Full, facts: LogFacts) -> int | None:
+    retentions = (facts.delete_retention_ms, before.delete_retention_ms)
+    return min((retention for retention in retentions if retention is not None), default=None)
+
+
+def old_files(grown: Grown, now_ms: int) -> set[str]:
+    """Return the files that may be old, by the earliest time at which their records can have been read."""
+    since = now_ms - YOUNG_SECONDS * 1000
+    return {
+        file.path
+        for full in grown.fulls
+        for file in full.files
+        if next(reading.continues_ms for reading in full.ranges if file.groups[-1].last < reading.end) <= since
+    }
+
+
+def merge_ranges(
+    ranges: Sequence[Round], retention_ms: int | None, most_ranges: int = _MOST_RANGES
+) -> tuple[Round, ...]:
+    """Return fewer ranges for the same offsets. A merged range never claims an earlier or shorter reading.
+
+    The first range stays unchanged, because it states how long a full dump took. If more than ``most_ranges`` remain,
+    the oldest become one.
     """
     most = (RETENTION_MS if retention_ms is None else retention_ms) // _SPANS
-    joined = [*ranges[:1]]
-    for one in ranges[1:]:
-        before = joined[-1]
-        # Clocks are set back now and then: what is said of both holds for each.
-        since, until = min(before.continues_ms, one.continues_ms), max(before.ended_ms, one.ended_ms)
-        if len(joined) > 1 and until - since <= most:
-            joined[-1] = Round(before.start, one.end, since, until)
+    merged = [*ranges[:1]]
+    for reading in ranges[1:]:
+        before = merged[-1]
+        # A clock may have been set back between the two: the merged times hold for each of them.
+        since, until = min(before.continues_ms, reading.continues_ms), max(before.ended_ms, reading.ended_ms)
+        if len(merged) > 1 and until - since <= most:
+            merged[-1] = Round(before.start, reading.end, since, until)
         else:
-            joined.append(one)
-    if len(joined) > most_ranges:
-        first, *others = joined
-        oldest = others[: len(joined) - most_ranges + 1]
-        joined = [first, _chained(oldest), *others[len(oldest) :]]
-    return tuple(joined)
+            merged.append(reading)
+    if len(merged) > most_ranges:
+        first, *others = merged
+        oldest = others[: len(merged) - most_ranges + 1]
+        merged = [first, _single_range(oldest), *others[len(oldest) :]]
+    return tuple(merged)
 
 
-def _chained(ranges: Sequence[Round]) -> Round:
-    """Return readings as one: by its end all offsets were read, and no reading came later after what it continues."""
-    ended = max(one.ended_ms for one in ranges)
-    return Round(ranges[0].start, ranges[-1].end, ended - max(one.ended_ms - one.continues_ms for one in ranges), ended)
+def _single_range(ranges: Sequence[Round]) -> Round:
+    """Return several readings as one that ends with the last, and is as long as the longest of them."""
+    ended = max(reading.ended_ms for reading in ranges)
+    return Round(
+        ranges[0].start,
+        ranges[-1].end,
+        ended - max(reading.ended_ms - reading.continues_ms for reading in ranges),
+        ended,
+    )
 
 
-def packed(store: DumpStore, full: Full, generation: int, run: str) -> tuple[Full, tuple[str, ...]]:
-    """The full with its last small files as one, and the paths of those.
+def pack(store: DumpStore, full: Full, generation: int, run: str) -> tuple[Full, tuple[str, ...]]:
+    """Join the last small files of a full dump; return the full dump, and the paths of the joined files.
 
-    Raises DumpError where a file is not what the manifest says, OSError where one cannot be read or written.
+    Raises DumpError if a file differs from the manifest, OSError if one cannot be read or written.
     """
     first = _first_to_join(full.files)
     if first is None:
         return full, ()
     parts = full.files[first:]
-    new = _joined(store, full.key, parts, generation, run)
+    new = _join_files(store, full.key, parts, generation, run)
     return replace(full, files=(*full.files[:first], new)), tuple(file.path for file in parts)
 
 
@@ -86,24 +188,26 @@ def _first_to_join(files: Sequence[GrownFile]) -> int | None:
     return None
 
 
-def _joined(store: DumpStore, key: TopicPartition, parts: Sequence[GrownFile], generation: int, run: str) -> GrownFile:
+def _join_files(
+    store: DumpStore, key: TopicPartition, parts: Sequence[GrownFile], generation: int, run: str
+) -> GrownFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    wanted = schema()
+    columns_schema = schema()
     start, end = parts[0].groups[0].first, parts[-1].groups[-1].last + 1
     relative = path_of(key, start, end, generation, run, secrets.token_hex(4))
-    with RangeFile(relative, wanted, opened=store.opened) as file:
+    with RangeFile(relative, columns_schema, new_file=store.new_file) as file:
         for part in parts:
             try:
                 with pq.ParquetFile(io.BytesIO(_content(store, part))) as parquet:
                     for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
-                        file.add(pa.RecordBatch.from_arrays(batch.columns, schema=wanted))
+                        file.add(pa.RecordBatch.from_arrays(batch.columns, schema=columns_schema))
             except pa.ArrowException as error:
                 raise DumpError(f"the file cannot be read as Parquet: {error}", where=printable(part.path)) from None
         new = file.finish(relative)
     if new is None or new.rows != sum(part.rows for part in parts):
-        raise DumpError("its files do not hold the rows that the manifest says", where=str(key))
+        raise DumpError("its files do not have the rows that the manifest states", where=str(key))
     return new
 
 
@@ -114,18 +218,20 @@ def _content(store: DumpStore, part: GrownFile) -> bytes:
     return content
 
 
-def kept(grown: Grown, fulls: int) -> tuple[Grown, tuple[Full, ...]]:
-    """Of each partition the newest ``fulls``, with their increments; and those that go.
+def drop_old_fulls(grown: Grown, fulls: int) -> tuple[Grown, tuple[Full, ...]]:
+    """Keep the newest ``fulls`` full dumps of each partition, with their increments; return those that are dropped too.
 
-    The last one that has a record stays in addition if all of those are empty: nothing else may have its rows.
+    If all of these are empty, the last full dump with a record stays, too: nothing else may have its rows.
     """
-    newest: dict[TopicPartition, list[Full]] = {}
-    for one in sorted(grown.fulls, key=lambda full: -full.began):
-        newest.setdefault(one.key, []).append(one)
-    staying = {(one.key, one.began) for of_one in newest.values() for one in of_one[:fulls]}
-    for key, of_one in newest.items():
+    by_partition: dict[TopicPartition, list[Full]] = {}
+    for full in sorted(grown.fulls, key=lambda full: -full.began):
+        by_partition.setdefault(full.key, []).append(full)
+    staying = {
+        (full.key, full.began) for fulls_of_partition in by_partition.values() for full in fulls_of_partition[:fulls]
+    }
+    for key, fulls_of_partition in by_partition.items():
         filled = grown.last_with_rows(key)
-        if filled is not None and not any(one.rows for one in of_one[:fulls]):
+        if filled is not None and not any(full.rows for full in fulls_of_partition[:fulls]):
             staying.add((key, filled.began))
-    gone = tuple(one for one in grown.fulls if (one.key, one.began) not in staying)
-    return replace(grown, fulls=tuple(one for one in grown.fulls if (one.key, one.began) in staying)), gone
+    dropped = tuple(full for full in grown.fulls if (full.key, full.began) not in staying)
+    return replace(grown, fulls=tuple(full for full in grown.fulls if (full.key, full.began) in staying)), dropped

@@ -36,76 +36,78 @@ from kstate_cli.texts import did_you_mean, some
 _LEAST_RANGE: Final = 500_000
 _MOST_RANGE: Final = 4_000_000
 _RANGES_PER_SLOT: Final = 3
-"""So that no task works alone at the end, and none has so little that its start shows."""
+"""Several ranges for each slot, so that no task works alone at the end; each is large compared with its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """One partition of one round."""
+    """The plan for one partition in one round."""
 
     key: TopicPartition
     facts: LogFacts
     start: int
     end: int
-    """Below this: the last stable offset."""
-    asked_ms: int
-    """Before the broker was asked: every record that was there then is below ``end``."""
+    """Exclusive: the last stable offset."""
+    request_ms: int
+    """Before the request for the facts: every record that the log had then is below ``end``."""
     continues: Full | None
-    """What is added to; None where a full begins."""
+    """The full dump that grows; None if a new one begins."""
     why: str | None = None
-    """Why what the dump has is not continued, where it has something."""
+    """Why a full dump that exists is not continued."""
 
     @property
     def records(self) -> int:
-        """At most so many."""
+        """The maximum number of records."""
         return self.end - self.start
 
     @property
     def open_from(self) -> int | None:
-        """Where a transaction begins that is open; None where there is none."""
+        """The first offset of an open transaction; None without one."""
         return self.end if self.end < self.facts.end else None
 
     @property
     def held_back(self) -> int:
-        """Offsets that an open transaction holds back: the next call reads them."""
+        """The number of offsets that an open transaction holds back. The next call reads them."""
         return max(0, self.facts.end - self.end)
 
     @property
     def must_read(self) -> bool:
-        """Whether there are offsets to read."""
+        """Whether the plan has offsets to read."""
         return self.records > 0
 
 
 def plan_round(
     grown: Grown | None,
     facts: Mapping[TopicPartition, LogFacts],
-    asked_ms: int,
+    request_ms: int,
     *,
     full: bool,
     unknown_time: str | None = None,
 ) -> list[PartitionPlan]:
-    """A plan for every partition that the broker has of what is dumped.
+    """Return a plan for every partition of the topics to dump.
 
-    ``unknown_time``: why nobody knows how much time has passed since the last reading.
+    ``unknown_time``: why the time since the last reading is unknown; None if it is known.
     """
-    known = {} if grown is None else grown.newest()
-    return [_plan(key, known.get(key), told, asked_ms, unknown_time, full=full) for key, told in sorted(facts.items())]
+    newest = {} if grown is None else grown.newest()
+    return [_plan(key, newest.get(key), log, request_ms, unknown_time, full=full) for key, log in sorted(facts.items())]
 
 
 def _plan(
-    key: TopicPartition, before: Full | None, facts: LogFacts, asked_ms: int, unknown_time: str | None, *, full: bool
+    key: TopicPartition, before: Full | None, facts: LogFacts, request_ms: int, unknown_time: str | None, *, full: bool
 ) -> PartitionPlan:
-    why = None if before is None else "a new full was asked for" if full else not_continued(before, facts, asked_ms)
-    if why is None and before is not None and unknown_time is not None and _forgets(before, facts):
+    if before is None:
+        return new_full(key, facts, None, request_ms)
+    why = "a new full was requested" if full else not_continued(before, facts, request_ms)
+    if why is None and unknown_time is not None and _forgets(before, facts):
         why = f"deletes may be forgotten: how long ago the last reading was is not known: {unknown_time}"
-    if before is None or why is not None:
-        return anew(key, facts, why, asked_ms)
-    return PartitionPlan(key, facts, before.end, max(_end(facts), before.end), asked_ms, before)
+    if why is not None:
+        return new_full(key, facts, why, request_ms)
+    return PartitionPlan(key, facts, before.end, max(_end(facts), before.end), request_ms, before)
 
 
-def anew(key: TopicPartition, facts: LogFacts, why: str | None, asked_ms: int) -> PartitionPlan:
-    """A full of its own."""
-    return PartitionPlan(key, facts, facts.start, max(_end(facts), facts.start), asked_ms, None, why)
+def new_full(key: TopicPartition, facts: LogFacts, why: str | None, request_ms: int) -> PartitionPlan:
+    """Return the plan of a new full dump."""
+    return PartitionPlan(key, facts, facts.start, max(_end(facts), facts.start), request_ms, None, why)
 
 
 def up_to(plan: PartitionPlan, end: int) -> PartitionPlan:
@@ -115,7 +117,7 @@ def up_to(plan: PartitionPlan, end: int) -> PartitionPlan:
     to be heard stays that of the reading before. A record that a reading has seen keeps its delete for
     ``delete.retention.ms`` from that reading on, and the next reading must end within that time.
     """
-    return replace(plan, end=end, asked_ms=plan.asked_ms if plan.continues is None else plan.continues.as_of_ms)
+    return replace(plan, end=end, request_ms=plan.request_ms if plan.continues is None else plan.continues.as_of_ms)
 
 
 def _end(facts: LogFacts) -> int:
@@ -123,13 +125,13 @@ def _end(facts: LogFacts) -> int:
 
 
 def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
-    """Why a full is not added to; None where it is."""
+    """Return why a full dump is not continued; None if it is."""
     if None not in (before.topic_id, facts.topic_id) and before.topic_id != facts.topic_id:
-        return f"the topic was made anew (id {before.topic_id}, now {facts.topic_id})"
+        return f"the topic was recreated (id {before.topic_id}, now {facts.topic_id})"
     if before.leader_epoch is not None and facts.leader_epoch is not None and facts.leader_epoch < before.leader_epoch:
         return f"it is another log: leader epoch {facts.leader_epoch}, and it was {before.leader_epoch}"
     if facts.end < before.end:
-        return f"the log was cut: it ends at {facts.end}, and was read up to {before.end}"
+        return f"the log was truncated: it ends at {facts.end}, and was read up to {before.end}"
     if facts.start > before.end:
         return f"a gap: the log begins at {facts.start}, and was read up to {before.end}"
     retention = retention_of(before, facts)
@@ -137,7 +139,7 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
         return None
     first = before.ranges[0]
     if set_back(first.continues_ms, first.ended_ms, retention):
-        return "the clock of the host was set back while it was read: how long that took is not known"
+        return "the clock of the host was set back while it was read: the duration of the reading is unknown"
     if delete_coverage(first.continues_ms, first.ended_ms, retention) is DeleteCoverage.NO:
         return f"it was read too slowly to be a base (delete.retention.ms is {span_text(retention)})"
     return too_late(before, facts, now_ms)
@@ -148,7 +150,7 @@ def _forgets(before: Full, facts: LogFacts) -> bool:
 
 
 def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
-    """Why a reading that ended at that time has not heard of every delete since the one before; None where it has."""
+    """Return why a reading that ended at ``ended_ms`` may lack deletes since the one before; None if it has all."""
     retention = retention_of(before, facts)
     if not _forgets(before, facts):
         return None
@@ -166,24 +168,25 @@ def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
 
 
 def retention_of(before: Full | None, facts: LogFacts) -> int:
-    """The least ``delete.retention.ms`` that was ever seen of it."""
-    return _least(facts.delete_retention_ms, before.delete_retention_ms if before is not None else None)
+    """Return the shortest ``delete.retention.ms`` of the partition so far, in ms."""
+    return _least_retention(facts.delete_retention_ms, before.delete_retention_ms if before is not None else None)
 
 
-def _least(*told: int | None) -> int:
-    return min((one for one in told if one is not None), default=RETENTION_MS)
+def _least_retention(*retentions: int | None) -> int:
+    return min((retention for retention in retentions if retention is not None), default=RETENTION_MS)
 
 
 def unknown_before(previous: Full | None, facts: LogFacts, began_ms: int, *, unknown_time: bool) -> int | None:
-    """Return the time before which nothing is continued by a full that began at ``began_ms``; None if all may be.
+    """Return the time before which a store must not be continued by a full dump; None if every store may be.
 
-    ``previous`` is the newest full of the partition before it. Tombstones may have gone sooner than the new full knows:
-    before it their retention was shorter, or how much time has passed is not known (``unknown_time``).
+    The full dump began at ``began_ms``; ``previous`` is the newest one before it. Tombstones may have been removed
+    sooner than the new full dump knows: their retention was shorter before it, or the time that passed is unknown
+    (``unknown_time``).
     """
     if previous is None:
         return None
     shorter = previous.compacted and (
-        facts.compacted is False or retention_of(previous, facts) < _least(facts.delete_retention_ms)
+        facts.compacted is False or retention_of(previous, facts) < _least_retention(facts.delete_retention_ms)
     )
     if shorter or (unknown_time and _forgets(previous, facts)):
         return began_ms
@@ -191,86 +194,92 @@ def unknown_before(previous: Full | None, facts: LogFacts, began_ms: int, *, unk
 
 
 def continued_until(full: Full) -> int | None:
-    """When the next reading of a full has to have ended, ms since 1970, or it begins anew: as far as the dump knows.
+    """Return the time, ms since 1970, by which the next reading must end so that the full dump can be continued.
 
-    None where the log is not compacted, and forgets no delete: what its retention removes is a gap, which nobody can
-    foretell by time alone.
+    None if the log is not compacted, and so forgets no delete. The records that its retention removes are a gap, which
+    time alone does not predict.
     """
-    return full.as_of_ms + most_ms(_least(full.delete_retention_ms)) if full.compacted else None
+    return full.as_of_ms + most_ms(_least_retention(full.delete_retention_ms)) if full.compacted else None
 
 
 def ranges(plans: Iterable[PartitionPlan], slots: int) -> list[tuple[PartitionPlan, int, int]]:
-    """What is to be read, cut so that all slots have work: the plan, and the offsets ``start`` to below ``end``."""
-    looked_at: Sequence[PartitionPlan] = [one for one in plans if one.must_read]
-    total = sum(one.records for one in looked_at)
+    """Divide plans into ranges so that all slots have work: the plan, ``start``, and ``end``, which is exclusive."""
+    plans_to_read: Sequence[PartitionPlan] = [plan for plan in plans if plan.must_read]
+    total = sum(plan.records for plan in plans_to_read)
     each = min(max(total // (max(1, slots) * _RANGES_PER_SLOT), _LEAST_RANGE), _MOST_RANGE)
     cut: list[tuple[int, tuple[PartitionPlan, int, int]]] = []
-    for one in looked_at:
-        parts = max(1, -(-one.records // each))
-        step = -(-one.records // parts)
-        bounds = [one.start + step * part for part in range(parts)] + [one.end]
-        cut += [(number, (one, start, end)) for number, (start, end) in enumerate(pairwise(bounds)) if start < end]
-    # The first ranges of all partitions come first: where a call is interrupted, what has a gap before it is lost.
-    # Of them the long ones come first, so that none is left for the end.
+    for plan in plans_to_read:
+        parts = max(1, -(-plan.records // each))
+        step = -(-plan.records // parts)
+        bounds = [plan.start + step * part for part in range(parts)] + [plan.end]
+        cut += [(number, (plan, start, end)) for number, (start, end) in enumerate(pairwise(bounds)) if start < end]
+    # The first ranges of all partitions come first: if a call is interrupted, a range with a gap before it is lost.
+    # Among them the long ranges come first, so that none of them runs alone at the end.
     return [part for _, part in sorted(cut, key=lambda entry: (entry[0], entry[1][1] - entry[1][2]))]
 
 
-_SHOWN = 3
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What is dumped, and what is not although its name begins as that of the application."""
+    """The topics to dump, and topics of other applications whose names begin in the same way."""
 
-    wanted: tuple[str, ...]
+    names: tuple[str, ...]
     foreign: tuple[tuple[str, str], ...] = ()
-    """(topic, application that it seems to be of)."""
+    """(topic, application to which it seems to belong)."""
 
 
 def of_spec(spec: Spec) -> tuple[str, ...]:
-    """What the stores of a specification are restored from, but those that Streams itself restores at each start."""
+    """Return the topics from which kstate restores the stores of a specification; none for in-memory stores."""
     stores = (store for store in spec.stores if not store.in_memory and store.source != PROCESSOR)
     return tuple(sorted({store.changelog for store in stores if store.changelog is not None}))
 
 
-def chosen(app: str | None, named: Mapping[str, str], on_broker: Iterable[str], groups: Collection[str]) -> Topics:
-    """The topics of the broker that are asked for. Raises UsageError for one that it has not.
+def select_topics(
+    app: str | None, topics: Mapping[str, str], on_broker: Iterable[str], groups: Collection[str]
+) -> Topics:
+    """Return the topics to dump. Raises UsageError for a topic that the broker does not have.
 
-    ``named``: topic -> where it is named. ``app``: the application whose changelogs are found by their names, too.
+    ``topics``: topic -> the option or file that names it. ``app``: the application whose changelogs are added.
 
-    ``my-app-2-count-changelog`` is a changelog of ``my-app`` as well as of ``my-app-2``: where the broker knows a group
-    of that name, which every application has, it is taken for the other one's, unless it is named itself.
+    ``my-app-2-count-changelog`` may belong to ``my-app`` or to ``my-app-2``. Every application has a group of its name:
+    if the broker has a group ``my-app-2``, the topic counts as the changelog of that one, unless ``topics`` has it.
     """
-    known = set(on_broker)
-    missing = [topic for topic in named if topic not in known]
+    topics_on_broker = set(on_broker)
+    missing = [topic for topic in topics if topic not in topics_on_broker]
     if missing:
         bad = [topic for topic in missing if not legal_topic(topic)]
         raise UsageError(
-            f"{named[missing[0]]} {missing[0]!r}: "
-            + ("that is no name of a topic" if bad else "the broker has no such topic"),
-            hint=f"{did_you_mean(missing[:1], known)}a topic that this user may not describe is not shown either",
+            f"{topics[missing[0]]} {missing[0]!r}: "
+            + ("this is not a valid topic name" if bad else "the broker has no such topic"),
+            hint=f"{did_you_mean(missing[:1], topics_on_broker)}a topic that this user may not describe is not shown",
         )
-    wanted: set[str] = set(named)
+    names: set[str] = set(topics)
     foreign: list[tuple[str, str]] = []
     if app is not None:
-        own, others = own_changelogs(app, known, groups)
-        foreign = [(topic, of) for topic, of in others if topic not in wanted]
-        wanted.update(own)
+        own, others = own_changelogs(app, topics_on_broker, groups)
+        foreign = [(topic, of) for topic, of in others if topic not in names]
+        names.update(own)
         if not own and not others:
             raise UsageError(
                 f"--app {app!r}: the broker has no changelog that begins with it"
-                + (f"; there are {some(sorted(filter(is_changelog, known)), _SHOWN)}" if known else ""),
+                + (
+                    f"; there are {some(sorted(filter(is_changelog, topics_on_broker)), _MOST_NAMES)}"
+                    if topics_on_broker
+                    else ""
+                ),
                 hint="give the application.id; a topic that this user may not describe is not shown",
             )
-    return Topics(tuple(sorted(wanted)), tuple(sorted(foreign)))
+    return Topics(tuple(sorted(names)), tuple(sorted(foreign)))
 
 
 def own_changelogs(
     app: str, on_broker: Iterable[str], groups: Collection[str]
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """The changelogs that an application has by their names; and those (topic, application) that are another one's.
+    """Return the changelogs of an application by their names, and those of others as (topic, application).
 
-    Of ``my-app-2-count-changelog`` a group decides: see :func:`chosen`.
+    A group decides about ``my-app-2-count-changelog``: see :func:`select_topics`.
     """
     own: list[str] = []
     foreign: list[tuple[str, str]] = []
@@ -292,7 +301,10 @@ _STEP_MS = 1
 
 
 class RoundClock:
-    """The clock of one round, on the scale of those before it: milliseconds since 1970, or somewhat more."""
+    """The clock of one round, in the time of the dump: milliseconds since 1970, or somewhat more.
+
+    This time never runs slower than a clock that cannot be set.
+    """
 
     def __init__(self, grown: Grown | None) -> None:
         """Continue the time of the newest manifest; None for a dump that does not exist yet."""
@@ -302,7 +314,7 @@ class RoundClock:
         before = None if grown is None else grown.clock
         self._scale = (before.scale if before is not None else "") or secrets.token_hex(8)
         self.why_unknown = None if grown is None else self._why_unknown(before)
-        """Why nobody knows how much time has passed since the newest manifest; None if that is known."""
+        """Why the time since the newest manifest is unknown; None if it is known."""
         self._base_ms = max(self._wall_ms, *self._bounds(grown, before))
 
     def now_ms(self) -> int:
@@ -314,7 +326,7 @@ class RoundClock:
         return None if moment.boot != self._anchor.boot else self._base_ms + max(0, moment.ms - self._anchor.ms)
 
     def mark(self) -> ClockMark:
-        """Return what the next call continues."""
+        """Return the mark that the manifest records and the next call continues."""
         now = clock.boot_time()
         return ClockMark(
             now.boot, now.ms, self.at(now) or self._base_ms, clock.now_ms(), clock.max_error_ms(), self._scale
@@ -330,10 +342,10 @@ class RoundClock:
         return None
 
     def _bounds(self, grown: Grown | None, before: ClockMark | None) -> list[int]:
-        """Return what the time is at least."""
+        """Return lower bounds of the time of the dump."""
         if grown is None:
             return [0]
-        latest = max((one.latest_ms for one in grown.fulls), default=0) + _STEP_MS
+        latest = max((full.latest_ms for full in grown.fulls), default=0) + _STEP_MS
         if before is None:
             return [latest]
         if before.boot == self._anchor.boot:

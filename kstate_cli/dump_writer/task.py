@@ -1,7 +1,7 @@
-"""Reads one range of offsets from a broker: what a worker does. Nothing here knows of Spark.
+"""One task of a dump: its job, which travels between hosts, the reading of its range, and its result.
 
-The consumer is given its partition and offset, so it never joins a group and never commits. Its ``group.id``, without
-which librdkafka makes none, is always the same.
+A task runs in Spark or in a process of this host; nothing here depends on Spark. The consumer gets its partition and
+offset, so it never joins a group and never commits. librdkafka needs a ``group.id``, which is always the same.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from kstate_cli.parallel.workers import Counter, Progress
 
 GROUP: Final = "kstate-dump"
 _AT_ONCE: Final = 20_000
-"""Messages of librdkafka are large: no more of them at once."""
+"""Limit of messages in memory, because a message object of librdkafka is large."""
 _AT_ONCE_BYTES: Final = 32 << 20
-"""Nor many more bytes of values: one record may be as large as its topic allows."""
+"""Limit of their values, because a record may be as large as its topic allows."""
 _PORTION: Final = 100
-"""After so many messages their bytes are looked at."""
+"""The number of messages after which their bytes are counted: a batch exceeds the limit by at most so many."""
 _POLL_SECONDS: Final = 0.25
 SILENT_SECONDS: Final = 45.0
-"""No record and no end for so long: the broker is not there. One that restarts is, and what was read is not lost."""
+"""The broker counts as lost after so long without a record. A restart takes less and loses no records read."""
 _ENDLESS: Final = 1 << 62
 _ERROR: Final = methodcaller("error")
 _USUAL_BYTES: Final = 1_000
-"""Of a record, until one was seen."""
+"""Assumed bytes of a record, until the first one was read."""
 _WAIT_SECONDS: Final = 2
 
 
 class _AnotherLogError(Exception):
-    """The log is not the one that was read before; says why."""
+    """The log is not the one that was read before; the text is the reason."""
 
 
 class _BeginsLaterError(Exception):
-    """What was to be read first is gone."""
+    """The log now begins above the first offset of the range."""
 
 
-def capture_range(job: RangeJob) -> RangeResult:
-    """Reads and writes it. Raises RunFailed where the broker does not give it, OSError where it cannot be written."""
+def read_range(job: RangeJob) -> RangeResult:
+    """Read a range, and write its file. Raises RunFailed if the broker fails, OSError if the file cannot be written."""
     attempt = secrets.token_hex(4)
     relative = path_of(job.key, job.start, job.end, job.generation, job.run, attempt)
     reading = _RangeMessages(job)
@@ -65,32 +65,32 @@ def capture_range(job: RangeJob) -> RangeResult:
             assigned_consumer(
                 job.bootstrap, job.settings, GROUP, [ReadFrom(job.key, job.start)], committed=True
             ) as consumer,
-            RangeFile(relative, reading.schema, opened=store_of(job.out).opened) as file,
+            RangeFile(relative, reading.schema, new_file=store_of(job.out).new_file) as file,
         ):
             for messages in reading.messages(consumer):
                 batch = batch_of(job.key, messages, reading.schema)
                 file.add(batch)
                 reading.count(messages, batch.nbytes)
-            written = file.finish(relative)
+            file_of_range = file.finish(relative)
     except _AnotherLogError as error:
         return RangeResult(None, None, 0, 0, boot_time(), another=str(error))
     except _BeginsLaterError:
-        return RangeResult(None, None, 0, 0, boot_time(), gone=True)
+        return RangeResult(None, None, 0, 0, boot_time(), begins_later=True)
     return RangeResult(
-        written,
+        file_of_range,
         reading.last_record(),
         reading.records,
         reading.size,
         boot_time(),
         tail=tuple(map(tail_record, reading.tail)),
-        seen=frozenset(reading.seen),
+        awaited_keys=frozenset(reading.awaited_keys),
         end=reading.end,
     )
 
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Python looks for no cycles meanwhile: messages are none, and looking through them takes as long as reading."""
+    """Switch Python's cycle collector off: scanning the messages, which have no cycles, takes as long as reading."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -101,21 +101,21 @@ def _no_collector() -> Iterator[None]:
 
 
 def _some(consumer: Any, most: int) -> list[Any]:
-    """Messages as they come: up to ``most``, or what memory is meant for; none where none came for a while."""
+    """Return up to ``most`` messages within the memory limit; an empty list if none came for a while."""
     messages: list[Any] = []
     size = 0
     while len(messages) < most and size < _AT_ONCE_BYTES:
-        wanted = min(_PORTION, most - len(messages))
-        came = consumer.consume(wanted, _POLL_SECONDS)
-        messages += came
-        size += sum(map(len, came))
-        if len(came) < wanted:
+        count = min(_PORTION, most - len(messages))
+        batch = consumer.consume(count, _POLL_SECONDS)
+        messages += batch
+        size += sum(map(len, batch))
+        if len(batch) < count:
             break
     return messages
 
 
 class _RangeMessages:
-    """The messages of a range, and what is known of them."""
+    """The messages of a range, and their counts."""
 
     def __init__(self, job: RangeJob) -> None:
         self._job = job
@@ -123,54 +123,62 @@ class _RangeMessages:
         self.records = self.size = 0
         self.tail: list[Any] = []
         """The last messages of the range."""
-        self.seen: set[str] = set()
+        self.awaited_keys: set[str] = set()
         counters = job.counters or (None, None)
-        self._counted = [Progress(one, _ENDLESS) for one in counters]
-        for counter, before in zip(self._counted, job.counted, strict=True):
+        self._counters = [Progress(counter, _ENDLESS) for counter in counters]
+        for counter, before in zip(self._counters, job.counter_start, strict=True):
             counter.add(before)
         self._began = time.monotonic()
         self.end: int | None = None
-        """Below this it was read, if the time was over before."""
+        """Exclusive end of the reading, if the time limit of the job ended it."""
 
     def messages(self, consumer: Any) -> Iterator[list[Any]]:
-        """Those of the range, in order; of a job whose time is over, those up to there."""
+        """Yield the messages of the range in order, up to the time limit of the job."""
         job = self._job
         at = job.start
-        heard, end_seen = time.monotonic(), None
+        last_answer, log_end = time.monotonic(), None
         while at < job.end:
-            records, ended_at = self._sorted_out(_some(consumer, max(1, min(self._at_once(), job.end - at))))
+            records, ended_at = self._without_errors(_some(consumer, max(1, min(self._at_once(), job.end - at))))
             if records or ended_at is not None:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > SILENT_SECONDS:
-                raise self._failed(
-                    f"for {SILENT_SECONDS:.0f} seconds the broker gave nothing"
-                    if end_seen is None
-                    else f"the log ends at {end_seen}, and it ended at {job.end} or above before"
-                )
+                last_answer = time.monotonic()
+            elif time.monotonic() - last_answer > SILENT_SECONDS:
+                raise self._silent(log_end)
             if records:
                 at = records[-1].offset() + 1
             if ended_at is not None:
-                at, end_seen = max(at, ended_at), ended_at
-            if records and (records[0].offset() < job.start or records[-1].offset() >= job.end):
-                records = [one for one in records if job.start <= one.offset() < job.end]
+                # Markers of transactions have offsets, but are no records: only the end of the log passes them.
+                at, log_end = max(at, ended_at), ended_at
+            records = self._within(records)
             if records:
                 yield records
             if job.seconds is not None and job.start < at < job.end and self._took() >= job.seconds:
                 self.end = at
                 return
 
+    def _silent(self, log_end: int | None) -> RunFailed:
+        if log_end is None:
+            return self._failed(f"the broker sent nothing for {SILENT_SECONDS:.0f} seconds")
+        return self._failed(f"the log ends at {log_end}, and it ended at {self._job.end} or above before")
+
+    def _within(self, records: list[Any]) -> list[Any]:
+        """Return the records of the range. A batch of the broker may begin before it and end after it."""
+        job = self._job
+        if records and (records[0].offset() < job.start or records[-1].offset() >= job.end):
+            return [record for record in records if job.start <= record.offset() < job.end]
+        return records
+
     def _took(self) -> float:
-        """Return for how long it reads already, s."""
+        """Return the duration of the reading so far, s."""
         return time.monotonic() - self._began
 
     def count(self, messages: list[Any], size: int) -> None:
-        """These are written. Waits where that was quicker than it may be."""
+        """Count messages that were written, and wait if the reading is faster than its limit."""
         self.records += len(messages)
         self.size += size
         self.tail = [*self.tail, *messages[-TAIL:]][-TAIL:]
         if self._job.awaited:
-            self.seen |= self._job.awaited & {key_digest(one.key())[:DIGITS] for one in messages}
-        for counter, more in zip(self._counted, (len(messages), size), strict=True):
+            self.awaited_keys |= self._job.awaited & {key_digest(message.key())[:DIGITS] for message in messages}
+        for counter, more in zip(self._counters, (len(messages), size), strict=True):
             counter.add(more)
         most = self._job.bytes_per_second
         if most is not None:
@@ -179,7 +187,7 @@ class _RangeMessages:
                 time.sleep(ahead)
 
     def last_record(self) -> LastRecord | None:
-        """The last one of the range."""
+        """Return the last record of the range."""
         if not self.tail:
             return None
         last = self.tail[-1]
@@ -188,118 +196,125 @@ class _RangeMessages:
         return LastRecord(last.offset(), digest)
 
     def _at_once(self) -> int:
-        """So many messages at once: no more than may be read within seconds, so that no wait between two is long."""
+        """Return the number of messages to read at once: with a rate limit, so few that no wait between two is long."""
         most = self._job.bytes_per_second
         if most is None:
             return _AT_ONCE
         average = self.size // self.records if self.records else _USUAL_BYTES
         return min(_AT_ONCE, max(1, most * _WAIT_SECONDS // max(1, average)))
 
-    def _sorted_out(self, messages: list[Any]) -> tuple[list[Any], int | None]:
-        """Records, and the offset at which the log ended. Raises what the broker said instead."""
-        if all(one is None for one in map(_ERROR, messages)):  # an error compares with nothing but errors
+    def _without_errors(self, messages: list[Any]) -> tuple[list[Any], int | None]:
+        """Return the records, and the offset at which the log ended. Raises RunFailed and the errors of this module."""
+        if all(error is None for error in map(_ERROR, messages)):  # an error can be compared with errors only
             return messages, None
-        errors = [one for one in messages if one.error() is not None]
         from confluent_kafka import KafkaError
 
         ended = None
-        for one in errors:
-            code = one.error().code()
-            if code == KafkaError._PARTITION_EOF:
-                ended = one.offset()
-            elif code == KafkaError._LOG_TRUNCATION:
-                raise _AnotherLogError("the log was cut below the records that were read")
-            elif code in (
-                KafkaError.UNKNOWN_TOPIC_OR_PART,
-                KafkaError._UNKNOWN_TOPIC,
-                KafkaError._UNKNOWN_PARTITION,
-            ):
-                raise self._failed(
-                    "its topic no longer exists: it was deleted while it was read",
-                    "the dump is unchanged: run the command again, which reads the topics that exist then",
-                )
-            elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                raise _BeginsLaterError
-            elif code != KafkaError.GROUP_AUTHORIZATION_FAILED and not one.error().retriable():
-                # The group is never used, so whether it may be is nobody's trouble.
-                why, hint = one.error().str(), GRANTS if denied(one.error()) else None
-                raise self._failed(f"the broker does not allow it: {why}" if hint else why, hint)
-        return [one for one in messages if one.error() is None], ended
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            if error.code() == KafkaError._PARTITION_EOF:
+                ended = message.offset()
+            else:
+                self._raise_unless_passing(error)
+        return [message for message in messages if message.error() is None], ended
+
+    def _raise_unless_passing(self, error: Any) -> None:
+        """Raise the exception for an error that waiting does not end."""
+        from confluent_kafka import KafkaError
+
+        code = error.code()
+        if code == KafkaError._LOG_TRUNCATION:
+            raise _AnotherLogError("the log was truncated below the records that were read")
+        if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise _BeginsLaterError
+        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+            raise self._failed(
+                "its topic no longer exists: it was deleted while it was read",
+                "the dump is unchanged: run the command again, which reads the topics that exist then",
+            )
+        # The group is never used, so a missing right to it does not matter.
+        if code == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():
+            return
+        if denied(error):
+            raise self._failed(f"the broker does not allow it: {error.str()}", GRANTS)
+        raise self._failed(error.str())
 
     def _failed(self, why: str, hint: str | None = None) -> RunFailed:
         return RunFailed(
-            f"{self._job.shown} cannot be read: {why}",
-            hint=hint or "the dump is as it was: see whether the broker is there, and run the command again",
+            f"{self._job.label} cannot be read: {why}",
+            hint=hint or "the dump is unchanged: check that the broker runs, and run the command again",
         )
 
 
 _LEAST_SECONDS: Final = 2.0
-"""So long the first ranges of a call are read: a call that is ended soon has read something whole by then."""
+"""Time limit of the first ranges of a call, so that a call that is interrupted early has finished some of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeJob:
-    """Offsets of one partition that are to be read, each record into one file."""
+    """Offsets of one partition to read into one file."""
 
     key: TopicPartition
     start: int
     end: int
-    """Below this."""
+    """Exclusive."""
     out: str
     """The dump, as ``DumpRequest.out``: a folder that this host and the driver both see, or a bucket."""
     generation: int
     run: str
-    """What the names of all files of one run have in common, and no other run's have."""
+    """The part of a file name that all files of one run have, and those of no other."""
     bootstrap: str = field(repr=False)
     settings: Mapping[str, str] = field(repr=False)
-    """Of the Kafka client: they may hold passwords."""
+    """Settings of the Kafka client, which may contain passwords."""
     awaited: frozenset[str] = frozenset()
-    """Digests of keys that are looked for (:mod:`kstate_cli.dump_writer.identity`)."""
+    """Digests of keys to look for (:mod:`kstate_cli.dump_writer.identity`)."""
     bytes_per_second: int | None = None
     counters: tuple[Counter, Counter] | None = None
-    """Records and bytes, where they can be counted on this host."""
-    counted: tuple[int, int] = (0, 0)
-    """Records and bytes that earlier jobs with the same counters have read."""
+    """Counters of records and bytes, if the task runs on this host."""
+    counter_start: tuple[int, int] = (0, 0)
+    """Records and bytes that earlier jobs with the same counters read."""
     seconds: float | None = None
-    """After so long the reading ends, at a record; None: at ``end`` only."""
+    """Time limit after which the reading ends at a record; None: no limit."""
 
     @property
-    def shown(self) -> str:
-        """How messages call it."""
+    def label(self) -> str:
+        """The range in messages."""
         return f"offsets {self.start} to {self.end - 1} of {self.key}"
 
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """What an attempt made of a range. Only attempts that their engine has accepted are ever looked at."""
+    """The result of one attempt to read a range. Only attempts that the engine accepted count."""
 
     file: GrownFile | None
-    """None where the range has no records."""
+    """None if the range has no records."""
     last: LastRecord | None
     records: int
     size: int
-    """Bytes of keys, values and headers, as they came."""
+    """Bytes of keys, values and headers in memory."""
     ended: BootTime
-    """After its last record was read, by the host that read it."""
+    """After its last record was read, by the clock of the host that read it."""
     another: str | None = None
-    """Why this is another log than before: nothing was read then."""
-    gone: bool = False
-    """The log began above ``start`` by then: nothing was read."""
+    """Why this is another log than before; then nothing was read."""
+    begins_later: bool = False
+    """Whether the log began above ``start`` by then; then nothing was read."""
     tail: tuple[TailRecord, ...] = ()
     """Its last records."""
-    seen: frozenset[str] = frozenset()
-    """Those of the awaited keys that it has."""
+    awaited_keys: frozenset[str] = frozenset()
+    """The awaited keys that the range has."""
     end: int | None = None
-    """Below this it was read, if its time was over before ``end`` of the job was reached."""
+    """Exclusive end of the reading, if its time limit came before ``end`` of the job."""
     ended_ms: int = 0
-    """The same in the time of the dump, as whoever has asked for it finds it."""
+    """``ended`` in the time of the dump, which the driver sets."""
 
 
 class RangeQueue:
-    """Jobs that wait for a reader. A job whose time was over waits again, first of all, behind what was read.
+    """Jobs that wait for a reader. The rest of a job that reached its time limit comes first.
 
-    A job may take as long as the call has taken by then. So a call that is ended at any moment has read ranges whole
-    for about half of its time, and all jobs but the first ones are read in one piece.
+    The time limit of a job is the duration of the call so far. So a call that is interrupted at any moment has finished
+    ranges for about half of its time, and only the first jobs are divided.
     """
 
     def __init__(self, jobs: Iterable[RangeJob]) -> None:
@@ -307,17 +322,17 @@ class RangeQueue:
         self._began = time.monotonic()
 
     def take(self) -> RangeJob | None:
-        """Return the next job, with the time that it may take; None if none waits."""
+        """Return the next job, with its time limit; None if none waits."""
         if not self._waiting:
             return None
         seconds = max(_LEAST_SECONDS, time.monotonic() - self._began)
         return replace(self._waiting.popleft(), seconds=seconds)
 
     def ended(self, job: RangeJob, result: RangeResult) -> RangeJob:
-        """Return the job as far as it was read; what is left of it waits again."""
+        """Return the part of the job that was read, and queue the rest."""
         if result.end is None:
             return job
-        records, size = job.counted
-        counted = records + result.records, size + result.size
-        self._waiting.appendleft(replace(job, start=result.end, counted=counted))
+        records, size = job.counter_start
+        totals = records + result.records, size + result.size
+        self._waiting.appendleft(replace(job, start=result.end, counter_start=totals))
         return replace(job, end=result.end)

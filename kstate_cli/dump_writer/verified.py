@@ -137,7 +137,7 @@ def _write(uri: str, verified: Verified) -> Verified:
         "format": _FORMAT,
         "place": _place(uri),
         "parts": verified.parts,
-        "verified": {str(name): asdict(one) for name, one in verified.verified.items()},
+        "verified": {str(name): asdict(part) for name, part in verified.verified.items()},
         "unfinished": {str(name): asdict(files) for name, files in verified.unfinished.items()},
     }
     filesystem, root = open_location(uri)

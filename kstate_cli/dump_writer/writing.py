@@ -1,4 +1,7 @@
-"""A Parquet file of one range: its digest is taken while it is written, and it is durable before anybody names it."""
+"""The Parquet file of one range, in the schema of Spark's Kafka source.
+
+Its digest is computed while it is written, and it is durable before a manifest names it.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +21,25 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 GROUP_BYTES: Final = 128 << 20
-"""A row group is written when so much has come together: what a task holds in memory, but for its encoding."""
-_NEEDED: Final = ("key", "value", "timestamp", "headers", "offset")
+"""Uncompressed bytes of a row group. A task holds one in memory, and its encoded form while it is written."""
+_READ_COLUMNS: Final = ("key", "value", "timestamp", "headers", "offset")
 _FIXED: Final = 8
 _OWN: Final = 0o600
 OWN_FOLDER: Final = 0o700
-"""Only the owner reads what was in the changelogs."""
+"""Only the owner may read the records of the changelogs."""
 
 
 class Sink(Protocol):
-    """Where the bytes of one new file go: :mod:`kstate_cli.dump_writer.stores` says whose.
-
-    Raises OSError, KstateError.
-    """
+    """The destination of the bytes of one new file, in a folder or a bucket. Raises OSError, KstateError."""
 
     def append(self, data: memoryview) -> None:
-        """All of it, behind what is there."""
+        """Append all bytes."""
 
     def finish(self) -> None:
-        """The file is whole, durable, and has its name from now on."""
+        """Make the file complete and durable under its name."""
 
     def discard(self) -> None:
-        """Nothing of it stays. Raises nothing; also where it was never begun."""
+        """Remove the file, if it was begun. Raises nothing."""
 
 
 class LocalFile:
@@ -47,31 +47,31 @@ class LocalFile:
 
     def __init__(self, path: str) -> None:
         folder = os.path.dirname(path)
-        for one in (os.path.dirname(folder), folder):  # makedirs gives the mode to the last one only
-            os.makedirs(one, OWN_FOLDER, exist_ok=True)
+        for parent in (os.path.dirname(folder), folder):  # makedirs sets the mode of the last folder only
+            os.makedirs(parent, OWN_FOLDER, exist_ok=True)
         self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWN)
 
     def append(self, data: memoryview) -> None:
-        """All of it."""
+        """Append all bytes."""
         at = 0
         while at < len(data):
             at += os.write(self._file, data[at:])
 
     def finish(self) -> None:
-        """It has had its name from the first byte on; nobody was told."""
+        """Make the bytes durable. The file has had its name from the first byte on, but no manifest names it yet."""
         os.fsync(self._file)
         os.close(self._file)
 
     def discard(self) -> None:
-        """Removes it."""
+        """Remove the file."""
         os.close(self._file)
         with suppress(OSError):
             os.unlink(self._path)
 
 
-class _Digesting:
-    """A file as pyarrow knows them, that is only ever appended to."""
+class _DigestSink:
+    """A file object for pyarrow that appends to a sink and computes the digest."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -81,57 +81,58 @@ class _Digesting:
         self._unwanted = False
 
     def write(self, data: Any) -> int:
-        """All of it; nothing once that is not wanted any more. Raises what the sink does; ValueError once closed."""
+        """Append all bytes; ignore them after :meth:`discard`. Raises as the sink, and ValueError once closed."""
         view = memoryview(data).cast("B")
         if self._unwanted:
             return len(view)
         if self.closed:
-            raise ValueError("it is closed")
+            raise ValueError("the file is closed")
         self._digest.update(view)
         self._sink.append(view)
         self.size += len(view)
         return len(view)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: there is no buffer."""
 
     def tell(self) -> int:
-        """Where the next byte goes."""
+        """Return the offset of the next byte."""
         return self.size
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readable(self) -> bool:
-        """It is not."""
+        """Return False."""
         return False
 
     def seekable(self) -> bool:
-        """It is not."""
+        """Return False."""
         return False
 
     def close(self) -> None:
-        """What is written stays."""
+        """Refuse further bytes."""
         self.closed = True
 
     def finish(self) -> str:
-        """Makes it durable; its SHA-256 in hex."""
+        """Make the file durable; return its SHA-256 in hex."""
         self.closed = True
         self._sink.finish()
         return self._digest.hexdigest()
 
     def discard(self) -> None:
-        """Nothing of it stays: what a writer has still to say, its footer, goes nowhere."""
+        """Remove the file. The footer that the Parquet writer still writes is ignored."""
         if not self._unwanted:
             self._unwanted = True
             self._sink.discard()
 
 
 class RangeFile:
-    """Writes record batches in the order of their offsets. A context manager; a file that was not finished is removed.
+    """Write record batches in the order of their offsets. A context manager that removes an unfinished file.
 
-    Nothing is made before there is a record; ``opened`` makes it then, of ``path``. Raises what the sink does.
+    ``new_file`` creates the file at ``path`` with the first row group, so a range without records has none. Raises as
+    the sink.
     """
 
     def __init__(
@@ -140,16 +141,16 @@ class RangeFile:
         schema: pa.Schema,
         group_bytes: int = GROUP_BYTES,
         *,
-        opened: Callable[[str], Sink] = LocalFile,
+        new_file: Callable[[str], Sink] = LocalFile,
     ) -> None:
-        self._path, self._schema, self._most, self._opened = path, schema, group_bytes, opened
+        self._path, self._schema, self._most, self._new_file = path, schema, group_bytes, new_file
         self._waiting: list[pa.RecordBatch] = []
         self._size = 0
         self._spans: list[tuple[int, int]] = []
-        self._sink: _Digesting | None = None
+        self._sink: _DigestSink | None = None
         self._writer: pq.ParquetWriter | None = None
         self._written: list[Any] = []
-        """What the writer says of the file once it is closed."""
+        """The metadata of the file, which pyarrow adds once the writer is closed."""
         self._finished = False
 
     def __enter__(self) -> RangeFile:
@@ -160,21 +161,21 @@ class RangeFile:
     ) -> None:
         if self._sink is None or self._finished:
             return
-        # First: the writer writes a footer now, or whenever it is collected.
+        # The sink first, because the writer writes a footer now, or when Python collects it.
         self._sink.discard()
         with suppress(Exception):
             if self._writer is not None:
                 self._writer.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """More records."""
+        """Add records."""
         self._waiting.append(batch)
         self._size += batch.nbytes
         if self._size >= self._most:
             self._write_group()
 
     def finish(self, relative: str) -> GrownFile | None:
-        """The file, durable; ``relative`` is its path in the dump. None where no record was added."""
+        """Return the durable file; ``relative`` is its path in the dump. None if no record was added."""
         if self._waiting:
             self._write_group()
         if self._writer is None or self._sink is None:
@@ -184,7 +185,7 @@ class RangeFile:
         self._finished = True
         (metadata,) = self._written
         groups = tuple(
-            RowGroup(first, last, group.num_rows, _bytes_of(group, _NEEDED), _bytes_of(group, ("key",)))
+            RowGroup(first, last, group.num_rows, _bytes_of(group, _READ_COLUMNS), _bytes_of(group, ("key",)))
             for (first, last), group in zip(
                 self._spans, map(metadata.row_group, range(metadata.num_row_groups)), strict=True
             )
@@ -204,7 +205,7 @@ class RangeFile:
         import pyarrow.parquet as pq
 
         if self._writer is None:
-            self._sink = _Digesting(self._opened(self._path))
+            self._sink = _DigestSink(self._new_file(self._path))
             self._writer = pq.ParquetWriter(
                 self._sink,
                 self._schema,
@@ -220,21 +221,21 @@ class RangeFile:
 def _bytes_of(group: Any, names: tuple[str, ...]) -> int:
     columns = [group.column(index) for index in range(group.num_columns)]
     return sum(
-        max(one.total_uncompressed_size, _FIXED * group.num_rows if name in ("offset", "timestamp") else 0)
-        for one in columns
-        if (name := one.path_in_schema.partition(".")[0]) in names
+        max(column.total_uncompressed_size, _FIXED * group.num_rows if name in ("offset", "timestamp") else 0)
+        for column in columns
+        if (name := column.path_in_schema.partition(".")[0]) in names
     )
 
 
 _NONE: Final = -1
 _NOT_AVAILABLE: Final = 0
-"""librdkafka's 0 not available, 1 create time, 2 log append time are one above Spark's (``TimestampType.id``)."""
+"""librdkafka's types of timestamps (0 none, 1 create time, 2 log append time) are Spark's ``TimestampType.id`` + 1."""
 _HEADERS: Final = methodcaller("headers")
 _KEY, _VALUE, _OFFSET = methodcaller("key"), methodcaller("value"), methodcaller("offset")
 
 
 def schema() -> pa.Schema:
-    """The columns, in the order in which Spark has them. Milliseconds, as Kafka has them: none is too large."""
+    """Return the columns in the order of Spark's Kafka source. Milliseconds hold every timestamp of Kafka."""
     import pyarrow as pa
 
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -252,20 +253,20 @@ def schema() -> pa.Schema:
     )
 
 
-def batch_of(key: TopicPartition, messages: Sequence[Any], wanted: pa.Schema) -> pa.RecordBatch:
-    """Messages of one partition, at least one, none of them an error."""
+def batch_of(key: TopicPartition, messages: Sequence[Any], columns_schema: pa.Schema) -> pa.RecordBatch:
+    """Return messages of one partition as Arrow; at least one message, and none of them an error."""
     import pyarrow as pa
     import pyarrow.compute
 
     rows = len(messages)
     kinds, times = [_NOT_AVAILABLE] * rows, [_NONE] * rows
-    for at, one in enumerate(messages):
-        kinds[at], times[at] = one.timestamp()
+    for index, message in enumerate(messages):
+        kinds[index], times[index] = message.timestamp()
     kind = pa.array(kinds, pa.int32())
-    known = pa.compute.not_equal(kind, _NOT_AVAILABLE)
-    time = pa.compute.if_else(known, pa.array(times, pa.int64()), _NONE)
+    has_time = pa.compute.not_equal(kind, _NOT_AVAILABLE)
+    time = pa.compute.if_else(has_time, pa.array(times, pa.int64()), _NONE)
     headers = list(map(_HEADERS, messages))
-    header_type = wanted.field("headers").type
+    header_type = columns_schema.field("headers").type
     columns = [
         pa.array(list(map(_KEY, messages)), pa.binary()),
         pa.array(list(map(_VALUE, messages)), pa.binary()),
@@ -276,4 +277,4 @@ def batch_of(key: TopicPartition, messages: Sequence[Any], wanted: pa.Schema) ->
         pa.compute.subtract(kind, 1),
         pa.array(headers, header_type) if any(headers) else pa.nulls(rows, header_type),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return pa.RecordBatch.from_arrays(columns, schema=columns_schema)

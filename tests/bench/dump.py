@@ -31,9 +31,10 @@ import pyspark
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 
-from kstate_cli.dump_writer.engines import CaptureEngine, RangesOnSpark, started
-from kstate_cli.dump_writer.rounds import DumpRequest, DumpWatcher, dump_round
-from kstate_cli.dump_writer.task import RangeJob, capture_range
+from kstate_cli.dump_writer.engines import DumpEngine, RangesOnSpark, range_runner
+from kstate_cli.dump_writer.request import DumpRequest, DumpWatcher
+from kstate_cli.dump_writer.rounds import dump_round
+from kstate_cli.dump_writer.task import RangeJob, read_range
 from kstate_cli.formats import topic_partition
 from kstate_cli.spark.context import SparkSettings
 from tests.interop.harness import Batch
@@ -89,7 +90,7 @@ def jars() -> list[str]:
 
 def peak(job: RangeJob) -> int:
     """Reads a range; the most memory that this process ever had, in bytes."""
-    capture_range(job)
+    read_range(job)
     return peak_bytes()
 
 
@@ -126,14 +127,14 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
     with bulk(folder, APP, Batch(records=records, keys=keys, value_bytes=VALUE_BYTES)) as topic:
         sides = Sides(folder, children(os.getpid()))
 
-        def dumped(engine: CaptureEngine, runner: Any) -> Callable[[str], int]:
+        def dumped(engine: DumpEngine, runner: Any) -> Callable[[str], int]:
             def work(out: str) -> int:
                 request = DumpRequest(topic.bootstrap, {}, out, None, {topic.topic: "here"}, engine, spark, PROCESSES)
                 return dump_round(request, DumpWatcher(), runner).records
 
             return work
 
-        with started(CaptureEngine.spark, spark, PROCESSES) as runner, spawn.Pool(PROCESSES) as pool:
+        with range_runner(DumpEngine.spark, spark, PROCESSES) as runner, spawn.Pool(PROCESSES) as pool:
             assert isinstance(runner, RangesOnSpark)
             session = SparkSession(runner.context)
 
@@ -148,9 +149,9 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
             expected = loop("")
             for number in range(rounds):
                 sides.time("a bare loop", loop, expected)
-                sides.time("kstate dump on Spark", dumped(CaptureEngine.spark, runner), expected)
+                sides.time("kstate dump on Spark", dumped(DumpEngine.spark, runner), expected)
                 sides.time("Spark's Kafka source", source, expected)
-                sides.time("kstate dump --engine local", dumped(CaptureEngine.local, None), expected)
+                sides.time("kstate dump --engine local", dumped(DumpEngine.local, None), expected)
                 sides.tell("real Streams' restore", *topic.restored(PROCESSES), expected)
                 print(f"round {number + 1} of {rounds} is done", flush=True)
         for part in (expected // 8, expected // PROCESSES):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.dump_writer.task import RangeJob, capture_range
+from kstate_cli.dump_writer.task import RangeJob, read_range
 from kstate_cli.dump_writer.writing import GROUP_BYTES
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.memory import peak_bytes
@@ -23,7 +23,7 @@ MOST = 4 * GROUP_BYTES + (192 << 20)
 
 def peak_of(job: RangeJob) -> tuple[int, int]:
     """Records, and the most memory that this process ever had."""
-    done = capture_range(job)
+    done = read_range(job)
     return done.records, peak_bytes()
 
 

@@ -302,7 +302,7 @@ def test_a_full_disk(harness: Harness, tmp_path: Path) -> None:
             topic._producer.produce(topic.name, os.urandom(1_000), b"large", 0)
         assert topic._producer.flush(_SECONDS) == 0
         failed = call(harness, out, topic, status=6)
-        assert "no room is left" in failed.err and "the dump is as it was" in failed.err
+        assert "no disk space is left" in failed.err and "the dump is unchanged" in failed.err
         assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
         subprocess.run(["mount", "-o", "remount,size=16m", str(small)], check=True)
         call(harness, out, topic)
@@ -451,7 +451,7 @@ def test_changelogs_of_another_application_are_named(harness: Harness, tmp_path:
     done = dump(harness, out, "--app", app, *QUICK, status=1)
     assert {key.topic for key in newest(out).newest()} == {topics["count"].name, topics["3-count"].name}
     (warning,) = [row["message"] for row in done.rows if row["type"] == "warning"]
-    assert f"{app}-2-count-changelog is not dumped: it seems to be of the application {app}-2" in warning
+    assert f"{app}-2-count-changelog is not dumped: it seems to belong to the application {app}-2" in warning
     dump(harness, out, "--app", app, "--topic", topics["2-count"].name, *QUICK)
     assert {key.topic for key in newest(out).newest()} == {one.name for one in topics.values()}
     refused = dump(harness, out, "--app", f"{app}-nobody", *QUICK, status=2)
@@ -517,7 +517,7 @@ def test_a_topic_made_anew(harness: Harness, tmp_path: Path) -> None:
     topic.create()
     topic.produce(30)
     done = call(harness, out, topic, status=1)
-    assert any("the topic was made anew" in one for one in warnings_of(done))
+    assert any("the topic was recreated" in one for one in warnings_of(done))
     assert any(f"{topic.name}:1: the topic no longer has this partition" in one for one in warnings_of(done))
     assert rows(out, topic) == topic.records()
     assert {str(key) for key in read_dump(str(out), complete=False, committed_only=False).partitions} == {
@@ -542,7 +542,7 @@ def test_an_open_transaction(harness: Harness, tmp_path: Path) -> None:
                       "--topic", topic.name)  # fmt: skip
         assert done.status == 0, done.told
         end = newest(out).newest()[TopicPartition(topic.name, 0)].end
-        assert f"a transaction is open, what follows is left to the next call: {topic.name}:0 at {end}" in done.err
+        assert f"a transaction is open, the next call reads the records behind it: {topic.name}:0 at {end}" in done.err
         assert rows(out, topic) == topic.records() and len(rows(out, topic)) >= len(before)
         ends(_SECONDS)
     last = call(harness, out, topic)
@@ -568,7 +568,9 @@ def test_a_transaction_that_stays_open(harness: Harness, tmp_path: Path) -> None
     first = call(harness, out, topic, "--metrics-file", metrics)
     assert (first.rows[0]["held_back"], first.summary["held_back"]) == (51, 51)
     (note,) = [row["message"] for row in first.rows if row["type"] == "note"]
-    assert note == f"a transaction is open, what follows is left to the next call: {topic.name}:0 at 10 (51 offsets)"
+    assert (
+        note == f"a transaction is open, the next call reads the records behind it: {topic.name}:0 at 10 (51 offsets)"
+    )
     assert f"{gauge} 51.0" in metrics.read_text() and f"{warned} 0.0" in metrics.read_text()
     assert newest(out).newest()[TopicPartition(topic.name, 0)].held_back == 51
     second = call(harness, out, topic, "--metrics-file", metrics, status=1)
@@ -705,7 +707,7 @@ def test_a_log_that_was_cut(harness: Harness, tmp_path: Path) -> None:
     known["generation"] += 1
     known["fulls"][0]["log_end"] = known["fulls"][0]["ranges"][-1]["end"] = 45
     (out / name_of(known["generation"])).write_text(json.dumps(known))
-    begins_anew(harness, out, topic, "the log was cut: it ends at 40, and was read up to 45")
+    begins_anew(harness, out, topic, "the log was truncated: it ends at 40, and was read up to 45")
 
 
 RETENTION = "10000"

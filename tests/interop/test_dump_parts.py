@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.dump_reader.open import read_dump
-from kstate_cli.dump_writer.task import RangeJob, RangeQueue, capture_range
+from kstate_cli.dump_writer.task import RangeJob, RangeQueue, read_range
 from kstate_cli.formats.topic_partition import TopicPartition
 
 from .dumping import dump, dumped, newest
@@ -97,7 +97,7 @@ def test_a_range_is_left_where_its_time_is_over(harness: Harness, tmp_path: Path
     job = RangeJob(key, 0, 45_000, str(out), 1, "0" * 12, harness.bootstrap, {})
     queue, bounds = RangeQueue([job, replace(job, start=44_000)]), []
     while (next_job := queue.take()) is not None:
-        result = capture_range(replace(next_job, seconds=0.0))
+        result = read_range(replace(next_job, seconds=0.0))
         done = queue.ended(next_job, result)
         assert result.file is not None and result.records == result.file.rows
         bounds.append((done.start, done.end, result.records))

@@ -20,7 +20,7 @@ from kstate_cli.dump_writer.stores import destination, store_of
 from kstate_cli.dump_writer.writing import RangeFile
 from tests.memory import peak_bytes
 path, group, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-with RangeFile("topic=t/partition=0/file", schema(), group, opened=store_of(destination(path)).opened) as file:
+with RangeFile("topic=t/partition=0/file", schema(), group, new_file=store_of(destination(path)).new_file) as file:
     for number in range(count):
         value = number.to_bytes(4, "big") * (1 << 18) if path[:2] != "s3" else os.urandom(1 << 20)
         rows = {"key": [b"k"], "value": [value], "topic": ["t"], "partition": [0], "offset": [number],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.dump_writer.plan import PartitionPlan
-    from kstate_cli.dump_writer.rounds import DumpRequest, RoundOutcome
+    from kstate_cli.dump_writer.request import DumpRequest, RoundOutcome
 
 
 @declared
@@ -70,8 +70,8 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.cli.options.restore import bytes_of, pair_of, spark_unused
     from kstate_cli.cli.options.shared import at_once
-    from kstate_cli.dump_writer.engines import CaptureEngine
-    from kstate_cli.dump_writer.rounds import DumpRequest
+    from kstate_cli.dump_writer.engines import DumpEngine
+    from kstate_cli.dump_writer.request import DumpRequest
     from kstate_cli.dump_writer.stores import destination
     from kstate_cli.errors import UsageError
     from kstate_cli.spark.context import SparkSettings
@@ -80,9 +80,9 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
         raise UsageError("nothing says what is to be dumped", hint="--app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:
         raise UsageError("--app finds topics by their names, --spec says them", hint="leave out one of the two")
-    if how.engine not in {engine.value for engine in CaptureEngine}:
+    if how.engine not in {engine.value for engine in DumpEngine}:
         raise UsageError(f"--engine {how.engine!r} is neither spark nor local", hint="leave it out for spark")
-    if how.engine == CaptureEngine.local.value:
+    if how.engine == DumpEngine.local.value:
         spark_unused(master=how.master, conf=how.conf)
     rate = bytes_of(how.max_rate, "--max-rate") if how.max_rate else None
     if rate == 0:
@@ -94,7 +94,7 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
         out=destination(source.out),
         app=source.app,
         topics={**topics, **dict.fromkeys(source.topic or (), "--topic")},
-        engine=CaptureEngine(how.engine),
+        engine=DumpEngine(how.engine),
         spark=SparkSettings(how.master, dict(pair_of(pair) for pair in how.conf or ())),
         workers=at_once(how.workers),
         bytes_per_second=rate,

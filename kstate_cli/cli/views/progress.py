@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kstate_cli.cli.output import progress_bar, safe, say
-from kstate_cli.dump_writer.rounds import DumpWatcher
+from kstate_cli.dump_writer.request import DumpWatcher
 from kstate_cli.dump_writer.task import SILENT_SECONDS
 from kstate_cli.export.engines import ExportWatcher
 from kstate_cli.pace import Pace, PaceMeter, pace_text

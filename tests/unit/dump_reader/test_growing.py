@@ -33,7 +33,7 @@ from kstate_cli.dump_reader.model import ClockMark, PartitionDump, Round
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_reader.reader import read_slice
 from kstate_cli.dump_reader.slices import slices
-from kstate_cli.dump_writer.folder import read_newest
+from kstate_cli.dump_writer.folder import FolderStore
 from kstate_cli.dump_writer.writing import RangeFile, schema
 from kstate_cli.formats.topic_partition import TopicPartition
 
@@ -240,7 +240,10 @@ def test_what_only_has_the_name_of_a_manifest(tmp_path: Path, what: str) -> None
         if what == "a link":
             commit(other, 2, (one,), 10)
         name.symlink_to(other / name_of(2))
-    for read in (lambda: read_dump(str(dump), complete=False, committed_only=False), lambda: read_newest(str(dump))):
+    for read in (
+        lambda: read_dump(str(dump), complete=False, committed_only=False),
+        lambda: FolderStore(str(dump)).read_newest(),
+    ):
         with pytest.raises(DumpError, match="has the name of a manifest, and is") as refused:
             read()
         assert name_of(2) in refused.value.message

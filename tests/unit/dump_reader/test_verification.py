@@ -134,9 +134,9 @@ def test_a_record_that_is_none_counts_as_never(text: str, tmp_path: Path) -> Non
 def test_the_record_is_no_obstacle_to_a_dump_that_grows(tmp_path: Path) -> None:
     folder = grown(tmp_path / "d")
     record(str(folder), 1, 1, VerifiedPart(1_000, 3, 2, 0))
-    from kstate_cli.dump_writer.folder import read_newest
+    from kstate_cli.dump_writer.folder import FolderStore
 
-    newest = read_newest(str(folder))
+    newest = FolderStore(str(folder)).read_newest()
     assert newest is not None and newest.generation == 3
 
 

@@ -17,7 +17,7 @@ from kstate_cli.dump_reader.model import Round
 from kstate_cli.dump_reader.open import newest_manifest, read_dump
 from kstate_cli.dump_writer.bucket import BucketStore
 from kstate_cli.dump_writer.keeping import GRACE_SECONDS, UNNAMED_SECONDS, new_manifest, path_of
-from kstate_cli.dump_writer.packing import packed
+from kstate_cli.dump_writer.packing import pack
 from kstate_cli.dump_writer.s3_objects import Objects, place_in_bucket
 from kstate_cli.dump_writer.stores import destination, store_of
 from kstate_cli.dump_writer.writing import RangeFile, schema
@@ -37,7 +37,7 @@ def bucket(objects: ObjectStore, prefix: str = "a/dump") -> BucketStore:
 
 
 def written(store: BucketStore, path: str, offsets: range = range(9)) -> GrownFile:
-    with RangeFile(path, schema(), group_bytes=1, opened=store.opened) as file:
+    with RangeFile(path, schema(), group_bytes=1, new_file=store.new_file) as file:
         for batch in rows_of(offsets):
             file.add(batch)
         found = file.finish(path)
@@ -200,7 +200,7 @@ def test_what_is_written_is_what_the_manifest_says(objects: ObjectStore, monkeyp
     monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._PART_BYTES", 1000)
     monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._PARTS_OF_A_SIZE", 2)
     objects.behave(Fault(r"^POST .*uploadId", 500, carried_out=True, times=1))
-    with RangeFile(large, schema(), group_bytes=1, opened=store.opened) as file:
+    with RangeFile(large, schema(), group_bytes=1, new_file=store.new_file) as file:
         for batch in rows_of(range(90)):
             file.add(batch)
         assert large not in objects.keys("a/dump/") and objects.uploads() == [f"a/dump/{large}"]
@@ -212,9 +212,9 @@ def test_what_is_written_is_what_the_manifest_says(objects: ObjectStore, monkeyp
     store.check_named(grown(1, files=(two,)))
     parts = [written(store, path_of(KEY, n, n + 1, 1, OTHER, "00000000"), range(n, n + 1)) for n in range(16)]
     joined = Full(KEY, 1, 0, 99, 5, (Round(0, 99, 1, 2),), tuple(parts))
-    smaller, gone = packed(store, joined, 2, RUN)
+    smaller, gone = pack(store, joined, 2, RUN)
     assert len(smaller.files) == 1 and smaller.rows == 16 and store.present([*gone, "topic=t/none"]) == set(gone)
-    with pytest.raises(KeyError), RangeFile(failed, schema(), group_bytes=1, opened=store.opened) as file:
+    with pytest.raises(KeyError), RangeFile(failed, schema(), group_bytes=1, new_file=store.new_file) as file:
         for batch in rows_of(range(90)):
             file.add(batch)
         raise KeyError
@@ -229,11 +229,11 @@ def test_a_file_that_is_gone_is_not_named(objects: ObjectStore) -> None:
         objects.client.delete_object(Bucket=objects.bucket, Key=f"a/dump/{path}")
         if content is not None:
             objects.put(f"a/dump/{path}", content)
-        with pytest.raises(Refused, match="is not there any more"):
+        with pytest.raises(Refused, match="does not exist any more"):
             store.commit(grown(1, files=(one,)), RUN, [KEY])
     assert not store.unanswered and not any("_manifest" in key for key in objects.keys("a/"))
     objects.client.delete_object(Bucket=objects.bucket, Key=f"a/dump/{path}")
-    with pytest.raises(DumpError, match="not there any more"):
+    with pytest.raises(DumpError, match="does not exist any more"):
         store.content(path)
 
 
@@ -321,7 +321,7 @@ def test_what_a_store_says_is_told_with_what_to_do(
     store = bucket(objects)
     objects.behave(fault)
     calls = (store.read_newest, lambda: store.make(RUN), lambda: store.present(["x"]), lambda: store.content("x"),
-             lambda: store.opened("x").finish(), lambda: store.check_named(grown(1, files=(GrownFile("x", 1, "", ()),))))  # fmt: skip
+             lambda: store.new_file("x").finish(), lambda: store.check_named(grown(1, files=(GrownFile("x", 1, "", ()),))))  # fmt: skip
     for call in calls:
         with pytest.raises(kind) as told:
             call()
@@ -346,9 +346,9 @@ def test_what_is_not_there_or_not_said_is_told(objects: ObjectStore, monkeypatch
     assert "AWS_ENDPOINT_URL" in told(UsageError)
     monkeypatch.setenv("AWS_ENDPOINT_URL", objects.endpoint)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert "no credentials are found" in told(Refused)
+    assert "there are no credentials" in told(Refused)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    assert "no credentials are found" in told(Refused)
+    assert "there are no credentials" in told(Refused)
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     assert "AWS_PROFILE" in told(UsageError)
     monkeypatch.setitem(sys.modules, "boto3.session", None)
@@ -380,7 +380,7 @@ def test_an_answer_that_does_not_come(objects: ObjectStore, monkeypatch: pytest.
         threading.Thread(target=answer, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
         store = bucket(objects)
-        for call in (store.read_newest, lambda: store.content("x"), lambda: store.make(RUN), lambda: store.opened("x").finish() if how != "says half of it" else store.present(["x"])):  # fmt: skip
+        for call in (store.read_newest, lambda: store.content("x"), lambda: store.make(RUN), lambda: store.new_file("x").finish() if how != "says half of it" else store.present(["x"])):  # fmt: skip
             with pytest.raises(RunFailed) as told:
                 call()
             assert told.value.hint

@@ -10,9 +10,9 @@ import pytest
 from kstate_cli.clock import now_ms, now_seconds
 from kstate_cli.dump_reader.growing import Forgotten, Full, Grown, name_of
 from kstate_cli.dump_reader.model import Round
-from kstate_cli.dump_writer import folder
+from kstate_cli.dump_writer.folder import FolderStore
 from kstate_cli.dump_writer.keeping import GRACE_SECONDS, new_manifest, path_of, run_of
-from kstate_cli.dump_writer.packing import kept
+from kstate_cli.dump_writer.packing import drop_old_fulls
 from kstate_cli.dump_writer.stores import destination
 from kstate_cli.errors import InUse, Refused, UsageError
 from tests.unit.dump_reader.test_growing import KEY, written
@@ -31,18 +31,18 @@ def names(path: Path) -> list[str]:
 
 def test_what_may_lie_there(tmp_path: Path) -> None:
     out = str(tmp_path)
-    assert folder.read_newest(out) is None and folder.read_newest(str(tmp_path / "new")) is None
+    assert FolderStore(out).read_newest() is None and FolderStore(str(tmp_path / "new")).read_newest() is None
     for name in ("lost+found", "topic=t"):
         (tmp_path / name).mkdir()
     (tmp_path / new_manifest(3, RUN)).write_bytes(b"{")
-    assert folder.read_newest(out) is None
-    folder.commit(out, grown(1), RUN, [KEY])
-    folder.commit(out, grown(2), RUN, [KEY])
-    assert folder.read_newest(out) == grown(2)
+    assert FolderStore(out).read_newest() is None
+    FolderStore(out).commit(grown(1), RUN, [KEY])
+    FolderStore(out).commit(grown(2), RUN, [KEY])
+    assert FolderStore(out).read_newest() == grown(2)
     for name in ("thesis.tex", "_manifest-1.json", ".hidden", "_manifest.json"):
         (tmp_path / name).touch()
         with pytest.raises(Refused):
-            folder.read_newest(out)
+            FolderStore(out).read_newest()
         (tmp_path / name).unlink()
 
 
@@ -58,10 +58,10 @@ def test_where_a_dump_can_be(tmp_path: Path) -> None:
 def test_a_manifest_never_takes_the_place_of_another(tmp_path: Path, there: int) -> None:
     """Also where one of its number was there and is gone: what has a lower number than another does not count."""
     out = str(tmp_path)
-    folder.commit(out, grown(there), OTHER, [])
+    FolderStore(out).commit(grown(there), OTHER, [])
     before = (tmp_path / name_of(there)).read_bytes()
     with pytest.raises(InUse, match=f"generation {there} "):
-        folder.commit(out, grown(1), RUN, [])
+        FolderStore(out).commit(grown(1), RUN, [])
     assert names(tmp_path) == [name_of(there)]
     assert (tmp_path / name_of(there)).read_bytes() == before
 
@@ -81,12 +81,12 @@ def test_nothing_is_written_where_restore_would_not_read_it(tmp_path: Path, plac
             elsewhere.mkdir()
         (dump / place).symlink_to(elsewhere)
     with pytest.raises(Refused, match="not a folder") as refused:
-        folder.read_newest(str(dump))
+        FolderStore(str(dump)).read_newest()
     assert place in refused.value.message and refused.value.hint
     if what == "a link":
         one = written(dump, "one", range(9))
         with pytest.raises(Refused, match="not what was written"):
-            folder.commit(str(dump), grown(1, files=(one,)), RUN, [KEY])
+            FolderStore(str(dump)).commit(grown(1, files=(one,)), RUN, [KEY])
         assert not list(dump.glob("_manifest*"))
 
 
@@ -94,25 +94,25 @@ def test_a_file_that_is_gone_is_told_before_anything_is_read(tmp_path: Path) -> 
     """The hint names what loses nothing: a copy of the file, or another place. No full that is whole is to be dropped."""
     out, one = str(tmp_path), written(tmp_path, "one", range(9))
     known = grown(1, files=(one,))
-    folder.commit(out, known, RUN, [KEY])
-    folder.check_named(out, known)
+    FolderStore(out).commit(known, RUN, [KEY])
+    FolderStore(out).check_named(known)
     (tmp_path / one.path).unlink()
-    with pytest.raises(Refused, match="is not there any more") as refused:
-        folder.check_named(out, known)
+    with pytest.raises(Refused, match="does not exist any more") as refused:
+        FolderStore(out).check_named(known)
     hint = str(refused.value.hint)
     assert "copy it here again" in hint and "--out" in hint and "--keep" not in hint
     anew = Full(KEY, 2, 0, 99, 5, (Round(0, 99, 1, 2),), (written(tmp_path, "two", range(9)),))
-    smaller, gone = kept(Grown(2, "read_committed", (*known.fulls, anew)), 1)
+    smaller, gone = drop_old_fulls(Grown(2, "read_committed", (*known.fulls, anew)), 1)
     assert gone == known.fulls
-    folder.commit(out, smaller, RUN, [KEY])
-    assert folder.read_newest(out) == smaller
+    FolderStore(out).commit(smaller, RUN, [KEY])
+    assert FolderStore(out).read_newest() == smaller
 
 
 def test_a_file_that_is_gone_is_not_named(tmp_path: Path) -> None:
     one = written(tmp_path, "one", range(9))
     (tmp_path / one.path).unlink()
-    with pytest.raises(Refused, match="is not there any more"):
-        folder.commit(str(tmp_path), grown(1, files=(one,)), RUN, [KEY])
+    with pytest.raises(Refused, match="does not exist any more"):
+        FolderStore(str(tmp_path)).commit(grown(1, files=(one,)), RUN, [KEY])
     assert not list(tmp_path.glob("_manifest*"))
 
 
@@ -137,19 +137,19 @@ def test_what_is_removed_is_old_and_ours_and_named_by_nobody(tmp_path: Path) -> 
     now = now_ms()
     forgotten = (Forgotten(gone, now - 2 * GRACE_SECONDS * 1000), Forgotten(soon, now))
     before = {entry for entry in tmp_path.rglob("*") if entry.is_file()}
-    assert folder.sweep(str(tmp_path), grown(1, files=(one,), forgotten=forgotten)) == 3
+    assert FolderStore(str(tmp_path)).sweep(grown(1, files=(one,), forgotten=forgotten)) == 3
     after = {entry for entry in tmp_path.rglob("*") if entry.is_file()}
     assert before - after == {tmp_path / left, tmp_path / gone, tmp_path / new_manifest(1, RUN)}
 
 
 def test_old_manifests_go_but_for_the_last_few(tmp_path: Path) -> None:
     for generation in range(1, 13):
-        folder.commit(str(tmp_path), grown(generation), RUN, [])
-    assert folder.sweep(str(tmp_path), grown(12)) == 0, "they are young"
+        FolderStore(str(tmp_path)).commit(grown(generation), RUN, [])
+    assert FolderStore(str(tmp_path)).sweep(grown(12)) == 0, "they are young"
     old = now_seconds() - 2 * 3600
     for path in tmp_path.iterdir():
         os.utime(path, (old, old))
-    assert folder.sweep(str(tmp_path), grown(12)) == 4
+    assert FolderStore(str(tmp_path)).sweep(grown(12)) == 4
     assert names(tmp_path) == [name_of(number) for number in range(5, 13)]
 
 
@@ -158,15 +158,15 @@ def test_of_a_run_only_what_is_its_own_and_not_named(tmp_path: Path) -> None:
     (tmp_path / mine).parent.mkdir(parents=True)
     for path in (mine, named, other):
         (tmp_path / path).touch()
-    folder.remove_files_of(str(tmp_path), "a" * 12, [KEY], [named])
-    folder.remove_files_of(str(tmp_path), RUN, [KEY], [])
+    FolderStore(str(tmp_path)).remove_files_of("a" * 12, [KEY], [named])
+    FolderStore(str(tmp_path)).remove_files_of(RUN, [KEY], [])
     assert names((tmp_path / mine).parent) == sorted(Path(path).name for path in (named, other))
     assert [run_of(Path(path).name) for path in (mine, other)] == [RUN, OTHER]
 
 
 def test_what_it_makes_only_its_owner_reads(tmp_path: Path) -> None:
     out = tmp_path / "new" / "dump"
-    folder.make(str(out), RUN)
+    FolderStore(str(out)).make(RUN)
     assert (out.stat().st_mode & 0o777, names(out)) == (0o700, [])
-    folder.commit(str(out), grown(1), RUN, [KEY])
+    FolderStore(str(out)).commit(grown(1), RUN, [KEY])
     assert (out / name_of(1)).stat().st_mode & 0o777 == 0o600

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.dump_reader.growing import TailRecord
-from kstate_cli.dump_writer.identity import TAIL, Identity, KnownLog, compare, not_explained
+from kstate_cli.dump_writer.identity import TAIL, Identity, LogSample, compare, unexplained
 
 Row = tuple[str, str | None]
 
@@ -56,10 +56,10 @@ def outcome(dumped: ModelLog, log: ModelLog) -> Identity:
     records = dumped.tail()
     tail = tuple(records[-TAIL:])
     complete = len(tail) == len(records)
-    known = KnownLog(tail, complete, 0, dumped.end, compacted=True)
+    known = LogSample(tail, complete, 0, dumped.end, compacted=True)
     first = 0 if complete else tail[0].offset
     compared = compare(known, log.tail(first, dumped.end), 0)
-    if not_explained(compared, (record.key for record in log.tail(dumped.end))) is not None:
+    if unexplained(compared, (record.key for record in log.tail(dumped.end))) is not None:
         return Identity.NOT_COMPARABLE
     return compared.identity
 
@@ -108,7 +108,7 @@ def record(offset: int, digest: str = "a", key: str = "k", epoch: int | None = 1
     return TailRecord(offset, digest, key, epoch)
 
 
-KNOWN = KnownLog((record(10), record(12, key="l")), complete=False, start=0, end=14, compacted=True)
+KNOWN = LogSample((record(10), record(12, key="l")), complete=False, start=0, end=14, compacted=True)
 
 
 @pytest.mark.parametrize(
@@ -131,15 +131,15 @@ KNOWN = KnownLog((record(10), record(12, key="l")), complete=False, start=0, end
 def test_each_way_to_compare(
     present: list[TailRecord], log_start: int, compacted: bool, identity: Identity, awaited: set[str]
 ) -> None:
-    known = KnownLog(KNOWN.tail, KNOWN.complete, KNOWN.start, KNOWN.end, compacted)
+    known = LogSample(KNOWN.tail, KNOWN.complete, KNOWN.start, KNOWN.end, compacted)
     compared = compare(known, present, log_start)
     assert (compared.identity, set(compared.awaited)) == (identity, awaited)
     assert (compared.why is None) == (identity is Identity.SAME), "every other result is reported with its reason"
-    assert not_explained(compared, awaited) is None
-    assert (not_explained(compared, ()) is None) == (not awaited)
+    assert unexplained(compared, awaited) is None
+    assert (unexplained(compared, ()) is None) == (not awaited)
 
 
 def test_a_full_without_a_record_is_compared_as_a_whole() -> None:
-    empty = KnownLog((), complete=True, start=0, end=14, compacted=True)
+    empty = LogSample((), complete=True, start=0, end=14, compacted=True)
     assert compare(empty, [], 0).identity is Identity.SAME
     assert compare(empty, [record(3)], 0).identity is Identity.ANOTHER

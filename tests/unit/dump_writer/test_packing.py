@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.growing import Full, Grown, GrownFile, RowGroup
 from kstate_cli.dump_reader.model import Round
-from kstate_cli.dump_writer.packing import TOGETHER, kept, merged, packed
-from kstate_cli.dump_writer.stores import FolderStore
+from kstate_cli.dump_writer.folder import FolderStore
+from kstate_cli.dump_writer.packing import TOGETHER, drop_old_fulls, merge_ranges, pack
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import DeleteCoverage, delete_coverage
 from tests.unit.dump_reader.test_growing import KEY, written
@@ -34,10 +34,10 @@ def rows(folder: Path, full: Full) -> list[object]:
 
 def test_not_a_row_is_changed(tmp_path: Path) -> None:
     few = full_of(tmp_path, TOGETHER - 1)
-    assert packed(FolderStore(str(tmp_path)), few, 2, RUN) == (few, ())
+    assert pack(FolderStore(str(tmp_path)), few, 2, RUN) == (few, ())
     full = full_of(tmp_path / "more", TOGETHER)
     before = rows(tmp_path / "more", full)
-    smaller, gone = packed(FolderStore(str(tmp_path / "more")), full, 2, RUN)
+    smaller, gone = pack(FolderStore(str(tmp_path / "more")), full, 2, RUN)
     assert len(smaller.files) == 1 and rows(tmp_path / "more", smaller) == before
     assert gone == tuple(file.path for file in full.files)
     assert all((tmp_path / "more" / path).exists() for path in gone), "whoever reads by the old manifest needs them"
@@ -55,7 +55,7 @@ def test_what_is_damaged_is_not_made_to_look_whole(tmp_path: Path, damage: str) 
         path.write_bytes(content)
     files = sorted(tmp_path.rglob("*.parquet"))
     with pytest.raises(DumpError):
-        packed(FolderStore(str(tmp_path)), full, 2, RUN)
+        pack(FolderStore(str(tmp_path)), full, 2, RUN)
     assert sorted(tmp_path.rglob("*.parquet")) == files
 
 
@@ -72,7 +72,7 @@ def test_ranges_that_are_joined_promise_no_more(
     for records, later, took in steps:
         ranges.append(Round(at, at + records, asked, asked + later + took))
         at, asked = at + records, asked + later
-    few = merged(ranges, retention, most_ranges)
+    few = merge_ranges(ranges, retention, most_ranges)
     assert len(few) <= most_ranges
     assert (few[0], few[0].start, few[-1].end) == (ranges[0], ranges[0].start, ranges[-1].end)
     assert all(one.end == other.start for one, other in pairwise(few))
@@ -93,7 +93,7 @@ def test_ranges_do_not_grow_with_rounds() -> None:
     ranges: tuple[Round, ...] = ()
     for minute in range(365 * 24 * 60 // 10):
         at = minute * 600_000
-        ranges = merged((*ranges, Round(minute, minute + 1, at, at + 600_000)), 3_600_000)
+        ranges = merge_ranges((*ranges, Round(minute, minute + 1, at, at + 600_000)), 3_600_000)
     assert len(ranges) <= 256 and (ranges[0].start, ranges[-1].end) == (0, 365 * 24 * 6)
     assert all(delete_coverage(one.continues_ms, one.ended_ms, 3_600_000) is DeleteCoverage.YES for one in ranges)
 
@@ -104,11 +104,11 @@ def test_the_last_full_that_has_a_record_stays() -> None:
     file = GrownFile("f", 9, "0" * 64, (RowGroup(0, 8, 9, 1, 1),))
     older, filled = (Full(KEY, began, 0, 9, 0, ranges, (replace(file, path=f"f{began}"),)) for began in (1, 3))
     empty = [Full(KEY, began, 0, 9, 0, ranges, ()) for began in (5, 7, 9)]
-    grown, gone = kept(Grown(9, "read_committed", (older, filled, *empty)), 2)
+    grown, gone = drop_old_fulls(Grown(9, "read_committed", (older, filled, *empty)), 2)
     assert grown.fulls == (filled, empty[1], empty[2])
     assert gone == (older, empty[0])
     new = replace(older, began=11)
-    grown, gone = kept(replace(grown, fulls=(*grown.fulls, new)), 2)
+    grown, gone = drop_old_fulls(replace(grown, fulls=(*grown.fulls, new)), 2)
     assert grown.fulls == (empty[2], new) and filled in gone
 
 
@@ -116,7 +116,7 @@ def test_the_newest_fulls_stay() -> None:
     other = TopicPartition("t", 1)
     ranges = (Round(0, 0, 0, 0),)
     fulls = tuple(Full(key, began, 0, 0, 0, ranges, ()) for key, began in ((KEY, 1), (KEY, 4), (other, 1), (KEY, 9)))
-    grown, gone = kept(Grown(9, "read_committed", fulls), 2)
+    grown, gone = drop_old_fulls(Grown(9, "read_committed", fulls), 2)
     assert {(one.key, one.began) for one in grown.fulls} == {(KEY, 4), (KEY, 9), (other, 1)}
     assert [(one.key, one.began) for one in gone] == [(KEY, 1)]
     assert replace(grown, fulls=fulls) == Grown(9, "read_committed", fulls)

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump_reader.growing import Full, Grown
 from kstate_cli.dump_reader.model import Round
-from kstate_cli.dump_writer.plan import anew, chosen, not_continued, of_spec, plan_round, ranges, too_late, up_to
+from kstate_cli.dump_writer.plan import (
+    new_full,
+    not_continued,
+    of_spec,
+    plan_round,
+    ranges,
+    select_topics,
+    too_late,
+    up_to,
+)
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.specification.model import Spec, StoreSpec
@@ -43,10 +52,10 @@ def test_what_is_new() -> None:
         ({}, 0, None),
         ({"start": 50}, 0, None),
         ({"start": 51}, 0, "a gap"),
-        ({"topic_id": "other"}, 0, "made anew"),
+        ({"topic_id": "other"}, 0, "recreated"),
         ({"topic_id": None}, 0, None),
         ({"end": 50, "stable_end": 50}, 0, None),
-        ({"end": 49, "stable_end": 49}, 0, "the log was cut"),
+        ({"end": 49, "stable_end": 49}, 0, "the log was truncated"),
         ({"leader_epoch": 2}, 0, "leader epoch"),
         ({"leader_epoch": 4}, 0, None),
         ({}, 23 * HOUR, None),
@@ -83,7 +92,9 @@ def test_a_log_that_was_never_compacted_forgets_nothing() -> None:
 
 @given(st.lists(st.integers(0, 30_000_000), min_size=1, max_size=6), st.integers(1, 64))
 def test_every_offset_is_read_once(sizes: list[int], slots: int) -> None:
-    plans = [anew(TopicPartition("t", number), LogFacts(7, 7 + size), None, NOW) for number, size in enumerate(sizes)]
+    plans = [
+        new_full(TopicPartition("t", number), LogFacts(7, 7 + size), None, NOW) for number, size in enumerate(sizes)
+    ]
     cut = ranges(plans, slots)
     for plan in plans:
         own = sorted((start, end) for one, start, end in cut if one is plan)
@@ -101,11 +112,11 @@ def test_topics() -> None:
         "a-count-repartition",
         "in",
     ]
-    assert chosen("a", {}, broker, []).wanted == ("a-2-b-changelog", "a-2-count-changelog", "a-count-changelog")
-    found = chosen("a", {"in": "--topic"}, broker, ["a", "a-2", "other"])
-    assert found.wanted == ("a-count-changelog", "in")
+    assert select_topics("a", {}, broker, []).names == ("a-2-b-changelog", "a-2-count-changelog", "a-count-changelog")
+    found = select_topics("a", {"in": "--topic"}, broker, ["a", "a-2", "other"])
+    assert found.names == ("a-count-changelog", "in")
     assert found.foreign == (("a-2-b-changelog", "a-2"), ("a-2-count-changelog", "a-2"))
-    assert chosen("a", {"a-2-b-changelog": "--topic"}, broker, ["a-2"]).wanted == (
+    assert select_topics("a", {"a-2-b-changelog": "--topic"}, broker, ["a-2"]).names == (
         "a-2-b-changelog",
         "a-count-changelog",
     )
@@ -116,7 +127,7 @@ def test_topics() -> None:
     ]
     for app, named, said in wrong:
         with pytest.raises(UsageError, match=said):
-            chosen(app, named, broker, [])
+            select_topics(app, named, broker, [])
 
 
 def test_topics_of_a_specification() -> None:
@@ -139,13 +150,13 @@ def test_an_interrupted_reading_does_not_say_that_all_was_read() -> None:
     A record of the first reading was there at T0 or later, so its delete stays until T0 + retention. With the time of
     the second look, which did not read up to the end either, the third would be allowed to come too late.
     """
-    first = up_to(anew(KEY, FACTS, None, NOW), 30)
-    assert (first.start, first.end, first.asked_ms) == (0, 30, NOW)
+    first = up_to(new_full(KEY, FACTS, None, NOW), 30)
+    assert (first.start, first.end, first.request_ms) == (0, 30, NOW)
     part = replace(BEFORE, log_end=80, as_of_ms=NOW, ranges=(Round(0, 30, NOW, NOW),))
     (second,) = plan_round(Grown(1, "read_committed", (part,)), {KEY: FACTS}, NOW + HOUR, full=False)
-    assert (second.start, second.end, second.asked_ms) == (30, 80, NOW + HOUR)
+    assert (second.start, second.end, second.request_ms) == (30, 80, NOW + HOUR)
     again = up_to(second, 60)
-    assert (again.end, again.asked_ms) == (60, NOW)
-    third = replace(part, as_of_ms=again.asked_ms, ranges=(*part.ranges, Round(30, 60, NOW, NOW + HOUR)))
+    assert (again.end, again.request_ms) == (60, NOW)
+    third = replace(part, as_of_ms=again.request_ms, ranges=(*part.ranges, Round(30, 60, NOW, NOW + HOUR)))
     assert not_continued(third, FACTS, NOW + 23 * HOUR) is None
     assert "deletes may be forgotten" in str(not_continued(third, FACTS, NOW + 23 * HOUR + 1))

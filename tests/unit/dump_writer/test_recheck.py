@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.dump_writer.identity import RULES, LogChangedError, settled
+from kstate_cli.dump_writer.identity import RULES, LogChangedError, settle
 
 FIRST = LogFacts(5, 90, "id", 40, "compact", 1000, 3, 80, 500, 7)
 END = 80
@@ -44,20 +44,20 @@ def test_of_a_fact_that_changed_the_most_cautious_value_counts(name: str, value:
     again = replace(FIRST, **{name: value})
     if recorded is LogChangedError:
         with pytest.raises(LogChangedError):
-            settled(FIRST, again, END)
+            settle(FIRST, again, END)
         return
-    assert settled(FIRST, again, END) == replace(FIRST, **{name: recorded})
+    assert settle(FIRST, again, END) == replace(FIRST, **{name: recorded})
 
 
 def test_once_compacted_is_compacted() -> None:
-    assert settled(replace(FIRST, policy="delete"), replace(FIRST, policy="compact,delete"), END).compacted
+    assert settle(replace(FIRST, policy="delete"), replace(FIRST, policy="compact,delete"), END).compacted
 
 
 def test_every_fact_has_a_rule_and_a_case() -> None:
     """A new fact of a log needs both: what is read once decides nothing."""
     names = {one.name for one in fields(LogFacts)}
     assert RULES.keys() == names == {name for name, _, _ in CASES}
-    assert settled(FIRST, FIRST, END) == FIRST
+    assert settle(FIRST, FIRST, END) == FIRST
 
 
 def test_every_fact_is_in_the_inventory() -> None:
