@@ -161,7 +161,7 @@ def test_an_answer_that_got_lost_is_asked_for_again(objects: ObjectStore) -> Non
 def test_where_nobody_can_say_whether_it_counts_what_it_names_stays(objects: ObjectStore) -> None:
     store = bucket(objects)
     objects.behave(Fault(r"^(PUT|HEAD) .*_manifest-", 500))
-    with pytest.raises(RunHalfway, match=r"generation 1 .*is not known"):
+    with pytest.raises(RunHalfway, match=r"generation 1 .*is unknown"):
         store.commit(grown(1), RUN, [])
     assert store.unanswered
     for status, code in ((403, "AccessDenied"), (400, "InvalidRequest"), (501, "NotImplemented")):

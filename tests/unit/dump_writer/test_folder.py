@@ -85,7 +85,7 @@ def test_nothing_is_written_where_restore_would_not_read_it(tmp_path: Path, plac
     assert place in refused.value.message and refused.value.hint
     if what == "a link":
         one = written(dump, "one", range(9))
-        with pytest.raises(Refused, match="not what was written"):
+        with pytest.raises(Refused, match="not the file that was written"):
             FolderStore(str(dump)).commit(grown(1, files=(one,)), RUN, [KEY])
         assert not list(dump.glob("_manifest*"))
 

@@ -123,7 +123,7 @@ def test_topics() -> None:
     wrong: list[tuple[str | None, dict[str, str], str]] = [
         ("nobody", {}, "no changelog that begins with it"),
         (None, {"On": "--topic"}, "--topic 'On': the broker has no such topic"),
-        (None, {"not/legal": "s.toml names the topic"}, "s.toml names the topic 'not/legal': that is no name"),
+        (None, {"not/legal": "s.toml names the topic"}, "s.toml names the topic 'not/legal': this is not a valid"),
     ]
     for app, named, said in wrong:
         with pytest.raises(UsageError, match=said):
