@@ -87,7 +87,7 @@ class SparkSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class _TaskRefusal:
     """A refusal is an answer, not a failure: trying again would give the same."""
 
     error: KstateError
@@ -100,11 +100,11 @@ class _Attempt(Generic[Job, Answer]):
     function: Callable[[Job], Answer]
     refusals: type[KstateError]
 
-    def __call__(self, job: Job) -> Answer | _Refusal:
+    def __call__(self, job: Job) -> Answer | _TaskRefusal:
         try:
             return self.function(job)
         except self.refusals as error:
-            return _Refusal(error)
+            return _TaskRefusal(error)
 
 
 Launches = Callable[[Mapping[str, str]], Sequence[Callable[[], Launch | None]]]
@@ -337,7 +337,7 @@ def run_tasks(
     answers = ask(lambda: context.parallelize(jobs, len(jobs)).map(attempt).collect(), on_poll)
     results: list[Answer] = []
     for one in answers:
-        if isinstance(one, _Refusal):
+        if isinstance(one, _TaskRefusal):
             raise one.error
         results.append(one)
     return results

@@ -34,7 +34,7 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.plan import BuildDatabase
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.releases import release
-from kstate_cli.restore.planning.judge import Allowed
+from kstate_cli.restore.planning.judge import Permissions
 from kstate_cli.restore.planning.plan import RestoreOptions
 from kstate_cli.restore.planning.planner import plan_restore
 from kstate_cli.restore.running.prepare import Slicing, Slots, make_jobs, slot_memory, to_steps
@@ -91,7 +91,7 @@ def limit(folder: Path, dump_path: Path, memory: int) -> dict[str, float]:
     to = release("4.3")
     dump = read_dump(str(dump_path), complete=False, committed_only=False)
     spec = resolve_spec(None, parse_draft(SPEC))
-    plan = plan_restore(app, None, spec, dump, RestoreOptions(to, allowed=Allowed()))
+    plan = plan_restore(app, None, spec, dump, RestoreOptions(to, permissions=Permissions()))
     staging = Staging(str(target / "runs"))
     (target / "runs").mkdir()
     jobs = make_jobs(

@@ -22,7 +22,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.ages import Age, LogMark, add_ages, age_of, read_ages, sst_age
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import release
-from kstate_cli.restore.planning.judge import Allowed
+from kstate_cli.restore.planning.judge import Permissions
 from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
 from kstate_cli.restore.planning.planner import plan_restore
 from kstate_cli.rocks.shadow import Shadow
@@ -104,7 +104,7 @@ def plan(
         release(target),
         tasks=frozenset({"0_0"}),
         stores=frozenset({"latest-order"}),
-        allowed=Allowed(**allowed),
+        permissions=Permissions(**allowed),
         facts=facts or {},
     )
     spec = resolve_spec(found, read_draft(ROOT / "examples" / "dump.toml"))
@@ -121,7 +121,7 @@ def test_old_data_is_not_caught_up(behind: Path, tmp_path: Path) -> None:
     young, old = (dump(tmp_path, ended_ms=data_ms(behind) + hours * HOUR) for hours in (22, 25))
     assert decided(behind, young) == "caught up"
     assert decided(behind, old) == "rebuilt"
-    assert decided(behind, old, resurrected=True) == "caught up"
+    assert decided(behind, old, accept_resurrected=True) == "caught up"
     patient = dump(tmp_path, ended_ms=data_ms(behind) + 25 * HOUR, delete_retention_ms=7 * 24 * HOUR)
     assert decided(behind, patient) == "caught up"
     impatient = dump(tmp_path, ended_ms=data_ms(behind) + HOUR, delete_retention_ms=HOUR // 2)
@@ -142,7 +142,7 @@ def test_old_data_and_a_dump_that_is_no_base(behind: Path, tmp_path: Path) -> No
     options = RestoreOptions(release("4.3"), tasks=frozenset({"0_0"}), stores=frozenset({"latest-order"}))
     with pytest.raises(Refused, match="--accept-resurrected"):
         plan_restore(behind, found, spec, cut, options)
-    options = dataclasses.replace(options, allowed=Allowed(resurrected=True))
+    options = dataclasses.replace(options, permissions=Permissions(accept_resurrected=True))
     (work,) = plan_restore(behind, found, spec, cut, options).work
     assert not work.rebuild
 
@@ -242,7 +242,7 @@ def test_another_log_under_the_same_name(behind: Path, tmp_path: Path, name: str
     with pytest.raises(Refused, match="another log than the one that the store was made from"):
         decided(behind, changelogs)
     # Nor is it rebuilt from another log, unless somebody says so; then the old one must not go by its age.
-    (work,) = plan(behind, changelogs, rebuild="asked for", asked=True).work
+    (work,) = plan(behind, changelogs, rebuild="asked for", by_user=True).work
     assert work.rebuild
     assert work.only_copy
 
@@ -253,20 +253,20 @@ def test_a_log_that_is_shorter_than_when_it_was_dumped(behind: Path, tmp_path: P
     assert not plan(behind, changelogs, {KEY: LogFacts(0, 37, leader_epoch=4)}).work[0].rebuild
     with pytest.raises(Refused, match=r"cut or made anew\. Do not start the application"):
         plan(behind, changelogs, {KEY: now})
-    asked = plan(behind, changelogs, {KEY: now}, rebuild="asked for", asked=True)
+    asked = plan(behind, changelogs, {KEY: now}, rebuild="asked for", by_user=True)
     assert any("cut or made anew" in line for line in asked.change.warnings)
 
 
 def test_an_offset_that_the_broker_never_had(behind: Path, tmp_path: Path) -> None:
     changelogs = dump(tmp_path, ended_ms=data_ms(behind) + HOUR)
     cut = {KEY: LogFacts(0, 20)}
-    choices: tuple[dict[str, Any], ...] = ({}, {"resurrected": True, "allow_empty": True})
+    choices: tuple[dict[str, Any], ...] = ({}, {"accept_resurrected": True, "allow_empty": True})
     for allowed in choices:
         with pytest.raises(Refused, match="Do not start the application") as caught:
             plan(behind, changelogs, cut, **allowed)
         assert "export first" in (caught.value.hint or "")
         assert caught.value.hint_details == (command("export", behind, STORE.partition("/")[2], "--out", "DIR"),)
-    (work,) = plan(behind, changelogs, cut, rebuild="asked for", asked=True).work
+    (work,) = plan(behind, changelogs, cut, rebuild="asked for", by_user=True).work
     (why,) = work.only_copy
     assert STORE in why
 

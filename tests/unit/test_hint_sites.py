@@ -113,7 +113,10 @@ CARRIED_OUT = {
     ("change/location_checks.py", "os.R_OK | os.W_OK | os.X_OK"): (
         "directories/test_hints_about_rights.py::test_a_state_dir_of_root"
     ),
-    ("restore/planning/obstacles.py", "*lines"): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
+    (
+        "restore/planning/obstacles.py",
+        "_table_lines",
+    ): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
     ("restore/planning/obstacles.py", "as in"): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
     ("restore/running/pipeline.py", "mkdir"): "directories/test_hints.py::test_a_state_dir_that_is_not_there_yet",
     ("restore/running/pipeline.py", "give --spec kstate.toml"): (

@@ -17,7 +17,8 @@ import pytest
 
 from kstate_cli import host
 from kstate_cli.host import HostError, cannot_be_read, host_error
-from kstate_cli.restore.planning.obstacles import broken, refuse_problems
+from kstate_cli.restore.planning.obstacles import damage_of, judge_problems
+from kstate_cli.restore.planning.plan import Refusal
 from kstate_cli.rocks import errors
 from kstate_cli.rocks.errors import RocksError, real
 from kstate_cli.statedir.places import store_place
@@ -76,19 +77,15 @@ def test_nothing_is_replaced_because_a_disk_does_not_answer() -> None:
     unreadable = Problem(ProblemCode.UNREADABLE, folder / "000012.sst", "cannot be read: Input/output error", "…")
     damaged = Problem(ProblemCode.SST, folder / "000012.sst", "is missing", "…")
     store: Any = SimpleNamespace(name="count", segmented=False)
-    work = [SimpleNamespace(place=folder, rebuild=True)]
-    for problem, asked, is_broken, refused in [
+    work: Any = [SimpleNamespace(place=folder, rebuild=True)]
+    for problem, by_user, is_damaged, is_refused in [
         (unreadable, False, False, True),
         (unreadable, True, False, False),
         (damaged, False, True, False),
     ]:
-        allowed = SimpleNamespace(asked=asked)
-        draft: Any = SimpleNamespace(
-            problems=[problem], work=work, refused=[], warnings=[], options=SimpleNamespace(allowed=allowed)
-        )
-        refuse_problems(draft)
-        assert bool(draft.refused) is refused
-        assert bool(broken(draft, "0_0", store)) is is_broken
+        outcomes = [*judge_problems([problem], work, by_user=by_user)]
+        assert [isinstance(outcome, Refusal) for outcome in outcomes] == [True] * is_refused
+        assert bool(damage_of([problem], "0_0", store)) is is_damaged
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread"),

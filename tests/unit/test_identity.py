@@ -13,7 +13,7 @@ import pytest
 from kstate_cli.cli.views.stores import store_rows
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.releases import release
-from kstate_cli.restore.planning.obstacles import warn_of_the_rest
+from kstate_cli.restore.planning.obstacles import stores_without_offset
 from kstate_cli.restore.planning.plan import RestoreOptions
 from kstate_cli.specification.model import Spec, StoreSpec
 from kstate_cli.statedir.scan import read_application
@@ -55,12 +55,6 @@ def test_stores_of_a_topology_whose_name_has_underscores(topology: str | None) -
         StoreSpec(name=f"of-{name}", kind="key-value", subtopology=0, topology=name, changelog="c")
         for name in ("a", "_a", "a_", "_a_", "a_b", None)
     ]
-    draft = SimpleNamespace(
-        work=[SimpleNamespace(task=task, spec=SimpleNamespace(name="s"))],
-        left=[],
-        tasks={},
-        warnings=[],
-        options=RestoreOptions(release("4.3")),
-    )
-    warn_of_the_rest(cast("Any", draft), Spec("app", tuple(stores)))
-    assert [warning.partition(" have ")[0] for warning in draft.warnings] == [f"{task}: of-{topology}"]
+    snapshot = SimpleNamespace(tasks={}, options=RestoreOptions(release("4.3")), spec=Spec("app", tuple(stores)))
+    remarks = [*stores_without_offset(cast("Any", snapshot), {task}, {(task, "s")})]
+    assert [getattr(remark, "text", "").partition(" have ")[0] for remark in remarks] == [f"{task}: of-{topology}"]

@@ -283,7 +283,7 @@ class FromDump:
         spec = resolve_spec(app, draft, only=topologies.keys(), named=self.request.spec_name)
         only = Spec(spec.application, tuple(store for store in spec.stores if store.name in topologies))
         options = replace(self.request.options, stores=frozenset(topologies))
-        plan = plan_restore(app.path, None, only, self.dump, options, wanted=missing)
+        plan = plan_restore(app.path, None, only, self.dump, options, stores_by_task=missing)
         self.work = plan.work
         files = {f"{task}/{CHECKPOINT}" for task in missing}
         return Completion(

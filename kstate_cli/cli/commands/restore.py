@@ -75,7 +75,7 @@ def restore(
     from kstate_cli.cli.subject import set_app
     from kstate_cli.cli.views.plan import PlanShown
     from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, tell_round
-    from kstate_cli.restore.planning.judge import Allowed
+    from kstate_cli.restore.planning.judge import Permissions
     from kstate_cli.restore.planning.plan import RestoreOptions
     from kstate_cli.restore.running.engines import RestoreEngine
     from kstate_cli.restore.running.pipeline import application_path, follow_dump
@@ -106,14 +106,14 @@ def restore(
         wipe_unclean=cases.wipe_unclean,
         committed=committed_of(logs.committed_offsets),
         ignored=tuple(selection.ignore or ()),
-        broker_asked=logs.bootstrap_server is not None,
-        allowed=Allowed(
+        from_broker=logs.bootstrap_server is not None,
+        permissions=Permissions(
             "asked for" if cases.rebuild else None,
             cases.allow_empty,
             logs.dump_is_complete,
             wipe_invalid=cases.on_invalid_offset is OnInvalid.rebuild,
-            asked=cases.rebuild,
-            resurrected=cases.accept_resurrected,
+            by_user=cases.rebuild,
+            accept_resurrected=cases.accept_resurrected,
         ),
     )
     request = RestoreRequest(
@@ -210,7 +210,7 @@ def _show_plan(plan: RestorePlan, how: PlanShown, progress: RestoreProgress) -> 
     progress.expect(plan)
     show_plan(plan.change, how)
     lines = JsonLines(plan.change.app)
-    for store in plan.left:
+    for store in plan.unchanged:
         if how.output is Format.json:
             lines.line("left", {"task": store.task, "store": store.store, "message": store.why})
         else:

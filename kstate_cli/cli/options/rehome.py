@@ -117,7 +117,7 @@ class CompletionOptions:
         from kstate_cli.cli.options.logs import facts_source
         from kstate_cli.errors import UsageError
         from kstate_cli.releases import release
-        from kstate_cli.restore.planning.judge import Allowed
+        from kstate_cli.restore.planning.judge import Permissions
         from kstate_cli.restore.planning.plan import RestoreOptions
         from kstate_cli.restore.running.restoration import RestoreRequest
         from kstate_cli.spark.context import SparkSettings
@@ -144,8 +144,8 @@ class CompletionOptions:
                 release=target,
                 at_least_once=options.at_least_once,
                 committed=committed_of(self.committed_offsets),
-                broker_asked=source.bootstrap_server is not None,
-                allowed=Allowed(complete=self.dump_is_complete, resurrected=self.accept_resurrected),
+                from_broker=source.bootstrap_server is not None,
+                permissions=Permissions(complete=self.dump_is_complete, accept_resurrected=self.accept_resurrected),
             ),
             engine=engine_of(self.engine, master=None, conf=None),
             spark=SparkSettings(None, {}),

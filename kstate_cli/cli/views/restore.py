@@ -46,7 +46,7 @@ def finish(
         members={
             "release": change.target,
             "stores": len(outcome.plan.work),
-            "left": len(outcome.plan.left),
+            "left": len(outcome.plan.unchanged),
             "records": sum(report.records for report in outcome.reports),
             "barrier": came_of(waiting),
         },
@@ -87,7 +87,7 @@ def tell_round(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:
     if output is Format.json:
         lines = JsonLines(change.app)
         _print_stores(outcome, lines)
-        members = {"release": change.target, "stores": len(outcome.plan.work), "left": len(outcome.plan.left)}
+        members = {"release": change.target, "stores": len(outcome.plan.work), "left": len(outcome.plan.unchanged)}
         lines.line("round", {**members, "records": records, "executed": run is not None, "run": run})
     elif run is not None:
         stores = len(outcome.reports)

@@ -1,13 +1,13 @@
-"""As of when the data of stores is, before a restoration and after it, and what is written down of it.
+"""As of when the data of stores is, before and after a restoration, and the record of it in ``ages.json``.
 
-Why: docs/internals/changelogs.md#forgotten-deletes and docs/internals/changelogs.md#another-log. What a run writes into
-``ages.json`` before its switch can only make stores older; what it adds after the switch speaks of the very files that
-it has made.
+Why it matters: docs/internals/changelogs.md#forgotten-deletes and docs/internals/changelogs.md#another-log. What a run
+records before its switch can only make stores older. What it adds after the switch belongs to the very files that it
+has built.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,16 +22,17 @@ from kstate_cli.offsets.ages import Age, LogMark, age_of, sst_age
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.restore.planning.judge import Action
 from kstate_cli.restore.planning.plan import RestoredPartition, StoreWork
+from kstate_cli.restore.planning.snapshot import RecordDigest
 from kstate_cli.statedir.scan import read_application
 
 _NS = 1_000_000
 
 
 def as_of_after(parts: Sequence[RestoredPartition], *, rebuild: bool, before: Age | None) -> int | None:
-    """As of when a store is once its parts are restored; None where one of them does not say it.
+    """Return as of when a store is once its parts are restored, in ms; None if a part does not state it.
 
-    A dump has every record that was in the log when its reading began. Partitions of a global store that are left as
-    they are stay as old as they are.
+    A dump has every record that was in the log when its reading began. Partitions of a global store that stay unchanged
+    stay as old as they are.
     """
     times: list[int | None] = []
     for part in parts:
@@ -39,41 +40,50 @@ def as_of_after(parts: Sequence[RestoredPartition], *, rebuild: bool, before: Ag
             times.append(before.as_of_ms if before is not None else None)
         else:
             times.append(part.dump.reading.started_ms if part.dump.reading is not None else None)
-    known = [one for one in times if one is not None]
-    return min(known, default=None) if len(known) == len(times) else None
+    complete = [time for time in times if time is not None]
+    return min(complete, default=None) if len(complete) == len(times) else None
 
 
-def another_log(dump: Dump, one: PartitionDump, facts: LogFacts | None, before: Age) -> str | None:
-    """Why the dump, or the broker, has another log than the one that a store was made from; None where nothing says so.
+def another_log(
+    record_digest: RecordDigest, partition: PartitionDump, facts: LogFacts | None, before: Age
+) -> str | None:
+    """Return why dump or broker has another log than the one that a store was built from; None if nothing shows it.
 
-    By topic id, by the leader epoch, which never falls, and by the very last record that is in the store. Raises
-    DumpError.
+    Compared are the topic id, the leader epoch, which never falls, and the last record of the store. Raises DumpError.
     """
-    mark = before.logs.get(one.key)
+    mark = before.logs.get(partition.key)
     if mark is None:
         return None
-    epoch = one.reading.leader_epoch if one.reading is not None else None
-    told = [("the dump", one.topic_id, epoch)]
+    epoch = partition.reading.leader_epoch if partition.reading is not None else None
+    sources = [("the dump", partition.topic_id, epoch)]
     if facts is not None:
-        told.append(("the broker", facts.topic_id, facts.leader_epoch))
-    for who, topic_id, epoch in told:
-        if None not in (topic_id, mark.topic_id) and topic_id != mark.topic_id:
-            return f"{who} has topic id {topic_id}, the store was made from {mark.topic_id}"
-        if epoch is not None and mark.leader_epoch is not None and epoch < mark.leader_epoch:
-            return f"{who} has leader epoch {epoch}, below the {mark.leader_epoch} of the log that the store is from"
+        sources.append(("the broker", facts.topic_id, facts.leader_epoch))
+    for source, topic_id, leader_epoch in sources:
+        difference = _difference(mark, source, topic_id, leader_epoch)
+        if difference is not None:
+            return difference
     if mark.last is None or mark.digest is None:
         return None
-    digest = digest_at(open_location(dump.uri)[0], one, mark.last)
+    digest = record_digest(partition, mark.last)
     if digest is not None and digest != mark.digest:
         return f"its record at offset {mark.last} is not the one that the store was made from"
     return None
 
 
-def log_since(log: Log, dump: Dump, before: Age) -> Log:
-    """Return what is known of a log since a store was made from it, and not only since the dump of it began.
+def _difference(mark: LogMark, source: str, topic_id: str | None, epoch: int | None) -> str | None:
+    """Return how the identity of a log differs from that of the store's log; None if it does not, or is unknown."""
+    if None not in (topic_id, mark.topic_id) and topic_id != mark.topic_id:
+        return f"{source} has topic id {topic_id}, the store was made from {mark.topic_id}"
+    if epoch is not None and mark.leader_epoch is not None and epoch < mark.leader_epoch:
+        return f"{source} has leader epoch {epoch}, below the {mark.leader_epoch} of the log that the store is from"
+    return None
 
-    Tombstones lived for the shorter time of then and of now. The times of a store and of a dump can be compared if they
-    are of one clock.
+
+def log_since(log: Log, dump: Dump, before: Age) -> Log:
+    """Return a log with what holds since a store was built from it, and not only since its dump began.
+
+    Tombstones live for the shorter retention of then and of now. The times of a store and of a dump are comparable only
+    if one clock gave them.
     """
     mark = before.logs.get(log.key)
     retention_ms = None if mark is None else mark.delete_retention_ms
@@ -83,10 +93,10 @@ def log_since(log: Log, dump: Dump, before: Age) -> Log:
 
 
 def comparable(store: ClockMark | None, dump: ClockMark | None) -> bool:
-    """Return whether a time of a store and the times of a dump are of one clock.
+    """Return True if a time of a store and the times of a dump are of one clock.
 
-    A dump that was put back from a backup goes on from there, and its time may differ from what it was before. On the
-    same start of a host this shows: the time of a dump never runs slower than the clock of that host.
+    A dump that was restored from a backup continues from there, and its time may differ from before. Within one boot
+    of a host this shows: the time of a dump never runs slower than the clock of that host.
     """
     if store is None or dump is None:
         return True
@@ -97,34 +107,40 @@ def comparable(store: ClockMark | None, dump: ClockMark | None) -> bool:
 
 
 def marks(work: StoreWork, dump: Dump, facts: Facts) -> dict[TopicPartition, LogMark]:
-    """What tells the logs that a store is made from. Raises DumpError where the dump cannot be read."""
+    """Return what identifies the logs that a store is built from. Raises DumpError if the dump cannot be read."""
     filesystem = open_location(dump.uri)[0]
-    log_marks = {}
-    for part in work.parts:
-        one, told = part.dump, facts.get(part.dump.key)
-        epochs = [one.reading.leader_epoch if one.reading else None, told.leader_epoch if told else None]
-        last = part.log.last
-        log_marks[one.key] = LogMark(
-            one.topic_id or (told.topic_id if told else None),
-            # Of the end of the log: it says nothing of a store that ends before. The dump may be older than what the
-            # broker says now: the lower of the two is surely of its log.
-            min((epoch for epoch in epochs if epoch is not None and part.log.until is None), default=None),
-            last,
-            None if last is None else digest_at(filesystem, one, last),
-            part.log.retention_ms if part.log.forgets else None,
-        )
-    return log_marks
+    return {
+        part.dump.key: _log_mark(part, facts.get(part.dump.key), lambda *record: digest_at(filesystem, *record))
+        for part in work.parts
+    }
+
+
+def _log_mark(part: RestoredPartition, log: LogFacts | None, record_digest: RecordDigest) -> LogMark:
+    partition, last = part.dump, part.log.last
+    epochs: list[int | None] = []
+    # The epoch is that of the log's end: it says nothing about a store that ends before.
+    if part.log.until is None:
+        epochs = [partition.reading.leader_epoch if partition.reading else None, log.leader_epoch if log else None]
+    return LogMark(
+        partition.topic_id or (log.topic_id if log else None),
+        # The dump may be older than what the broker states now: the lower of the two surely belongs to its log.
+        min((epoch for epoch in epochs if epoch is not None), default=None),
+        last,
+        None if last is None else record_digest(partition, last),
+        part.log.retention_ms if part.log.forgets else None,
+    )
 
 
 def bounds(work: Iterable[StoreWork], dump: Dump, facts: Facts, run: str) -> list[Age]:
-    """What is written down before the switch: stores at these offsets are no younger."""
+    """Return the ages to record before the switch: stores at these offsets are no younger."""
     return [
-        Age(one.shown, one.offsets, one.as_of_ms, marks(one, dump, facts), run=run, clock=dump.clock) for one in work
+        Age(store.shown, store.offsets, store.as_of_ms, marks(store, dump, facts), run=run, clock=dump.clock)
+        for store in work
     ]
 
 
-def made(app: Path, before: Iterable[Age], *, workers: int) -> list[Age]:
-    """The same of the very files that lie there now, after the switch."""
+def ages_of_files(app: Path, before: Iterable[Age], *, workers: int) -> list[Age]:
+    """Return the same ages with the identity of the files that exist now, after the switch."""
     stores = {
         f"{task.name}/{store.name}": store
         for task in read_application(app, workers=workers).tasks
@@ -134,20 +150,29 @@ def made(app: Path, before: Iterable[Age], *, workers: int) -> list[Age]:
 
 
 def task_times(work: Iterable[StoreWork], tasks: Mapping[str, TaskOffsets], ages: Iterable[Age]) -> dict[str, int]:
-    """The mtime, in ns, that each task directory with a restored store is to have; without those where nobody knows it.
+    """Return the mtime, in ns, for each task directory with a restored store; a task of unknown age is missing.
 
-    4.3 deletes task directories by it at a start (``state.cleanup.dir.max.age.ms``), so it must say how old the oldest
-    data of the task is, not when kstate made the directory.
+    4.3 deletes task directories by their mtime at a start (``state.cleanup.dir.max.age.ms``). So it must state how old
+    the oldest data of the task is, not when kstate created the directory.
     """
-    known, restored = tuple(ages), list(work)
+    recorded, stores = tuple(ages), list(work)
     times_of_tasks: dict[str, int] = {}
-    for task in {one.task for one in restored}:
-        as_of = {one.spec.name: one.as_of_ms for one in restored if one.task == task}
-        resolved = tasks.get(task)
-        for other in resolved.stores if resolved is not None else ():
-            if other.store.name not in as_of and other.offsets and not other.store.empty:
-                as_of[other.store.name] = age_of(known, task, other).as_of_ms
-        times = [one for one in as_of.values() if one is not None]
+    for task in {store.task for store in stores}:
+        as_of = {store.spec.name: store.as_of_ms for store in stores if store.task == task}
+        as_of |= _as_of_others(task, tasks.get(task), as_of.keys(), recorded)
+        times = [time for time in as_of.values() if time is not None]
         if len(times) == len(as_of):
             times_of_tasks[task] = min(times) * _NS
     return times_of_tasks
+
+
+def _as_of_others(
+    task: str, resolved: TaskOffsets | None, restored: Collection[str], ages: tuple[Age, ...]
+) -> dict[str, int | None]:
+    """Return as of when the stores of a task are that are not restored, in ms; None if that is unknown."""
+    states = resolved.stores if resolved is not None else ()
+    return {
+        state.store.name: age_of(ages, task, state).as_of_ms
+        for state in states
+        if state.store.name not in restored and state.offsets and not state.store.empty
+    }

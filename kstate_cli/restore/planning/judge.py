@@ -1,4 +1,4 @@
-"""What a restoration does with one store of one task: leave it, catch it up, or rebuild it from the earliest offset."""
+"""Judge one store of one task: it stays, is caught up, or is rebuilt from the earliest offset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kstate_cli.logs.log import DeleteCoverage, Log, Where, delete_coverage, mom
 
 
 class Action(Enum):
-    """What is done with a store."""
+    """What becomes of a store."""
 
     LEAVE = "leave"
     CATCH_UP = "catch up"
@@ -20,7 +20,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An action and the reason for it; for CATCH_UP the offset after which records are taken."""
+    """An action and its reason; for CATCH_UP the offset after which records are applied."""
 
     action: Action
     why: str
@@ -28,29 +28,29 @@ class Verdict:
     invalid: bool = False
     """The offset is not in the broker's log (KIP-406)."""
     doubtful: bool = False
-    """Worth a warning: what is there may not belong to this log."""
+    """Worth a warning: the store may not belong to this log."""
     unsure: bool = False
-    """Nobody knows whether deletes were forgotten between the store and the dump."""
+    """Whether deletes were forgotten between store and dump is unknown."""
     only_copy: bool = False
-    """What is there may have records that no log has any more: it must not go unseen, nor by its age."""
+    """The store may have records that no log has any more: ``clean`` must not delete it by its age."""
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
-    """What the user vouches for."""
+class Permissions:
+    """What the user permits, or vouches for."""
 
     rebuild: str | None = None
-    """Why what is there is ignored; None where it is not."""
+    """Why the present store is replaced whatever its offset; None if it is not."""
     allow_empty: bool = False
-    """A store with rows may be replaced by what an empty changelog gives."""
+    """A store with rows may be replaced by an empty one, if its changelog is empty."""
     complete: bool = False
     """The dump begins where the log begins, even if its first record is above the log start."""
     wipe_invalid: bool = True
-    """A store whose offset the broker's log no longer has is rebuilt (KIP-406), not refused."""
-    asked: bool = False
-    """The user has asked for the rebuild, not something that is wrong with the store."""
-    resurrected: bool = False
-    """Rows whose deletes were forgotten meanwhile may stay."""
+    """A store whose offset the broker's log no longer has is rebuilt (KIP-406) instead of refused."""
+    by_user: bool = False
+    """The user asked for the rebuild; otherwise a fault of the store requires it."""
+    accept_resurrected: bool = False
+    """Rows whose deletes the log has forgotten may stay."""
 
 
 def judge(
@@ -59,20 +59,20 @@ def judge(
     *,
     is_global: bool,
     has_rows: bool,
-    allowed: Allowed,
+    permissions: Permissions,
     as_of_ms: int | None = None,
 ) -> Verdict:
-    """The rules of docs/internals/restoring.md#judging.
+    """Return what becomes of a store, by the rules of docs/internals/restoring.md#judging.
 
-    ``offset`` is the store's own: the last applied record of a task store, the next one of a global store; None where
-    there is none. Only the *broker's* log start and end make an offset invalid; -4 and None are unknown. ``as_of_ms``
-    is when the store was as its offset says, in ms since 1970; None where nobody knows.
+    ``offset`` is that of the store: the last applied record of a task store, the next one of a global store, or None.
+    Only the *broker's* log start and end make an offset invalid; -4 and None are unknown. ``as_of_ms`` is as of when
+    the data of the store is, in ms since 1970; None if that is unknown.
     """
     following = None if offset is None or offset == OFFSET_UNKNOWN else offset if is_global else offset + 1
     beyond = following is not None and log.where(following) is Where.ABOVE
-    if beyond and log.live and not allowed.asked:
+    if beyond and log.live and not permissions.by_user:
         return Verdict(Action.REFUSE, _lost(log, following), only_copy=True)
-    verdict = _judge(log, offset, following, has_rows=has_rows, allowed=allowed, as_of_ms=as_of_ms)
+    verdict = _judge(log, offset, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
     return replace(verdict, only_copy=True) if beyond and verdict.action is Action.REBUILD else verdict
 
 
@@ -84,45 +84,63 @@ def _lost(log: Log, following: int | None) -> str:
 
 
 def _judge(
-    log: Log, offset: int | None, following: int | None, *, has_rows: bool, allowed: Allowed, as_of_ms: int | None
+    log: Log,
+    offset: int | None,
+    following: int | None,
+    *,
+    has_rows: bool,
+    permissions: Permissions,
+    as_of_ms: int | None,
 ) -> Verdict:
-    if offset == OFFSET_UNKNOWN and not has_rows and log.last is None and not allowed.rebuild:
+    """Judge a store by ``following``, the offset that it needs next."""
+    if offset == OFFSET_UNKNOWN and not has_rows and log.last is None and not permissions.rebuild:
         return Verdict(Action.LEAVE, "empty, as its changelog is")
-    if allowed.rebuild or following is None:
-        return _rebuild(log, allowed.rebuild or "it has no offset", has_rows=has_rows, allowed=allowed)
+    if permissions.rebuild or following is None:
+        return _rebuild(log, permissions.rebuild or "it has no offset", has_rows=has_rows, permissions=permissions)
     where = log.where(following)
     if where is Where.BELOW:
         why = f"its next offset {following} lies below the log start {log.start}"
-        return _invalid(log, why, has_rows=has_rows, allowed=allowed)
+        return _invalid(log, why, has_rows=has_rows, permissions=permissions)
     if where is Where.ABOVE:
-        # Either the application ran on after the dump was taken, or the topic was made anew. A healthy store is never
-        # wiped on a guess.
-        return Verdict(
-            Action.LEAVE,
-            f"already past the dump: its next offset {following} lies above the log end {log.end} that the dump "
-            "recorded: the application ran on since, or the log was cut or made anew, and this may be the only copy "
-            "(--bootstrap-server asks the broker)",
-            doubtful=True,
-        )
+        return _beyond_dump(log, following)
     if log.last is None or following > log.last:
-        past = Verdict(Action.LEAVE, f"already past the dump (next offset {following})")
-        if not log.hides_deletes(following):
-            return past
-        verdict = _catch_up(log, following, has_rows=has_rows, allowed=allowed, as_of_ms=as_of_ms)
-        if verdict.action is not Action.CATCH_UP:
-            return verdict
-        return replace(past, why=_maybe_deleted(log, following), doubtful=True) if verdict.unsure else past
-    if not _covers(log, following, allowed):
+        return _past_dump(log, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
+    if not _covers(log, following, permissions):
         return Verdict(
             Action.REFUSE,
             f"the dump begins at offset {log.covered_from} and the store needs {following}: what lies between may be "
             f"missing{_way_out(log)}",
         )
-    return _catch_up(log, following, has_rows=has_rows, allowed=allowed, as_of_ms=as_of_ms)
+    return _catch_up(log, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
 
 
-def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_of_ms: int | None) -> Verdict:
-    """Only within the time in which the log has kept every tombstone; without rows there is nothing to delete."""
+def _beyond_dump(log: Log, following: int) -> Verdict:
+    """Leave a store beyond the recorded end of the log: a healthy store is never wiped on a guess.
+
+    Either the application ran on after the dump was taken, or the topic was created again.
+    """
+    return Verdict(
+        Action.LEAVE,
+        f"already past the dump: its next offset {following} lies above the log end {log.end} that the dump "
+        "recorded: the application ran on since, or the log was cut or made anew, and this may be the only copy "
+        "(--bootstrap-server asks the broker)",
+        doubtful=True,
+    )
+
+
+def _past_dump(log: Log, following: int, *, has_rows: bool, permissions: Permissions, as_of_ms: int | None) -> Verdict:
+    """Leave a store that has all records of the dump, unless deletes may be hidden behind its last record."""
+    past = Verdict(Action.LEAVE, f"already past the dump (next offset {following})")
+    if not log.hides_deletes(following):
+        return past
+    verdict = _catch_up(log, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
+    if verdict.action is not Action.CATCH_UP:
+        return verdict
+    return replace(past, why=_maybe_deleted(log, following), doubtful=True) if verdict.unsure else past
+
+
+def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissions, as_of_ms: int | None) -> Verdict:
+    """Catch up within the time in which the log kept every tombstone. A store without rows has nothing to delete."""
     why = f"from offset {following}"
     caught_up = Verdict(Action.CATCH_UP, why, after=following - 1)
     if not has_rows:
@@ -133,14 +151,14 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_
             caught_up,
             "deletes between its data and the dump may be forgotten: delete.retention.ms was shorter then, or nobody "
             "knows how much time passed (another dump or host, or clocks that were set)",
-            allowed=allowed,
+            permissions=permissions,
         )
     if not log.forgets:
         return caught_up
     ended = log.read_by(following)
     deletes_heard = delete_coverage(as_of_ms, ended, log.retention_ms)
     deaf = log.late_round(following)
-    if deaf is not None and not allowed.resurrected:
+    if deaf is not None and not permissions.accept_resurrected:
         duration = span_text(deaf.ended_ms - deaf.continues_ms)
         late = f"from offset {deaf.start} on it was read {duration} after what is before"
         return Verdict(
@@ -158,7 +176,7 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, allowed: Allowed, as_
         f"its data is of {moment(as_of_ms)}, and the dump was read {span_text(ended - as_of_ms)} later: deletes in "
         f"between may be forgotten (delete.retention.ms is {span_text(log.retention_ms)})"
     )
-    return _too_old(log, caught_up, old, allowed=allowed)
+    return _too_old(log, caught_up, old, permissions=permissions)
 
 
 def _maybe_deleted(log: Log, following: int) -> str:
@@ -168,39 +186,39 @@ def _maybe_deleted(log: Log, following: int) -> str:
     )
 
 
-def _too_old(log: Log, caught_up: Verdict, old: str, *, allowed: Allowed) -> Verdict:
+def _too_old(log: Log, caught_up: Verdict, old: str, *, permissions: Permissions) -> Verdict:
     """Judge a store with rows whose log may have forgotten deletes: rebuilt, unless the user accepts these rows."""
-    if allowed.resurrected:
+    if permissions.accept_resurrected:
         return replace(caught_up, why=f"{caught_up.why}; {old}")
-    rebuilt = _rebuild(log, old, has_rows=True, allowed=allowed)
+    rebuilt = _rebuild(log, old, has_rows=True, permissions=permissions)
     if rebuilt.action is Action.REFUSE:
         return replace(rebuilt, why=f"{rebuilt.why}; --accept-resurrected catches it up all the same")
     return rebuilt
 
 
-def _invalid(log: Log, why: str, *, has_rows: bool, allowed: Allowed) -> Verdict:
-    """KIP-406: the store is wiped and rebuilt, unless that is not wanted."""
-    if not allowed.wipe_invalid:
+def _invalid(log: Log, why: str, *, has_rows: bool, permissions: Permissions) -> Verdict:
+    """Wipe and rebuild a store with an invalid offset (KIP-406), unless the user forbids it."""
+    if not permissions.wipe_invalid:
         return Verdict(Action.REFUSE, f"{why} (--on-invalid-offset rebuild wipes it and begins anew)", invalid=True)
-    return _rebuild(log, why, has_rows=has_rows, allowed=allowed, invalid=True)
+    return _rebuild(log, why, has_rows=has_rows, permissions=permissions, invalid=True)
 
 
-def _rebuild(log: Log, why: str, *, has_rows: bool, allowed: Allowed, invalid: bool = False) -> Verdict:
-    if log.first is None and has_rows and not allowed.allow_empty:
+def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, invalid: bool = False) -> Verdict:
+    if log.first is None and has_rows and not permissions.allow_empty:
         return Verdict(
             Action.REFUSE,
             f"{why}, but the changelog has no records: the store would be emptied (--allow-empty does it)",
         )
     start = 0 if log.start is None else log.start
-    if log.first is not None and not _covers(log, start, allowed):
-        known = "" if log.start is None else f" {log.start}"
+    if log.first is not None and not _covers(log, start, permissions):
+        start_text = "" if log.start is None else f" {log.start}"
         return Verdict(
             Action.REFUSE,
-            f"{why}, but the dump begins at offset {log.covered_from}, above the log start{known}: an incremental dump "
-            f"cannot be the base of a rebuild{_way_out(log)}",
+            f"{why}, but the dump begins at offset {log.covered_from}, above the log start{start_text}: an incremental "
+            f"dump cannot be the base of a rebuild{_way_out(log)}",
         )
     slow = _too_slow(log)
-    if slow is not None and log.first is not None and not allowed.resurrected:
+    if slow is not None and log.first is not None and not permissions.accept_resurrected:
         return Verdict(
             Action.REFUSE,
             f"{why}, but {slow}: it cannot be the base of a rebuild (dump more in parallel; --accept-resurrected takes "
@@ -210,8 +228,8 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, allowed: Allowed, invalid: b
 
 
 def _too_slow(log: Log) -> str | None:
-    """Why a reading may have missed deletes of what it had read itself; None where it did not, or nobody knows."""
-    one = log.reading
+    """Return why a reading may have missed deletes of its own records; None if it did not, or that is unknown."""
+    reading = log.reading
     deaf = log.late_round()
     if deaf is not None and log.forgets:
         return (
@@ -220,23 +238,23 @@ def _too_slow(log: Log) -> str | None:
             f"forgotten meanwhile (delete.retention.ms is {span_text(log.retention_ms)})"
         )
     if (
-        one is None
+        reading is None
         or log.rounds
         or not log.forgets
-        or delete_coverage(one.started_ms, one.ended_ms, log.retention_ms) is not DeleteCoverage.NO
+        or delete_coverage(reading.started_ms, reading.ended_ms, log.retention_ms) is not DeleteCoverage.NO
     ):
         return None
     return (
-        f"reading the dump took {span_text(one.ended_ms - one.started_ms)}: deletes may be forgotten meanwhile "
+        f"reading the dump took {span_text(reading.ended_ms - reading.started_ms)}: deletes may be forgotten meanwhile "
         f"(delete.retention.ms is {span_text(log.retention_ms)})"
     )
 
 
-def _covers(log: Log, offset: int, allowed: Allowed) -> bool:
-    """Whether nothing from ``offset`` on is missing. Where reading began is a fact that no flag overrules."""
+def _covers(log: Log, offset: int, permissions: Permissions) -> bool:
+    """Return True if nothing from ``offset`` on is missing. No option overrides where the reading began."""
     if log.begin is not None:
         return log.begin <= offset
-    return allowed.complete or log.first is None or log.first <= offset
+    return permissions.complete or log.first is None or log.first <= offset
 
 
 def _way_out(log: Log) -> str:

@@ -1,123 +1,147 @@
-"""What stands in the way of a restoration, or is worth a warning, beside the judgement of each store."""
+"""Rules about the whole directory, the dump and the broker: what stands in the way, or is worth a warning."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
 from kstate_cli.broker.facts import LogFacts
+from kstate_cli.change.plan import note, warning
 from kstate_cli.dump_reader.manifest import ManifestPartition
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import is_segmented, store_kind
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, store_in_topologies
-from kstate_cli.releases import unproven_too
-from kstate_cli.restore.planning.plan import RestoreDraft
+from kstate_cli.releases import Release, unproven_too
+from kstate_cli.restore.planning.plan import Outcome, Refusal, RestoreOptions, StoreWork
+from kstate_cli.restore.planning.snapshot import RestoreSnapshot
 from kstate_cli.specification.model import IN_MEMORY, Spec, StoreSpec
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.names import position_file
-from kstate_cli.statedir.places import store_place
+from kstate_cli.statedir.places import Place, store_place
+from kstate_cli.statedir.problems import Problem
 from kstate_cli.texts import command, did_you_mean, first_lines, quoted
 
 _LATEST_START: Final = 9_999_999_999_999
 """The longest start of a segment, in ms."""
 
 
-def refuse_problems(draft: RestoreDraft) -> None:
-    """What Streams or kstate cannot take stays in the way, unless it lies in a store that is replaced.
+def judge_problems(problems: Iterable[Problem], work: Iterable[StoreWork], *, by_user: bool) -> Iterator[Outcome]:
+    """Refuse damage that Streams or kstate cannot take, unless it is in a store that is replaced.
 
-    What cannot be read stays in the way unless the store is replaced because somebody has asked for that.
+    Unreadable files stay in the way unless the user asked for the rebuild (``by_user``): a disk that does not answer is
+    no reason to replace a store.
     """
-    replaced = [one.place for one in draft.work if one.rebuild]
-    for problem in draft.problems:
-        unknown = problem.unknown and not draft.options.allowed.asked
-        if unknown or not any(map(problem.place.within, replaced)):
-            told = draft.refused if problem.fatal else draft.notes if problem.passing else draft.warnings
-            told.append(problem.reasoned)
-
-
-def warn_of_the_rest(draft: RestoreDraft, spec: Spec) -> None:
-    """Under exactly-once a task with rows and a logged store without an offset is wiped whole at the next start.
-
-    With transactional stores it is not (``ProcessorStateManager.initializeStoreOffsets``).
-    """
-    if draft.options.transactional and draft.options.release.transactional:
-        return
-    restored = {(one.task, one.spec.name) for one in draft.work} | {(one.task, one.store) for one in draft.left}
-    for task in sorted({one.task for one in draft.work}):
-        if task == GLOBAL:
+    replaced: list[Place] = [store.place for store in work if store.rebuild]
+    for problem in problems:
+        if not (problem.unknown and not by_user) and any(map(problem.place.within, replaced)):
             continue
-        resolved = draft.tasks.get(task)
-        with_offsets = {one.store.name for one in resolved.stores if one.offsets} if resolved else set()
-        parts = TaskId.parse(task)
+        if problem.fatal:
+            yield Refusal(problem.reasoned)
+        else:
+            yield note(problem.reasoned) if problem.passing else warning(problem.reasoned)
+
+
+def stores_without_offset(
+    snapshot: RestoreSnapshot, tasks: Collection[str], restored: Collection[tuple[str, str]]
+) -> Iterator[Outcome]:
+    """Warn of logged stores without an offset in ``tasks``: under exactly-once Streams wipes such a task at its start.
+
+    ``restored``: task and store of those that get one. With transactional stores Streams wipes nothing
+    (``ProcessorStateManager.initializeStoreOffsets``).
+    """
+    options = snapshot.options
+    if options.transactional and options.release.transactional:
+        return
+    for task in sorted(set(tasks) - {GLOBAL}):
+        resolved = snapshot.tasks.get(task)
+        with_offset = {state.store.name for state in resolved.stores if state.offsets} if resolved else set()
         missing = [
             store.name
-            for store in spec.stores
-            if store.logged
-            and not store.in_memory
-            and not store.is_global
-            and (store.topology, store.subtopology) == (parts.topology, parts.subtopology)
-            and (task, store.name) not in restored
-            and store.name not in with_offsets
+            for store in _logged_stores(snapshot.spec, TaskId.parse(task))
+            if (task, store.name) not in restored and store.name not in with_offset
         ]
         if missing:
-            draft.warnings.append(
+            yield warning(
                 f"{task}: {', '.join(missing)} have no offset: under exactly-once Streams wipes such a task whole"
             )
 
 
-def refuse_uncommitted(draft: RestoreDraft) -> None:
-    """A record of an aborted transaction looks like any other; only who made the dump knows."""
-    if draft.dump.isolation == "read_committed" or draft.options.at_least_once:
+def _logged_stores(spec: Spec, task: TaskId) -> Iterator[StoreSpec]:
+    """Yield the stores of a task that Streams keeps an offset of."""
+    for store in spec.stores:
+        logged_on_disk = store.logged and not store.in_memory and not store.is_global
+        if logged_on_disk and (store.topology, store.subtopology) == (task.topology, task.subtopology):
+            yield store
+
+
+def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
+    """Raise Refused if the dump may have records of aborted transactions: in the dump they look like any other."""
+    isolation = snapshot.dump.isolation
+    if isolation == "read_committed" or snapshot.options.at_least_once:
         return
     raise Refused(
         "the dump may hold records of aborted transactions"
-        + (" (isolation read_uncommitted)" if draft.dump.isolation else " (no manifest says otherwise)"),
+        + (" (isolation read_uncommitted)" if isolation else " (no manifest says otherwise)"),
         hint="dump with kafka.isolation.level=read_committed (without a manifest: and say --dump-is-committed), "
         "or --guarantee at_least_once where the application never used transactions",
     )
 
 
-def refuse_unknown(draft: RestoreDraft, spec: Spec, app_id: str) -> None:
-    """Changelogs in the dump that no store of the spec is restored from: leaving them out would lose a store."""
-    known = {store.changelog for store in spec.stores}
-    missing = sorted(
-        topic
-        for topic in {key.topic for key in draft.dump.partitions} - known
-        if not any(fnmatchcase(topic, pattern) for pattern in draft.options.ignored)
-    )
-    topologies = {store.topology for store in spec.stores}
-    named = {topic: store_in_topologies(topic, app_id, topologies) for topic in missing}
-    stores = [one for one in named.values() if one is not None]
-    if draft.options.stores:
-        stores = [one for one in stores if one[0] in draft.options.stores]
-    if stores:
-        lines = [line for name, topology in stores for line in _described(name, topology)]
-        raise Refused(
-            "the dump has changelogs of stores that nothing describes:",
-            details=first_lines([name for name, _ in stores]),
-            hint="what kind they are cannot be told from a changelog: say it in kstate.toml (--spec), as in",
-            hint_details=[
-                *lines,
-                f"{_ignored_meant(draft)}or, where they belong to another application, --ignore TOPIC",
-            ],
-        )
-    draft.notes += [
-        f"{topic} is in the dump, and no store is restored from it" for topic, one in named.items() if one is None
+def unknown_topics(snapshot: RestoreSnapshot) -> list[Outcome]:
+    """Raise Refused for changelogs of stores that the specification lacks: skipping them would lose the stores.
+
+    Returns notes about topics that are no changelogs of this application.
+    """
+    stores = snapshot.spec.stores
+    topologies = {store.topology for store in stores}
+    owners = {
+        topic: store_in_topologies(topic, snapshot.app.name, topologies)
+        for topic in sorted(_topics(snapshot) - {store.changelog for store in stores})
+        if not any(fnmatchcase(topic, pattern) for pattern in snapshot.options.ignored)
+    }
+    _refuse_unspecified(snapshot, [owner for owner in owners.values() if owner is not None])
+    return [
+        note(f"{topic} is in the dump, and no store is restored from it")
+        for topic, owner in owners.items()
+        if owner is None
     ]
 
 
-def _ignored_meant(draft: RestoreDraft) -> str:
-    """Of the topics that were to be ignored and are not there, those that may be meant."""
-    topics = {key.topic for key in draft.dump.partitions}
-    nowhere = [one for one in draft.options.ignored if not any(fnmatchcase(topic, one) for topic in topics)]
-    return did_you_mean(nowhere, topics)
+def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, str | None]]) -> None:
+    """Raise Refused for stores, each with its named topology, that the specification lacks."""
+    names = snapshot.options.stores
+    unspecified = [(name, topology) for name, topology in owners if not names or name in names]
+    if not unspecified:
+        return
+    raise Refused(
+        "the dump has changelogs of stores that nothing describes:",
+        details=first_lines([name for name, _ in unspecified]),
+        hint="what kind they are cannot be told from a changelog: say it in kstate.toml (--spec), as in",
+        hint_details=[
+            *(line for name, topology in unspecified for line in _table_lines(name, topology)),
+            f"{_similar_ignored(snapshot)}or, where they belong to another application, --ignore TOPIC",
+        ],
+    )
 
 
-def _described(store: str, topology: str | None) -> Iterator[str]:
-    """The table of kstate.toml for a store, as it can be pasted: it says the kind that leaves all to Streams."""
+def _topics(snapshot: RestoreSnapshot) -> set[str]:
+    return {key.topic for key in snapshot.dump.partitions}
+
+
+def _similar_ignored(snapshot: RestoreSnapshot) -> str:
+    """Return a hint at topics whose names are almost those that the user ignores, if the dump lacks the latter."""
+    topics = _topics(snapshot)
+    unmatched = [
+        pattern for pattern in snapshot.options.ignored if not any(fnmatchcase(topic, pattern) for topic in topics)
+    ]
+    return did_you_mean(unmatched, topics)
+
+
+def _table_lines(store: str, topology: str | None) -> Iterator[str]:
+    """Yield the table of kstate.toml for a store, ready to paste, with the kind that leaves all to Streams."""
     yield f'[stores."{store}"]'
     yield f'kind = "{IN_MEMORY}" # restored by Streams at every start; if it was in RocksDB: its kind'
     if topology is not None:
@@ -125,82 +149,92 @@ def _described(store: str, topology: str | None) -> Iterator[str]:
     yield "subtopology = 0 # N of its tasks N_0, N_1, …"
 
 
-def judge_topics(draft: RestoreDraft, spec: Spec) -> None:
-    """What the broker says of topics: whether they are those of the dump, and whether a global one may forget keys."""
-    manifest = draft.dump.manifest
-    for one in manifest.partitions if manifest is not None else ():
-        facts = draft.options.facts.get(TopicPartition(one.topic, one.partition))
-        if facts is not None and None not in (facts.topic_id, one.topic_id) and facts.topic_id != one.topic_id:
-            draft.refused.append(
-                f"{one.topic}:{one.partition}: the topic was created anew since the dump was taken (id {one.topic_id}, "
-                f"now {facts.topic_id})"
-            )
-        if facts is not None:
-            _compare_ends(draft, one, facts)
-    for store in spec.stores:
-        if not store.is_global:
-            continue
-        known = [f for key, f in draft.options.facts.items() if key.topic == store.changelog]
-        for policy in sorted({f.policy for f in known if f.policy is not None and not f.compacted}):
-            draft.warnings.append(
-                f"{store.changelog}, the topic of the global store {store.name}, is not compacted "
-                f"(cleanup.policy={policy}): what the broker deletes no rebuild brings back"
-            )
+def judge_topics(snapshot: RestoreSnapshot) -> Iterator[Outcome]:
+    """Compare the topics of the broker with those of the dump; warn if a global topic may forget keys."""
+    facts = snapshot.options.facts
+    manifest = snapshot.dump.manifest
+    for partition in manifest.partitions if manifest is not None else ():
+        log = facts.get(TopicPartition(partition.topic, partition.partition))
+        if log is not None:
+            yield from _recreated_topic(partition, log)
+            yield from _shorter_log(snapshot, partition, log)
+    for store in snapshot.spec.stores:
+        if store.is_global:
+            yield from _uncompacted_topic(snapshot.options, store)
 
 
-def _compare_ends(draft: RestoreDraft, one: ManifestPartition, facts: LogFacts) -> None:
-    """A log only ever grows, and so does its leader epoch (KIP-320): else it was cut, or is another one.
-
-    An application that was restored from the dump would look for its offset beyond the end of that log.
-    """
-    epoch = one.reading.leader_epoch if one.reading is not None else None
-    name = f"{one.topic}:{one.partition}"
-    line = None
-    if one.log_end is not None and facts.end < one.log_end:
-        line = f"{name}: the broker's log ends at {facts.end}, at the time of the dump it ended at {one.log_end}"
-    elif epoch is not None and facts.leader_epoch is not None and facts.leader_epoch < epoch:
-        line = f"{name}: the broker says leader epoch {facts.leader_epoch}, at the time of the dump it was {epoch}"
-    if line is None:
-        return
-    if draft.options.allowed.asked:
-        draft.warnings.append(f"{line}: it was cut or made anew, and what is restored does not go with it")
-    else:
-        draft.refused.append(
-            f"{line}: it was cut or made anew. Do not start the application: it would restore from a log that has lost "
-            "these records"
+def _recreated_topic(partition: ManifestPartition, log: LogFacts) -> Iterator[Outcome]:
+    if None not in (log.topic_id, partition.topic_id) and log.topic_id != partition.topic_id:
+        yield Refusal(
+            f"{partition.topic}:{partition.partition}: the topic was created anew since the dump was taken (id "
+            f"{partition.topic_id}, now {log.topic_id})"
         )
-        key = TopicPartition(one.topic, one.partition)
-        for task in draft.tasks.values():
-            draft.only_copies.update({known.store.name: None for known in task.stores if key in known.offsets})
 
 
-def broken(draft: RestoreDraft, task: str, store: StoreSpec) -> str | None:
-    """Why what is there of a store cannot be used; None where it can, and where it cannot be read, which says nothing.
+def _uncompacted_topic(options: RestoreOptions, store: StoreSpec) -> Iterator[Outcome]:
+    """Warn of the topic of a global store whose records the broker deletes by age or size."""
+    logs = [log for key, log in options.facts.items() if key.topic == store.changelog]
+    for policy in sorted({log.policy for log in logs if log.policy is not None and not log.compacted}):
+        yield warning(
+            f"{store.changelog}, the topic of the global store {store.name}, is not compacted "
+            f"(cleanup.policy={policy}): what the broker deletes no rebuild brings back"
+        )
 
-    What cannot be read stays in the way (:func:`refuse_problems`): no store is replaced because a disk does not answer.
+
+def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: LogFacts) -> Iterator[Outcome]:
+    """Refuse a log that is shorter, or whose leader epoch is lower, than the dump recorded.
+
+    A log only grows, and so does its leader epoch (KIP-320): otherwise it was cut, or is another log. An application
+    that was restored from the dump would look for its offset beyond the end of that log.
+    """
+    key = TopicPartition(partition.topic, partition.partition)
+    epoch = partition.reading.leader_epoch if partition.reading is not None else None
+    if partition.log_end is not None and log.end < partition.log_end:
+        line = f"{key}: the broker's log ends at {log.end}, at the time of the dump it ended at {partition.log_end}"
+    elif epoch is not None and log.leader_epoch is not None and log.leader_epoch < epoch:
+        line = f"{key}: the broker says leader epoch {log.leader_epoch}, at the time of the dump it was {epoch}"
+    else:
+        return
+    if snapshot.options.permissions.by_user:
+        yield warning(f"{line}: it was cut or made anew, and what is restored does not go with it")
+    else:
+        yield Refusal(
+            f"{line}: it was cut or made anew. Do not start the application: it would restore from a log that has lost "
+            "these records",
+            only_copies=_stores_of(snapshot, key),
+        )
+
+
+def _stores_of(snapshot: RestoreSnapshot, key: TopicPartition) -> tuple[str, ...]:
+    """Return the stores here that are restored from a changelog partition."""
+    states = [state for task in snapshot.tasks.values() for state in task.stores]
+    return tuple(state.store.name for state in states if key in state.offsets)
+
+
+def damage_of(problems: Iterable[Problem], task: str, store: StoreSpec) -> str | None:
+    """Return why a store cannot be used as it is; None if it can, or if its files cannot be read.
+
+    Unreadable files stay in the way (:func:`judge_problems`): no store is replaced because a disk does not answer.
     """
     folder = store_place(task, store.name, segmented=store.segmented)
-    for problem in draft.problems:
-        unknown = problem.unknown
-        if problem.fatal and not unknown and problem.place.within(folder):
-            return problem.text
-    return None
+    damage = (problem for problem in problems if problem.fatal and not problem.unknown)
+    return next((problem.text for problem in damage if problem.place.within(folder)), None)
 
 
-def foreign(draft: RestoreDraft, store: Store) -> str | None:
-    """Why the release that is restored for cannot open what is there of a store; None where it can."""
-    release = draft.options.release
+def incompatible(snapshot: RestoreSnapshot, store: Store) -> str | None:
+    """Return why the release that is restored for cannot open a store that stays; None if it can."""
+    release: Release = snapshot.options.release
     if store.opens_in(release):
         return None
-    migrate = command("migrate", draft.app, "--to", release.version, *unproven_too(release.name))
+    migrate = command("migrate", snapshot.app, "--to", release.version, *unproven_too(release.name))
     return f"{release} cannot open it as it is: rebuild it too, or migrate it first: {migrate}"
 
 
 def forgetful(store: Store) -> str | None:
-    """Why records cannot be added to a store that drops its oldest files by itself; None where it does not.
+    """Return why records cannot be added to a store that drops its oldest files by itself; None if it does not.
 
-    RocksDB decides by the size and age of files. Those of a catch-up are others than those of Streams' own restoration,
-    so other rows would be dropped.
+    RocksDB decides by the size and age of files. The files of a catch-up differ from those of Streams' own restoration,
+    so RocksDB would drop other rows.
     """
     for database in store.databases:
         if (family := database.forgetful_family) is not None:
@@ -209,21 +243,23 @@ def forgetful(store: Store) -> str | None:
     return None
 
 
-def unfit_name(draft: RestoreDraft, store: StoreSpec) -> str | None:
-    """Why a store cannot be kept under its name here; None where it can. A segment's name has a time of 13 digits."""
-    longest = f"{store.name}.{_LATEST_START}" if is_segmented(store.kind) else store.name
-    if not draft.into_family and not store.is_global:
+def unfit_name(snapshot: RestoreSnapshot, store: StoreSpec) -> str | None:
+    """Return why the file system does not take a store's name; None if it does. A segment's name has 13 more digits."""
+    longest = store.name
+    if is_segmented(store.kind):
+        longest = f"{store.name}.{_LATEST_START}"
+    if not snapshot.into_family and not store.is_global:
         longest = max(longest, f"{position_file(store.name)}.tmp", key=len)
-    folder = draft.app
-    while not folder.exists():
-        folder = folder.parent
-    most = os.pathconf(folder, "PC_NAME_MAX")
+    most, folder = snapshot.longest_name, snapshot.name_folder
     if len(os.fsencode(longest)) <= most:
         return None
     return f"its name is too long for the file system of {folder}: {longest!r} has more than {most} bytes"
 
 
 def older_layout(store: Store, kind: str) -> str | None:
-    """The column family that still has rows of an older layout of the store (``DualColumnFamilyAccessor``)."""
-    wanted = store_kind(kind).family.name
-    return next((name for d in store.databases for name, rows in d.samples.items() if rows and name != wanted), None)
+    """Return the column family that still has rows of an older layout of the store (``DualColumnFamilyAccessor``)."""
+    family = store_kind(kind).family.name
+    samples: Sequence[tuple[str, object]] = [
+        sample for database in store.databases for sample in database.samples.items()
+    ]
+    return next((name for name, rows in samples if rows and name != family), None)

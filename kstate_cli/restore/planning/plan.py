@@ -1,55 +1,52 @@
-"""What a restoration is asked for and what it has to do, as data."""
+"""The options of a restoration, what its rules yield, and its plan, as data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kstate_cli.broker.facts import Facts
-from kstate_cli.change.plan import Plan, Step
-from kstate_cli.dump_reader.model import Dump, PartitionDump, Piece
+from kstate_cli.change.plan import Change, Plan
+from kstate_cli.dump_reader.model import PartitionDump, Piece
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
-from kstate_cli.offsets.ages import Age
-from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
-from kstate_cli.releases import OffsetsHome, Release
+from kstate_cli.offsets.model import StoreOffsets
+from kstate_cli.releases import Release
 from kstate_cli.restore.jobs import task_key
-from kstate_cli.restore.planning.judge import Action, Allowed, Verdict
+from kstate_cli.restore.planning.judge import Action, Permissions, Verdict
 from kstate_cli.specification.model import StoreSpec
 from kstate_cli.statedir.places import Place, store_place
-from kstate_cli.statedir.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """What the user says about dump and directory, and what to restore."""
+    """What to restore, and what the user states about dump and directory."""
 
     release: Release
     tasks: frozenset[str] = frozenset()
     stores: frozenset[str] = frozenset()
     share: tuple[int, int] | None = None
-    """(i, n), 1-based: of all tasks in order every n-th, beginning with the i-th."""
+    """(i, n), 1-based: every n-th of all tasks in order, beginning with the i-th."""
     elsewhere: frozenset[str] = frozenset()
-    """Tasks that other hosts have, which are not restored here."""
+    """Tasks of other hosts: they are not restored here."""
     only: frozenset[str] | None = None
-    """Tasks that are this host's, where that is known: no others are restored, but for global stores."""
+    """The tasks of this host, if known: only these are restored, and global stores."""
     at_least_once: bool = False
     transactional: bool = False
     """The application runs with transactional stores (KIP-892)."""
     unproven: bool = False
-    """For a release that nobody has run, too."""
+    """The user accepts a release that kstate was never run against."""
     wipe_unclean: bool = False
-    """Tasks that may hold uncommitted data are rebuilt whole; what has no changelog in them is left out."""
+    """Tasks that may hold uncommitted data are rebuilt as a whole; their stores without a changelog are left out."""
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The group's committed offsets of source topics, over those of the manifest."""
+    """The group's committed offsets of source topics; they override the manifest."""
     facts: Facts = field(default_factory=dict)
-    """What the broker says of the logs, over the manifest's."""
-    broker_asked: bool = False
-    """``facts`` are those of a broker: a log that is not among them is not there."""
-    allowed: Allowed = field(default_factory=Allowed)
+    """What the broker states about the logs; it overrides the manifest."""
+    from_broker: bool = False
+    """``facts`` are those of a broker: a log that they lack does not exist."""
+    permissions: Permissions = field(default_factory=Permissions)
     ignored: tuple[str, ...] = ()
-    """Topics of the dump, as shell patterns, that are none of this application's."""
+    """Topics of the dump, as shell patterns, that belong to other applications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +69,18 @@ class StoreWork:
     rebuild: bool
     existing: StoreOffsets | None
     offsets: Mapping[TopicPartition, int]
-    """What the store's offsets are when it is complete."""
+    """The offsets of the store once it is complete."""
     as_of_ms: int | None = None
-    """As of when its data is then, in ms since 1970; None where the dump does not say when it was read."""
+    """As of when its data is then, in ms since 1970; None if the dump does not state when it was read."""
+
+    @property
+    def unsure(self) -> bool:
+        """Return True if it is caught up although deletes may be forgotten: the times of store and dump are unknown."""
+        return not self.rebuild and any(part.verdict.unsure for part in self.parts)
 
     @property
     def only_copy(self) -> tuple[str, ...]:
-        """Why what is replaced may be the only copy of some records; empty where it is not."""
+        """Why the replaced store may be the only copy of some records; empty if it is not."""
         return tuple(
             f"{self.shown}: it has records that the log of {part.log.key} may have lost"
             for part in self.parts
@@ -102,11 +104,11 @@ class StoreWork:
 
     @property
     def shown(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return f"{self.task}/{self.spec.name}"
 
     def pieces(self, part: RestoredPartition) -> tuple[Piece, ...]:
-        """Those of the dump's pieces that hold records which are wanted: of a dump that grows mostly the newest."""
+        """Return the pieces of the dump with records to restore: of a growing dump mostly the newest."""
         if part.verdict.action is Action.LEAVE and not self.rebuild:
             return ()
         after, until = self.bounds(part)
@@ -117,23 +119,23 @@ class StoreWork:
         )
 
     def bounds(self, part: RestoredPartition) -> tuple[int | None, int | None]:
-        """Wanted are offsets above the first and up to the second; None: no bound."""
+        """Return the offset after which records are restored, and the last one that is; None is no bound."""
         return None if self.rebuild else part.verdict.after, part.log.until
 
     @property
     def records(self) -> int:
-        """Records in the dump that are wanted, at most."""
+        """The records of the dump to restore, at most."""
         return sum(piece.own for part in self.parts for piece in self.pieces(part))
 
     @property
     def bytes(self) -> int:
-        """Uncompressed bytes of those, as encoded."""
+        """The uncompressed bytes of those, as encoded."""
         return sum(piece.share for part in self.parts for piece in self.pieces(part))
 
 
 @dataclass(frozen=True, slots=True)
-class LeftStore:
-    """A store that is left as it is."""
+class UnchangedStore:
+    """A store that stays as it is."""
 
     task: str
     store: str
@@ -141,49 +143,29 @@ class LeftStore:
 
     @property
     def shown(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return f"{self.task}/{self.store}"
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """The plan of the change engine, and the work that fills it in."""
+    """The plan of the change engine, and the work that makes its sorted files."""
 
     change: Plan
     work: tuple[StoreWork, ...]
-    left: tuple[LeftStore, ...]
+    unchanged: tuple[UnchangedStore, ...]
 
 
-@dataclass(slots=True)
-class RestoreDraft:
-    """A plan in the making."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that stands in the way of the whole restoration."""
 
-    app: Path
-    options: RestoreOptions
-    dump: Dump
-    tasks: dict[str, TaskOffsets]
-    problems: tuple[Problem, ...]
-    ages: tuple[Age, ...] = ()
-    """What kstate knows of the age of stores that it has made."""
-    unsure: list[str] = field(default_factory=list)
-    """Stores that are caught up although nobody knows whether deletes were forgotten meanwhile."""
-    steps: list[Step] = field(default_factory=list)
-    work: list[StoreWork] = field(default_factory=list)
-    left: list[LeftStore] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    only_copies: dict[str, None] = field(default_factory=dict)
-    """Stores that may hold records which no log has any more: to be exported before anything else is done."""
+    text: str
+    only_copies: tuple[str, ...] = ()
+    """Stores that may hold records which no log has any more: the user should export them before anything else."""
     not_in_dump: bool = False
-    """Something was refused since the dump lacks a topic, or a partition, that a store is restored from."""
+    """The dump lacks a topic, or a partition, that a store is restored from."""
 
-    def refuse_absent(self, text: str) -> None:
-        """Something is refused since the dump lacks a topic, or a partition."""
-        self.refused.append(text)
-        self.not_in_dump = True
 
-    @property
-    def into_family(self) -> bool:
-        """The release keeps offsets in the stores."""
-        return self.options.release.offsets_home is OffsetsHome.COLUMN_FAMILY
+Outcome = Change | Refusal | StoreWork | UnchangedStore
+"""What a rule of the planner yields."""

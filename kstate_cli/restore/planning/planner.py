@@ -1,37 +1,50 @@
-"""Plan a restoration: every store of every task is left, caught up, rebuilt, or refused."""
+"""Plan a restoration: every store of every task stays, is caught up, is rebuilt, or stands in the way.
+
+The directory is read once (:mod:`snapshot`). Rules then yield outcomes, and the outcomes become the plan.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from kstate_cli.change.plan import BuildStore, OmitTree, Plan, Step
+from kstate_cli.change.plan import BuildStore, OmitTree, Plan, Remark, RemarkKind, Step, note, texts_of, warning
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
-from kstate_cli.offsets.ages import read_ages
 from kstate_cli.offsets.keeping import Keeping, in_a_file
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
-from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
 from kstate_cli.releases import unproven_release, unproven_too
 from kstate_cli.restore.planning.as_of import task_times
 from kstate_cli.restore.planning.obstacles import (
-    foreign,
+    incompatible,
+    judge_problems,
     judge_topics,
-    refuse_problems,
     refuse_uncommitted,
-    refuse_unknown,
-    warn_of_the_rest,
+    stores_without_offset,
+    unknown_topics,
 )
-from kstate_cli.restore.planning.plan import LeftStore, RestoreDraft, RestoreOptions, RestorePlan, StoreWork
+from kstate_cli.restore.planning.plan import (
+    Outcome,
+    Refusal,
+    RestoreOptions,
+    RestorePlan,
+    StoreWork,
+    UnchangedStore,
+)
+from kstate_cli.restore.planning.snapshot import RestoreSnapshot, read_snapshot
 from kstate_cli.restore.planning.store_work import judge_store
 from kstate_cli.specification.model import PROCESSOR, Spec, StoreSpec
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, command, did_you_mean, first_lines, quoted, some
 
-_NAMED = 5
-_DUMP_MORE = "a dump that is told the stores gets all the topics that they are restored from:"
+_MOST: Final = 5
+"""Names in one sentence."""
+_DUMP_MORE: Final = "a dump that is told the stores gets all the topics that they are restored from:"
+_EXPORT_FIRST: Final = "export first what may be the only copy; --rebuild then replaces it by what the dump has:"
 
 
 def plan_restore(
@@ -41,271 +54,376 @@ def plan_restore(
     dump: Dump,
     options: RestoreOptions,
     *,
-    wanted: Mapping[str, Sequence[str]] | None = None,
+    stores_by_task: Mapping[str, Sequence[str]] | None = None,
 ) -> RestorePlan:
-    """Judges every store that is asked for: by ``wanted``, task -> stores of ``spec``, or else by the options.
+    """Return the plan for the stores in ``stores_by_task``, or those that the options select.
 
     Raises Refused, naming everything that stands in the way.
     """
-    known = resolve_to_plan(existing, transactional=options.transactional) if existing else []
-    tasks = {resolved.task.name: resolved for resolved in known}
-    draft = RestoreDraft(app, options, dump, tasks, existing.all_problems() if existing else (), read_ages(app))
-    draft.notes += as_of_note(existing) if existing else ()
-    refuse_uncommitted(draft)
-    draft.warnings += dump.warnings
-    refuse_unknown(draft, spec, app.name)
-    judge_topics(draft, spec)
-    for task, stores in (_wanted(draft, spec) if wanted is None else _named(spec, wanted)).items():
-        _plan_task(draft, task, stores)
-    rebuilt = [one.spec for one in draft.work if one.rebuild and not one.spec.is_global]
-    if not all(dump.headers_of(one.changelog) for one in rebuilt):
-        draft.notes.append(
+    return plan_of(read_snapshot(app, existing, spec, dump, options), stores_by_task)
+
+
+def plan_of(snapshot: RestoreSnapshot, stores_by_task: Mapping[str, Sequence[str]] | None = None) -> RestorePlan:
+    """Return the plan by what a snapshot states. Raises Refused."""
+    refuse_uncommitted(snapshot)
+    outcomes: list[Outcome] = [*map(note, snapshot.notes), *map(warning, snapshot.dump.warnings)]
+    outcomes += [*unknown_topics(snapshot), *judge_topics(snapshot)]
+    selection = _selection(snapshot, stores_by_task, is_refused=bool(_refusals(outcomes)))
+    outcomes += selection.outcomes
+    for task, stores in selection.stores.items():
+        outcomes += _task_outcomes(snapshot, task, stores)
+    outcomes += _remarks_on_work(snapshot, outcomes)
+    if refusals := _refusals(outcomes):
+        raise _not_restored(snapshot, refusals)
+    outcomes += _unproven(snapshot, _steps(outcomes))
+    return _plan(snapshot, outcomes)
+
+
+def _plan(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> RestorePlan:
+    release, work = snapshot.options.release, _work(outcomes)
+    remarks = [outcome for outcome in outcomes if isinstance(outcome, Remark)]
+    change = Plan(
+        snapshot.app,
+        f"restore --for {quoted(release.version)}",
+        release.name,
+        release.name,
+        _steps(outcomes),
+        texts_of(remarks, RemarkKind.WARNING),
+        texts_of(remarks, RemarkKind.NOTE),
+        task_times(work, snapshot.tasks, snapshot.ages),
+    )
+    return RestorePlan(change, work, _unchanged(outcomes))
+
+
+def _steps(outcomes: Iterable[Outcome]) -> tuple[Step, ...]:
+    return tuple(
+        outcome for outcome in outcomes if not isinstance(outcome, Remark | Refusal | StoreWork | UnchangedStore)
+    )
+
+
+def _work(outcomes: Iterable[Outcome]) -> tuple[StoreWork, ...]:
+    return tuple(outcome for outcome in outcomes if isinstance(outcome, StoreWork))
+
+
+def _unchanged(outcomes: Iterable[Outcome]) -> tuple[UnchangedStore, ...]:
+    return tuple(outcome for outcome in outcomes if isinstance(outcome, UnchangedStore))
+
+
+def _refusals(outcomes: Iterable[Outcome]) -> tuple[Refusal, ...]:
+    return tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal))
+
+
+def _not_restored(snapshot: RestoreSnapshot, refusals: Sequence[Refusal]) -> Refused:
+    """Return the error for everything that stands in the way, with the most urgent advice."""
+    names = list(dict.fromkeys(name for refusal in refusals for name in refusal.only_copies))
+    hint, commands = None, []
+    if names:
+        hint = _EXPORT_FIRST
+        commands = [command("export", snapshot.app, name, "--out", "DIR") for name in names]
+    elif any(refusal.not_in_dump for refusal in refusals):
+        hint = _DUMP_MORE
+        commands = [command("dump", "--bootstrap-server", "HOST:PORT", "--out", "DUMP", "--spec", "FILE")]
+    return Refused(
+        "not restored:",
+        details=first_lines([refusal.text for refusal in refusals]),
+        where=str(snapshot.app),
+        hint=hint,
+        hint_details=first_lines(commands),
+    )
+
+
+def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
+    """Yield what the work on all stores means for the directory as a whole."""
+    work = _work(outcomes)
+    rebuilt = [store.spec for store in work if store.rebuild and not store.spec.is_global]
+    if not all(snapshot.dump.headers_of(spec.changelog) for spec in rebuilt):
+        yield note(
             "the dump has no record headers: Positions of rebuilt stores stay empty, as after Streams' own restore; "
             "a bounded query (IQv2) is not answered before new input comes"
         )
-    if draft.unsure:
-        draft.warnings.append(
-            f"{some(draft.unsure, _NAMED)}: caught up, but nobody knows when {_unknown(draft)}: what was deleted more "
-            "than delete.retention.ms before the dump was read may stay"
+    if unsure := [store.shown for store in work if store.unsure]:
+        yield warning(
+            f"{some(unsure, _MOST)}: caught up, but nobody knows when {_unknown_time(snapshot.dump)}: what was deleted "
+            "more than delete.retention.ms before the dump was read may stay"
         )
-    refuse_problems(draft)
-    warn_of_the_rest(draft, spec)
-    if draft.refused:
-        raise _refused(draft)
-    steps = tuple(draft.steps)
-    if steps and options.release.unproven:
-        if not options.unproven:
-            words = ("restore", app, "--from-changelog", "DUMP", "--for", options.release.version, UNPROVEN)
-            raise unproven_release(options.release, app, f"{command(*words)}, and all that was said besides")
-        draft.notes.append(f"unproven: no {options.release} was ever started on what is restored for it")
-    times = task_times(draft.work, draft.tasks, draft.ages)
-    change = Plan(
-        app,
-        f"restore --for {quoted(options.release.version)}",
-        options.release.name,
-        options.release.name,
-        steps,
-        tuple(draft.warnings),
-        tuple(draft.notes),
-        times,
-    )
-    return RestorePlan(change, tuple(draft.work), tuple(draft.left))
+    yield from judge_problems(snapshot.problems, work, by_user=snapshot.options.permissions.by_user)
+    restored = {(store.task, store.spec.name) for store in work}
+    restored |= {(store.task, store.store) for store in _unchanged(outcomes)}
+    yield from stores_without_offset(snapshot, {store.task for store in work}, restored)
 
 
-def _refused(draft: RestoreDraft) -> Refused:
-    names = list(draft.only_copies)
-    exports = [command("export", draft.app, name, "--out", "DIR") for name in names]
-    dumping = [command("dump", "--bootstrap-server", "HOST:PORT", "--out", "DUMP", "--spec", "FILE")]
-    first = "export first what may be the only copy; --rebuild then replaces it by what the dump has:"
-    return Refused(
-        "not restored:",
-        details=first_lines(draft.refused),
-        where=str(draft.app),
-        hint=first if names else _DUMP_MORE if draft.not_in_dump else None,
-        hint_details=first_lines(exports) if names else dumping if draft.not_in_dump else (),
-    )
-
-
-def _unknown(draft: RestoreDraft) -> str:
-    if any(one.reading is None for one in draft.dump.partitions.values()):
+def _unknown_time(dump: Dump) -> str:
+    if any(partition.reading is None for partition in dump.partitions.values()):
         return "the dump was read (its manifest does not say it)"
     return "their data was written (their SSTs do not say it)"
 
 
-def _named(spec: Spec, wanted: Mapping[str, Sequence[str]]) -> dict[str, list[StoreSpec]]:
-    return {task: [one for one in spec.stores if one.name in names] for task, names in wanted.items()}
+def _unproven(snapshot: RestoreSnapshot, steps: Sequence[Step]) -> Iterator[Outcome]:
+    """Refuse, or note, a release that kstate was never run against."""
+    options = snapshot.options
+    if not steps or not options.release.unproven:
+        return
+    if not options.unproven:
+        words = ("restore", snapshot.app, "--from-changelog", "DUMP", "--for", options.release.version, UNPROVEN)
+        raise unproven_release(options.release, snapshot.app, f"{command(*words)}, and all that was said besides")
+    yield note(f"unproven: no {options.release} was ever started on what is restored for it")
 
 
-def _wanted(draft: RestoreDraft, spec: Spec) -> dict[str, list[StoreSpec]]:
-    """Task -> its stores that are asked for, in the order of tasks."""
-    options = draft.options
-    unknown = sorted(options.stores - {store.name for store in spec.stores})
-    if unknown:
-        known = some(sorted(store.name for store in spec.stores), _NAMED)
-        meant = did_you_mean(unknown, {store.name for store in spec.stores})
-        raise UsageError(f"no store of this name: {', '.join(unknown)}", hint=f"{meant}there are: {known}")
-    by_task: dict[str, list[StoreSpec]] = {}
-    for store in spec.stores:
-        if options.stores and store.name not in options.stores:
-            continue
-        if store.in_memory:
-            draft.notes.append(f"{store.name} is in memory: Streams restores it at every start")
-            continue
-        if not store.logged:
-            draft.warnings.append(f"{store.name} has no changelog: it cannot be restored")
-            continue
-        for task in _tasks_of(draft, store):
-            by_task.setdefault(task, []).append(store)
-    missing = sorted(options.tasks - by_task.keys())
-    if missing and not draft.refused:
-        meant = did_you_mean(missing, by_task)
-        raise UsageError(
-            f"no task of this name: {', '.join(missing)}", hint=f"{meant}tasks: {', '.join(sorted(by_task))}"
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """The stores to judge, by task in the order of tasks, and what the selection itself gives to say."""
+
+    stores: Mapping[str, Sequence[StoreSpec]]
+    outcomes: Sequence[Outcome] = ()
+
+
+def _selection(
+    snapshot: RestoreSnapshot, stores_by_task: Mapping[str, Sequence[str]] | None, *, is_refused: bool
+) -> _Selection:
+    """Return the stores to judge. Raises UsageError for names that do not exist, unless something ``is_refused``."""
+    specs = snapshot.spec.stores
+    if stores_by_task is not None:
+        return _Selection(
+            {task: [spec for spec in specs if spec.name in names] for task, names in stores_by_task.items()}
         )
-    names = sorted(by_task, key=lambda name: TaskId.parse(name).order)
-    # Every host has all global stores.
+    _refuse_unknown_stores(snapshot)
+    by_task: dict[str, list[StoreSpec]] = {}
+    outcomes: list[Outcome] = []
+    for spec in specs:
+        if snapshot.options.stores and spec.name not in snapshot.options.stores:
+            continue
+        tasks = _tasks_of(snapshot, spec)
+        outcomes += tasks.outcomes
+        for task in tasks.names:
+            by_task.setdefault(task, []).append(spec)
+    if not is_refused and not _refusals(outcomes):
+        _refuse_unknown_tasks(snapshot.options, by_task)
+    outcomes += _lost_tasks(snapshot.options, by_task)
+    return _Selection({name: by_task[name] for name in _tasks_here(snapshot.options, by_task)}, outcomes)
+
+
+def _refuse_unknown_stores(snapshot: RestoreSnapshot) -> None:
+    names = {spec.name for spec in snapshot.spec.stores}
+    unknown = sorted(snapshot.options.stores - names)
+    if unknown:
+        raise UsageError(
+            f"no store of this name: {', '.join(unknown)}",
+            hint=f"{did_you_mean(unknown, names)}there are: {some(sorted(names), _MOST)}",
+        )
+
+
+def _refuse_unknown_tasks(options: RestoreOptions, tasks: Collection[str]) -> None:
+    unknown = sorted(options.tasks - set(tasks))
+    if unknown:
+        raise UsageError(
+            f"no task of this name: {', '.join(unknown)}",
+            hint=f"{did_you_mean(unknown, tasks)}tasks: {', '.join(sorted(tasks))}",
+        )
+
+
+def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Outcome]:
+    """Warn of tasks that no host has and that neither dump nor specification has."""
+    if options.only is None or options.stores:
+        return
+    if lost := sorted(options.only - options.elsewhere - set(tasks) - {GLOBAL}):
+        yield warning(f"{some(lost, _MOST)}: no host has it, and dump and specification know nothing of it")
+
+
+def _tasks_here(options: RestoreOptions, tasks: Iterable[str]) -> list[str]:
+    """Return the tasks to restore on this host, in order; every host has all global stores."""
+    names = sorted(tasks, key=lambda name: TaskId.parse(name).order)
     own = [name for name in names if name != GLOBAL and name not in options.elsewhere]
     if options.only is not None:
         own = [name for name in own if name in options.only]
-        lost = sorted(options.only - options.elsewhere - by_task.keys() - {GLOBAL})
-        if lost and not options.stores:
-            draft.warnings.append(
-                f"{some(lost, _NAMED)}: no host has it, and dump and specification know nothing of it"
-            )
     if options.share:
         i, n = options.share
         own = own[i - 1 :: n]
-    names = [name for name in names if name == GLOBAL or name in set(own)]
-    return {name: by_task[name] for name in names if not options.tasks or name in options.tasks}
+    here = {*own, GLOBAL}
+    return [name for name in names if name in here and (not options.tasks or name in options.tasks)]
 
 
-def _tasks_of(draft: RestoreDraft, store: StoreSpec) -> list[str]:
-    if store.is_global:
-        return [GLOBAL] if _is_table(draft, store) else []
-    partitions = sorted(key.partition for key in draft.dump.partitions if key.topic == store.changelog)
-    if store.partitions is not None and "partitions" not in store.inferred:
-        beyond = [p for p in partitions if p >= store.partitions]
-        if beyond:
-            draft.refused.append(
-                f"{store.name}: the dump has partition {beyond[0]} of {store.changelog}, "
-                f"and no task has it (partitions = {store.partitions} in [stores.{store.name}])"
-            )
-        partitions = list(range(store.partitions))
-    if store.subtopology is None:
-        draft.refused.append(
-            f"{store.name}: its subtopology is not known: give --topology FILE, "
-            f"or add subtopology = … to [stores.{store.name}]"
+@dataclass(frozen=True, slots=True)
+class _StoreTasks:
+    """The tasks that have a store, and what there is to say about them."""
+
+    names: Sequence[str] = ()
+    outcomes: Sequence[Outcome] = ()
+
+
+def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
+    """Return the tasks in which a store is restored."""
+    if spec.in_memory:
+        return _StoreTasks(outcomes=[note(f"{spec.name} is in memory: Streams restores it at every start")])
+    if not spec.logged:
+        return _StoreTasks(outcomes=[warning(f"{spec.name} has no changelog: it cannot be restored")])
+    if spec.is_global:
+        obstacle = _global_obstacle(snapshot.options, spec)
+        return obstacle if obstacle is not None else _StoreTasks([GLOBAL])
+    partitions = sorted(key.partition for key in snapshot.dump.partitions if key.topic == spec.changelog)
+    outcomes: list[Outcome] = []
+    if spec.partitions is not None and "partitions" not in spec.inferred:
+        outcomes += _surplus_partition(spec, partitions)
+        partitions = list(range(spec.partitions))
+    if spec.subtopology is None:
+        refusal = Refusal(
+            f"{spec.name}: its subtopology is not known: give --topology FILE, "
+            f"or add subtopology = … to [stores.{spec.name}]"
         )
-        return []
-    folder = f"__{store.topology}__/" if store.topology else ""
-    return [f"{folder}{store.subtopology}_{partition}" for partition in partitions]
+        return _StoreTasks(outcomes=[*outcomes, refusal])
+    folder = f"__{spec.topology}__/" if spec.topology else ""
+    return _StoreTasks([f"{folder}{spec.subtopology}_{partition}" for partition in partitions], outcomes)
 
 
-def _is_table(draft: RestoreDraft, store: StoreSpec) -> bool:
-    """Only a table's records are its rows: a processor may transform them, which only the application can."""
-    if store.source == "table":
-        return True
-    if draft.options.tasks and GLOBAL not in draft.options.tasks:
-        return False
-    if store.source == PROCESSOR and store.name not in draft.options.stores:
+def _surplus_partition(spec: StoreSpec, partitions: Sequence[int]) -> Iterator[Outcome]:
+    """Refuse a partition of the dump that no task has, by the specification."""
+    surplus = [partition for partition in partitions if partition >= (spec.partitions or 0)]
+    if surplus:
+        yield Refusal(
+            f"{spec.name}: the dump has partition {surplus[0]} of {spec.changelog}, "
+            f"and no task has it (partitions = {spec.partitions} in [stores.{spec.name}])"
+        )
+
+
+def _global_obstacle(options: RestoreOptions, spec: StoreSpec) -> _StoreTasks | None:
+    """Return why a global store is not restored; None for a table, whose records are its rows.
+
+    A processor may transform records, which only the application can do.
+    """
+    if spec.source == "table":
+        return None
+    if options.tasks and GLOBAL not in options.tasks:
+        return _StoreTasks()
+    if spec.source == PROCESSOR and spec.name not in options.stores:
         why = "its processor may transform records: Streams reads its topic at the start"
-        draft.left.append(LeftStore(GLOBAL, store.name, why))
-    elif store.source == PROCESSOR:
-        draft.refused.append(f"{GLOBAL}/{store.name}: its processor may transform records: start Streams instead")
+        return _StoreTasks(outcomes=[UnchangedStore(GLOBAL, spec.name, why)])
+    if spec.source == PROCESSOR:
+        text = f"{GLOBAL}/{spec.name}: its processor may transform records: start Streams instead"
     else:
-        draft.refused.append(
-            f'{GLOBAL}/{store.name}: add source = "table" to [stores.{store.name}], or "processor", '
+        text = (
+            f'{GLOBAL}/{spec.name}: add source = "table" to [stores.{spec.name}], or "processor", '
             "which may transform records"
         )
-    return False
+    return _StoreTasks(outcomes=[Refusal(text)])
 
 
-def _plan_task(draft: RestoreDraft, task: str, stores: list[StoreSpec]) -> None:
-    resolved = draft.tasks.get(task)
-    unclean = bool(resolved and resolved.unclean) and not draft.options.at_least_once
-    if unclean:
-        assert resolved is not None
-        if draft.options.stores or not draft.options.wipe_unclean:
-            draft.refused.append(
-                f"{task}: not left clean ({resolved.unclean[0]}): under exactly-once Streams wipes all of it; "
-                f"--wipe-unclean rebuilds the whole task (no --store), or pass {_vouching(draft, resolved)}"
-            )
+def _task_outcomes(snapshot: RestoreSnapshot, task: str, stores: Sequence[StoreSpec]) -> Iterator[Outcome]:
+    """Yield what becomes of the stores of one task, and of the files beside them."""
+    resolved = snapshot.tasks.get(task)
+    unclean = None
+    if resolved is not None and resolved.unclean and not snapshot.options.at_least_once:
+        unclean = resolved
+        refusal = _unclean_refusal(snapshot.options, resolved)
+        if refusal is not None:
+            yield refusal
             return
-        draft.warnings.append(f"{task}: not left clean ({resolved.unclean[0]}): all its stores are rebuilt")
-    begun = len(draft.work)
-    for store in stores:
-        work = judge_store(draft, task, store, resolved, unclean=unclean)
-        if work is not None:
-            draft.work.append(work)
-    new = draft.work[begun:]
-    if unclean and resolved is not None:
-        _leave_out_unlogged(draft, resolved, {one.spec.name for one in new})
-    if new:
-        task_steps(draft, task, new, resolved)
+        yield warning(f"{task}: not left clean ({resolved.unclean[0]}): all its stores are rebuilt")
+    work: list[StoreWork] = []
+    for spec in stores:
+        outcomes = judge_store(snapshot, task, spec, resolved, unclean=unclean is not None)
+        work += _work(outcomes)
+        yield from outcomes
+    if unclean is not None:
+        yield from _omit_unlogged(snapshot, unclean, {store.spec.name for store in work})
+    if work:
+        yield from task_steps(snapshot, task, work, resolved)
 
 
-def _vouching(draft: RestoreDraft, resolved: TaskOffsets) -> str:
-    """Return the options with which a user who knows how the application ran says that nothing is uncommitted."""
-    ambiguous = any(reason.no_status for reason in resolved.unclean) and not draft.options.transactional
+def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal | None:
+    """Refuse a task that was not left clean, unless the user allows to rebuild all of it."""
+    if options.wipe_unclean and not options.stores:
+        return None
+    return Refusal(
+        f"{resolved.task.name}: not left clean ({resolved.unclean[0]}): under exactly-once Streams wipes all of it; "
+        f"--wipe-unclean rebuilds the whole task (no --store), or pass {_vouching(options, resolved)}"
+    )
+
+
+def _vouching(options: RestoreOptions, resolved: TaskOffsets) -> str:
+    """Return the options with which a user vouches, who knows how the application ran, that nothing is uncommitted."""
+    ambiguous = any(reason.no_status for reason in resolved.unclean) and not options.transactional
     return f"{TRANSACTIONAL_STORES} or --guarantee at_least_once" if ambiguous else "--guarantee at_least_once"
 
 
-def _leave_out_unlogged(draft: RestoreDraft, resolved: TaskOffsets, rebuilt: set[str]) -> None:
-    """What cannot be rebuilt may hold uncommitted rows, for which Streams would wipe the whole task once more."""
-    for one in resolved.stores:
-        if one.store.name not in rebuilt and not one.offsets:
+def _omit_unlogged(snapshot: RestoreSnapshot, resolved: TaskOffsets, rebuilt: Collection[str]) -> Iterator[Outcome]:
+    """Leave out the stores of an unclean task that cannot be rebuilt.
+
+    They may have uncommitted rows, for which Streams would wipe the whole task once more.
+    """
+    for state in resolved.stores:
+        if state.store.name not in rebuilt and not state.offsets:
             why = "its task was not left clean, and it has no changelog"
-            draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app)), why))
-            draft.warnings.append(f"{resolved.task.name}/{one.store.name}: left out: {why}")
+            yield OmitTree(str(state.store.path.relative_to(snapshot.app)), why)
+            yield warning(f"{resolved.task.name}/{state.store.name}: left out: {why}")
 
 
-def task_steps(draft: RestoreDraft, task: str, work: list[StoreWork], resolved: TaskOffsets | None) -> None:
-    """Adds the steps of one task to the plan."""
-    for one in work:
-        verb = "rebuild" if one.rebuild else "catch up"
-        why = one.parts[0].verdict.why
-        draft.steps.append(
-            BuildStore(
-                one.path,
-                f"{verb} ({one.spec.kind}): up to {offsets_text(one.offsets)}; {why}",
-                replaces=one.rebuild,
-                size=one.bytes,
-            )
-        )
-    names = {one.spec.name for one in work}
-    others = [s for s in (resolved.stores if resolved else []) if s.store.name not in names]
+def task_steps(
+    snapshot: RestoreSnapshot, task: str, work: Sequence[StoreWork], resolved: TaskOffsets | None
+) -> Iterator[Outcome]:
+    """Yield the steps of one task: its stores, and the files beside them that state their offsets."""
+    for store in work:
+        verb = "rebuild" if store.rebuild else "catch up"
+        why = store.parts[0].verdict.why
+        text = f"{verb} ({store.spec.kind}): up to {offsets_text(store.offsets)}; {why}"
+        yield BuildStore(store.path, text, replaces=store.rebuild, size=store.bytes)
+    names = {store.spec.name for store in work}
+    others = [state for state in (resolved.stores if resolved else ()) if state.store.name not in names]
     for other in others:
-        # What vouches for them from now on is the directory of that release.
-        in_the_way = foreign(draft, other.store) if other.store.databases else None
-        if in_the_way is not None:
-            draft.refused.append(f"{task}/{other.store.name}: {in_the_way}")
-    if draft.into_family:
-        _files_of_family(draft, task, work, resolved, others)
-    else:
-        draft.steps += _checkpoint(task, work, resolved, others)
+        # From now on the directory is one of that release, so it must be able to open the stores that stay, too.
+        obstacle = incompatible(snapshot, other.store) if other.store.databases else None
+        if obstacle is not None:
+            yield Refusal(f"{task}/{other.store.name}: {obstacle}")
+    files = _files_of_family if snapshot.into_family else _checkpoint
+    yield from files(snapshot, task, work, resolved, others)
 
 
 def _files_of_family(
-    draft: RestoreDraft, task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
-) -> None:
+    snapshot: RestoreSnapshot,
+    task: str,
+    work: Sequence[StoreWork],
+    resolved: TaskOffsets | None,
+    others: Sequence[StoreOffsets],
+) -> Iterator[Outcome]:
+    """Yield the files of a task for a release that keeps offsets in the stores."""
     keeping = Keeping(task)
     if resolved is not None and resolved.task.checkpoint is not None:
         # At its next start the release would put the lines of that file over the offsets in the stores.
         # A store that was wiped has a line there and no directory.
-        rebuilt, release = {one.spec.name for one in work}, draft.options.release.name
-        if any(one.offsets for one in others) or resolved.absent.keys() - rebuilt:
-            draft.refused.append(
+        rebuilt, release = {store.spec.name for store in work}, snapshot.options.release.name
+        if any(other.offsets for other in others) or resolved.absent.keys() - rebuilt:
+            yield Refusal(
                 f"{task}: it has a .checkpoint, as releases up to 4.2 leave it; migrate it first: "
-                + command("migrate", draft.app, "--to", release, *unproven_too(release))
+                + command("migrate", snapshot.app, "--to", release, *unproven_too(release))
             )
-        draft.steps.append(keeping.without_lines("its stores are restored: their offsets are in them"))
-    for one in work:
-        if in_a_file(one.spec.kind):
-            draft.steps.append(keeping.lines_of(one.spec.name, one.offsets))
-        draft.steps += _old_position(keeping, one, resolved)
+        yield keeping.without_lines("its stores are restored: their offsets are in them")
+    for store in work:
+        if in_a_file(store.spec.kind):
+            yield keeping.lines_of(store.spec.name, store.offsets)
+        yield from _old_position(keeping, store, resolved)
 
 
 def _checkpoint(
-    task: str, work: list[StoreWork], resolved: TaskOffsets | None, others: list[StoreOffsets]
-) -> Iterator[Step]:
-    """``.checkpoint`` names every logged persistent store of the task, or Streams wipes it under exactly-once."""
+    _snapshot: RestoreSnapshot,
+    task: str,
+    work: Sequence[StoreWork],
+    resolved: TaskOffsets | None,
+    others: Sequence[StoreOffsets],
+) -> Iterator[Outcome]:
+    """Yield ``.checkpoint`` with every logged persistent store of the task, or Streams wipes it under exactly-once."""
     lines: dict[TopicPartition, int] = {}
     for other in others:
         lines |= other.offsets
-    # The file of the global stores does not say whose a line is: those of a rebuilt store are its own.
-    rebuilt = {one.spec.changelog for one in work if one.rebuild}
+    # The file of the global stores names topics, not stores: the lines of a rebuilt store are its own.
+    rebuilt = {store.spec.changelog for store in work if store.rebuild}
     lines = {tp: offset for tp, offset in lines.items() if tp.topic not in rebuilt}
-    for absent in (resolved.absent if resolved else {}).values():
-        lines |= absent
-    for one in work:
-        lines |= one.offsets
+    for offsets in (*(resolved.absent.values() if resolved else ()), *(store.offsets for store in work)):
+        lines |= offsets
     keeping = Keeping(task)
     yield keeping.lines(lines)
-    for one in work:
-        yield from _old_position(keeping, one, resolved)
+    for store in work:
+        yield from _old_position(keeping, store, resolved)
 
 
-def _old_position(keeping: Keeping, work: StoreWork, resolved: TaskOffsets | None) -> Iterator[Step]:
-    """The Position of rows that are replaced goes."""
+def _old_position(keeping: Keeping, work: StoreWork, resolved: TaskOffsets | None) -> Iterator[Outcome]:
+    """Remove the Position of rows that are replaced."""
     if resolved is not None and work.spec.name in resolved.task.position_files and work.rebuild:
         yield keeping.without_position(work.spec.name, "the store is rebuilt")

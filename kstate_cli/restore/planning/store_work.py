@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kstate_cli.broker.facts import LogFacts
+from kstate_cli.change.plan import note, warning
 from kstate_cli.dump_reader.model import PartitionDump
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.store_kinds import expires, store_kind
@@ -18,9 +19,10 @@ from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.unclean import may_be_ahead
 from kstate_cli.releases import readable_by
 from kstate_cli.restore.planning.as_of import another_log, as_of_after, log_since
-from kstate_cli.restore.planning.judge import Action, Allowed, Verdict, judge
-from kstate_cli.restore.planning.obstacles import broken, foreign, forgetful, older_layout, unfit_name
-from kstate_cli.restore.planning.plan import LeftStore, RestoredPartition, RestoreDraft, StoreWork
+from kstate_cli.restore.planning.judge import Action, Permissions, Verdict, judge
+from kstate_cli.restore.planning.obstacles import damage_of, forgetful, incompatible, older_layout, unfit_name
+from kstate_cli.restore.planning.plan import Outcome, Refusal, RestoredPartition, StoreWork, UnchangedStore
+from kstate_cli.restore.planning.snapshot import RestoreSnapshot
 from kstate_cli.specification.model import StoreSpec
 from kstate_cli.texts import command, did_you_mean, quoted
 
@@ -41,7 +43,7 @@ class _NotInDumpError(_StoreRefusedError):
 
 @dataclass(frozen=True, slots=True)
 class _StoreCase:
-    """One store that is asked for, and what is there of it."""
+    """One store to restore, and what the directory has of it."""
 
     task: str
     spec: StoreSpec
@@ -53,54 +55,61 @@ class _StoreCase:
 
     @property
     def shown(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return f"{self.task}/{self.spec.name}"
 
 
 def judge_store(
-    draft: RestoreDraft, task: str, spec: StoreSpec, task_offsets: TaskOffsets | None, *, unclean: bool
-) -> StoreWork | None:
-    """Return the work on one store, None if it is left or refused; the draft has what is to be told of it."""
+    snapshot: RestoreSnapshot, task: str, spec: StoreSpec, task_offsets: TaskOffsets | None, *, unclean: bool
+) -> list[Outcome]:
+    """Return the work on one store, or why it stays or is refused, with what there is to say about it."""
     case = _StoreCase(task, spec, task_offsets, _existing(spec, task_offsets), unclean)
     try:
-        work = _work(draft, case)
-    except _StoreRefusedError as refused:
-        _LOG.debug("%s: refused: %s", case.shown, refused)
-        draft.refused.append(f"{case.shown}: {refused}")
-        if isinstance(refused, _NotInDumpError):
-            draft.not_in_dump = True
-        if isinstance(refused, _OnlyCopyError):
-            draft.only_copies[spec.name] = None
-        return None
-    if work is None:
-        _LOG.debug("%s: left", case.shown)
-    else:
-        verb = "rebuild" if work.rebuild else "catch up"
-        _LOG.debug("%s: %s: %s", case.shown, verb, "; ".join(part.verdict.why for part in work.parts))
-    return work
+        return list(_outcomes(snapshot, case))
+    except _StoreRefusedError as error:
+        _LOG.debug("%s: refused: %s", case.shown, error)
+        return [
+            Refusal(
+                f"{case.shown}: {error}",
+                only_copies=(spec.name,) if isinstance(error, _OnlyCopyError) else (),
+                not_in_dump=isinstance(error, _NotInDumpError),
+            )
+        ]
 
 
-def _work(draft: RestoreDraft, case: _StoreCase) -> StoreWork | None:
-    """Return the work on one store, None if it is left. Raises _StoreRefusedError."""
-    _refuse_unrestorable(draft, case)
-    dumps = _partitions(draft, case)
+def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
+    """Yield what becomes of one store. Raises _StoreRefusedError."""
+    _refuse_unrestorable(snapshot, case)
+    dumps = _partitions(snapshot, case)
     if not dumps:
-        _leave_without_dump(draft, case)
-        return None
-    _refuse_without_headers(draft, case)
-    allowed = _allowed(draft, case)
+        yield _unchanged_without_dump(snapshot, case)
+        return
+    _refuse_without_headers(snapshot, case)
+    damage = damage_of(snapshot.problems, case.task, case.spec)
+    if damage:
+        yield warning(f"{case.shown}: {damage}")
+    permissions = _permissions(snapshot.options.permissions, case, damage)
     _refuse_absent_partitions(case, dumps)
-    before = None if case.existing is None else age_of(draft.ages, case.task, case.existing)
-    parts = _rebuild_together(tuple(_judge_partition(draft, case, dump, allowed, before) for dump in dumps), allowed)
+    before = None if case.existing is None else age_of(snapshot.ages, case.task, case.existing)
+    parts = _rebuild_together(
+        tuple(_judge_partition(snapshot, case, dump, permissions, before) for dump in dumps), permissions
+    )
+    _refuse_by_verdicts(parts)
+    for part in parts:
+        if part.verdict.invalid or part.verdict.doubtful:
+            yield warning(f"{case.shown}: {part.verdict.why}")
+    if {part.verdict.action for part in parts} == {Action.LEAVE}:
+        yield _unchanged(snapshot, case, parts[0].verdict)
+        return
+    work = _work(snapshot, case, parts, before)
+    yield from (note(f"{why}: what is kept of it goes only when its run is cleaned by name") for why in work.only_copy)
+    yield work
+
+
+def _refuse_by_verdicts(parts: Iterable[RestoredPartition]) -> None:
     for part in parts:
         if part.verdict.action is Action.REFUSE:
             raise (_OnlyCopyError if part.verdict.only_copy else _StoreRefusedError)(part.verdict.why)
-        if part.verdict.invalid or part.verdict.doubtful:
-            draft.warnings.append(f"{case.shown}: {part.verdict.why}")
-    if {part.verdict.action for part in parts} == {Action.LEAVE}:
-        _leave(draft, case, parts[0].verdict)
-        return None
-    return _restored(draft, case, parts, before)
 
 
 def _existing(spec: StoreSpec, task_offsets: TaskOffsets | None) -> StoreOffsets | None:
@@ -111,65 +120,64 @@ def _existing(spec: StoreSpec, task_offsets: TaskOffsets | None) -> StoreOffsets
     return existing
 
 
-def _refuse_unrestorable(draft: RestoreDraft, case: _StoreCase) -> None:
+def _refuse_unrestorable(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
     """Refuse what the release does not read, the file system does not take, or whose live segments are not clear."""
-    spec, release = case.spec, draft.options.release
+    spec, release = case.spec, snapshot.options.release
     if not readable_by(spec.kind, release):
         raise _StoreRefusedError(f"{spec.kind} stores are unknown to {release}")
-    unfit = unfit_name(draft, spec)
+    unfit = unfit_name(snapshot, spec)
     if unfit is not None:
         raise _StoreRefusedError(unfit)
     if expires(spec.kind) and not (spec.retention_ms and spec.segment_interval_ms):
         raise _StoreRefusedError(f"which segments are live is not known: add retention_ms = … to [stores.{spec.name}]")
 
 
-def _partitions(draft: RestoreDraft, case: _StoreCase) -> list[PartitionDump]:
+def _partitions(snapshot: RestoreSnapshot, case: _StoreCase) -> list[PartitionDump]:
     """Return what the dump has of a store: all partitions of the topic of a global store, else one."""
     topic = case.spec.changelog or ""
     if case.spec.is_global:
-        return [dump for key, dump in sorted(draft.dump.partitions.items()) if key.topic == case.spec.changelog]
-    dumped = draft.dump.partitions.get(TopicPartition(topic, TaskId.parse(case.task).partition or 0))
+        return [dump for key, dump in sorted(snapshot.dump.partitions.items()) if key.topic == case.spec.changelog]
+    dumped = snapshot.dump.partitions.get(TopicPartition(topic, TaskId.parse(case.task).partition or 0))
     return [dumped] if dumped else []
 
 
-def _leave_without_dump(draft: RestoreDraft, case: _StoreCase) -> None:
-    """Leave a store that the dump does not have, if it is whole and nobody asks for it by name."""
+def _unchanged_without_dump(snapshot: RestoreSnapshot, case: _StoreCase) -> UnchangedStore:
+    """Leave a store that the dump does not have, if it is whole and the user does not name it."""
     lacks = f"the dump has no {case.spec.changelog}"
     if case.task != GLOBAL:
         lacks += f", partition {TaskId.parse(case.task).partition}"
-    wanted = case.spec.name in draft.options.stores or draft.options.allowed.rebuild
-    if case.existing is None or not case.existing.has_offset or case.unclean or wanted:
-        raise _NotInDumpError(f"{lacks}{_similar_topic(draft, case.spec)}")
-    draft.left.append(LeftStore(case.task, case.spec.name, lacks))
+    requested = case.spec.name in snapshot.options.stores or snapshot.options.permissions.rebuild
+    if case.existing is None or not case.existing.has_offset or case.unclean or requested:
+        raise _NotInDumpError(f"{lacks}{_similar_topic(snapshot, case.spec)}")
+    _LOG.debug("%s: unchanged", case.shown)
+    return UnchangedStore(case.task, case.spec.name, lacks)
 
 
-def _similar_topic(draft: RestoreDraft, spec: StoreSpec) -> str:
+def _similar_topic(snapshot: RestoreSnapshot, spec: StoreSpec) -> str:
     """Return a hint at the topic of the dump whose name is almost that of the missing changelog."""
-    meant = did_you_mean([spec.changelog or ""], {key.topic for key in draft.dump.partitions})
-    return f"; {meant}(changelog = … in [stores.{spec.name}])" if meant else ""
+    similar = did_you_mean([spec.changelog or ""], {key.topic for key in snapshot.dump.partitions})
+    return f"; {similar}(changelog = … in [stores.{spec.name}])" if similar else ""
 
 
-def _refuse_without_headers(draft: RestoreDraft, case: _StoreCase) -> None:
-    if store_kind(case.spec.kind).needs_headers and not draft.dump.headers_of(case.spec.changelog):
-        some_files = f" in some files of {case.spec.changelog}" if draft.dump.has_headers else ""
+def _refuse_without_headers(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
+    if store_kind(case.spec.kind).needs_headers and not snapshot.dump.headers_of(case.spec.changelog):
+        some_files = f" in some files of {case.spec.changelog}" if snapshot.dump.has_headers else ""
         raise _StoreRefusedError(
             f"its rows hold record headers, and the dump has no headers (includeHeaders=true){some_files}"
         )
 
 
-def _allowed(draft: RestoreDraft, case: _StoreCase) -> Allowed:
-    """Return what the user vouches for, and why the store is rebuilt although nobody asked for it."""
-    allowed, existing = draft.options.allowed, case.existing
-    if case.unclean:
-        allowed = replace(allowed, rebuild="its task was not left clean")
-    elif case.task_offsets is not None and existing is not None and may_be_ahead(existing.store, case.task_offsets):
-        # Replaying records that its rows contain already gives other versions than the changelog does.
-        allowed = replace(allowed, rebuild="it was killed, and a versioned store cannot replay what it has")
-    damage = broken(draft, case.task, case.spec)
+def _permissions(permissions: Permissions, case: _StoreCase, damage: str | None) -> Permissions:
+    """Return what the user permits, and why the store is rebuilt although the user did not ask for it."""
+    existing = case.existing
     if damage:
-        allowed = replace(allowed, rebuild=f"what is there cannot be used ({damage})")
-        draft.warnings.append(f"{case.shown}: {damage}")
-    return allowed
+        return replace(permissions, rebuild=f"what is there cannot be used ({damage})")
+    if case.unclean:
+        return replace(permissions, rebuild="its task was not left clean")
+    if case.task_offsets is not None and existing is not None and may_be_ahead(existing.store, case.task_offsets):
+        # Replaying records that its rows contain already gives other versions than the changelog does.
+        return replace(permissions, rebuild="it was killed, and a versioned store cannot replay what it has")
+    return permissions
 
 
 def _refuse_absent_partitions(case: _StoreCase, dumps: Iterable[PartitionDump]) -> None:
@@ -186,41 +194,42 @@ def _refuse_absent_partitions(case: _StoreCase, dumps: Iterable[PartitionDump]) 
 
 
 def _judge_partition(
-    draft: RestoreDraft, case: _StoreCase, dump: PartitionDump, allowed: Allowed, before: Age | None
+    snapshot: RestoreSnapshot, case: _StoreCase, dump: PartitionDump, permissions: Permissions, before: Age | None
 ) -> RestoredPartition:
     """Return what becomes of the store by one partition. ``before``: what kstate knows of the age of its data."""
-    committed = _committed(draft, case, dump.key)
-    facts = _facts(draft, dump.key)
+    committed = _committed(snapshot, case, dump.key)
+    facts = _facts(snapshot, dump.key)
     # Before any offset: in another log they mean nothing, and "already past the dump" would be no news.
-    other = None if before is None else another_log(draft.dump, dump, facts, before)
-    if other is not None and not allowed.asked:
+    other = None if before is None else another_log(snapshot.record_digest, dump, facts, before)
+    if other is not None and not permissions.by_user:
         raise _OnlyCopyError(
             f"{dump.key} is another log than the one that the store was made from: {other}. Do not start the "
             "application"
         )
     log = log_of(dump, committed, facts)
     if before is not None:
-        log = log_since(log, draft.dump, before)
+        log = log_since(log, snapshot.dump, before)
     existing = case.existing
     verdict = judge(
         log,
         existing.offsets.get(dump.key) if existing else None,
         is_global=case.spec.is_global,
         has_rows=existing is not None and not existing.store.empty,
-        allowed=allowed,
+        permissions=permissions,
         as_of_ms=before.as_of_ms if before is not None else None,
     )
-    _refuse_emptied(dump, verdict, allowed)
+    _refuse_emptied(dump, verdict, permissions)
     return RestoredPartition(dump, log, replace(verdict, only_copy=verdict.only_copy or other is not None))
 
 
-def _committed(draft: RestoreDraft, case: _StoreCase, key: TopicPartition) -> int | None:
+def _committed(snapshot: RestoreSnapshot, case: _StoreCase, key: TopicPartition) -> int | None:
     """Return the group's committed offset of a source topic, None for a changelog."""
     if not case.spec.source_topic:
         return None
-    facts = draft.options.facts.get(key)
+    facts = snapshot.options.facts.get(key)
     by_broker = facts.committed if facts is not None else None
-    committed = draft.options.committed.get(key, draft.dump.committed.get(key) if by_broker is None else by_broker)
+    in_dump = snapshot.dump.committed.get(key)
+    committed = snapshot.options.committed.get(key, in_dump if by_broker is None else by_broker)
     if committed is None:
         raise _StoreRefusedError(
             f"{key} is a source topic: beyond the group's committed offset its values are not yet the table's "
@@ -229,10 +238,10 @@ def _committed(draft: RestoreDraft, case: _StoreCase, key: TopicPartition) -> in
     return committed
 
 
-def _facts(draft: RestoreDraft, key: TopicPartition) -> LogFacts | None:
+def _facts(snapshot: RestoreSnapshot, key: TopicPartition) -> LogFacts | None:
     """Return what the broker says of a log, None if no broker was asked."""
-    facts = draft.options.facts.get(key)
-    if facts is None and draft.options.broker_asked:
+    facts = snapshot.options.facts.get(key)
+    if facts is None and snapshot.options.from_broker:
         raise _StoreRefusedError(
             f"the broker has no {key}: the topic was deleted, or this is another cluster. Do not start the application "
             "before that is known: it would restore from a log without these records"
@@ -240,9 +249,9 @@ def _facts(draft: RestoreDraft, key: TopicPartition) -> LogFacts | None:
     return facts
 
 
-def _refuse_emptied(dump: PartitionDump, verdict: Verdict, allowed: Allowed) -> None:
+def _refuse_emptied(dump: PartitionDump, verdict: Verdict, permissions: Permissions) -> None:
     """Refuse an empty full dump if an older one has rows."""
-    if dump.older_full is None or allowed.allow_empty or verdict.action is not Action.REBUILD:
+    if dump.older_full is None or permissions.allow_empty or verdict.action is not Action.REBUILD:
         return
     generation, rows = dump.older_full
     raise _StoreRefusedError(
@@ -251,7 +260,7 @@ def _refuse_emptied(dump: PartitionDump, verdict: Verdict, allowed: Allowed) -> 
     )
 
 
-def _rebuild_together(parts: tuple[RestoredPartition, ...], allowed: Allowed) -> tuple[RestoredPartition, ...]:
+def _rebuild_together(parts: tuple[RestoredPartition, ...], permissions: Permissions) -> tuple[RestoredPartition, ...]:
     """Return the partitions with one action: if one of a global store must be rebuilt, all are.
 
     It is one database, and each partition needs a base for it. A partition whose log is empty gives no rows then, as
@@ -260,37 +269,36 @@ def _rebuild_together(parts: tuple[RestoredPartition, ...], allowed: Allowed) ->
     actions = {part.verdict.action for part in parts}
     if len(actions) == 1 or Action.REBUILD not in actions:
         return parts
-    others = replace(allowed, rebuild="another partition of its topic must be rebuilt")
+    others = replace(permissions, rebuild="another partition of its topic must be rebuilt")
     return tuple(
-        replace(part, verdict=judge(part.log, None, is_global=True, has_rows=False, allowed=others))
+        replace(part, verdict=judge(part.log, None, is_global=True, has_rows=False, permissions=others))
         if part.verdict.action in (Action.LEAVE, Action.CATCH_UP)
         else part
         for part in parts
     )
 
 
-def _leave(draft: RestoreDraft, case: _StoreCase, verdict: Verdict) -> None:
-    assert case.existing is not None  # nothing else has an offset to be left at
-    why = foreign(draft, case.existing.store)
+def _unchanged(snapshot: RestoreSnapshot, case: _StoreCase, verdict: Verdict) -> UnchangedStore:
+    assert case.existing is not None  # nothing else has an offset to stay at
+    why = incompatible(snapshot, case.existing.store)
     if why is not None:
         raise _StoreRefusedError(why)
-    draft.left.append(LeftStore(case.task, case.spec.name, verdict.why))
+    _LOG.debug("%s: unchanged: %s", case.shown, verdict.why)
+    return UnchangedStore(case.task, case.spec.name, verdict.why)
 
 
-def _restored(
-    draft: RestoreDraft, case: _StoreCase, parts: tuple[RestoredPartition, ...], before: Age | None
+def _work(
+    snapshot: RestoreSnapshot, case: _StoreCase, parts: tuple[RestoredPartition, ...], before: Age | None
 ) -> StoreWork:
     """Return the work on a store that is caught up or rebuilt."""
     rebuild = any(part.verdict.action is Action.REBUILD for part in parts)
     if not rebuild and case.existing is not None:
-        _refuse_catching_up(draft, case.spec, case.existing)
-    if not rebuild and any(part.verdict.unsure for part in parts):
-        draft.unsure.append(case.shown)
+        _refuse_catching_up(snapshot, case.spec, case.existing)
+    verb = "rebuild" if rebuild else "catch up"
+    _LOG.debug("%s: %s: %s", case.shown, verb, "; ".join(part.verdict.why for part in parts))
     offsets = _offsets_after(case, parts, rebuild=rebuild)
     as_of = as_of_after(parts, rebuild=rebuild, before=before)
-    work = StoreWork(case.task, case.spec, parts, rebuild, case.existing, offsets, as_of)
-    draft.notes += [f"{why}: what is kept of it goes only when its run is cleaned by name" for why in work.only_copy]
-    return work
+    return StoreWork(case.task, case.spec, parts, rebuild, case.existing, offsets, as_of)
 
 
 def _offsets_after(case: _StoreCase, parts: Sequence[RestoredPartition], *, rebuild: bool) -> dict[TopicPartition, int]:
@@ -311,14 +319,14 @@ def _offsets_after(case: _StoreCase, parts: Sequence[RestoredPartition], *, rebu
     return offsets
 
 
-def _refuse_catching_up(draft: RestoreDraft, spec: StoreSpec, existing: StoreOffsets) -> None:
+def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: StoreOffsets) -> None:
     """Refuse to add records to a store of another release or layout, or one that drops files by itself."""
-    if draft.into_family != existing.store.has_offsets_family:
-        to = draft.options.release
-        home = "column-family" if draft.into_family else "checkpoint"
+    if snapshot.into_family != existing.store.has_offsets_family:
+        to = snapshot.options.release
+        home = "column-family" if snapshot.into_family else "checkpoint"
         raise _StoreRefusedError(
             f"it was left by another release than {to} (its offset is not in the {home}): --rebuild, or migrate it "
-            f"first: {command('migrate', draft.app, '--to', to.version)}"
+            f"first: {command('migrate', snapshot.app, '--to', to.version)}"
         )
     older = older_layout(existing.store, spec.kind)
     if older is not None:
@@ -326,6 +334,6 @@ def _refuse_catching_up(draft: RestoreDraft, spec: StoreSpec, existing: StoreOff
         raise _StoreRefusedError(
             f"it still has rows of an older layout in {older}: --rebuild --store {quoted(spec.name)}"
         )
-    reason = forgetful(existing.store) or foreign(draft, existing.store)
+    reason = forgetful(existing.store) or incompatible(snapshot, existing.store)
     if reason is not None:
         raise _StoreRefusedError(reason)

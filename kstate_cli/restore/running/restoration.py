@@ -28,7 +28,7 @@ from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, Usag
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.ages import Age, add_ages
 from kstate_cli.restore.jobs import SliceJob, SliceResult, fitting
-from kstate_cli.restore.planning.as_of import bounds, made
+from kstate_cli.restore.planning.as_of import ages_of_files, bounds
 from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
 from kstate_cli.restore.running.engines import RestoreEngine, Runner, started
 from kstate_cli.restore.running.prepare import (
@@ -168,7 +168,7 @@ class Restoration:
                 self._plan.change, self._request.terms.run, self._phase, prepare=self._prepare
             )
             self._tell_spent()
-            self._date_what_was_made()
+            self._record_ages_of_files()
             self._machine.to(RestoreState.RUNNING)
             if self._request.terms.run.standby:
                 self._drop_earlier_rounds()
@@ -223,11 +223,11 @@ class Restoration:
             return interrupted_hint(f"{100 * kept // slices} % of its records are sorted, and kept")
         return interrupted_hint("what is sorted is kept" if kept else "")
 
-    def _date_what_was_made(self) -> None:
+    def _record_ages_of_files(self) -> None:
         """The new files are in their place: what is known of them may speak of them now, not only of their offsets."""
         terms = self._request.terms
         try:
-            add_ages(terms.app, made(terms.app, self._ages, workers=terms.run.workers))
+            add_ages(terms.app, ages_of_files(terms.app, self._ages, workers=terms.run.workers))
         except (OSError, KstateError, RocksError) as error:
             self._watcher.warning(f"how old the restored data is could not be recorded in full: {error}")
 

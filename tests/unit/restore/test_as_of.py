@@ -11,7 +11,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.offsets.ages import Age, LogMark
 from kstate_cli.restore.planning.as_of import comparable, log_since
-from kstate_cli.restore.planning.judge import Action, Allowed, judge
+from kstate_cli.restore.planning.judge import Action, Permissions, judge
 
 KEY = TopicPartition("t", 0)
 SECOND = 1_000
@@ -47,7 +47,7 @@ def test_a_store_of_another_dump_is_rebuilt() -> None:
         dump = Dump("d", {}, None, clock=replace(STORE, boot_ms=70 * SECOND, time_ms=160 * SECOND, scale=scale))
         known = log_since(log, dump, before)
         verdict = judge(
-            known, 9, is_global=False, has_rows=True, allowed=Allowed(), as_of_ms=before.as_of_ms
+            known, 9, is_global=False, has_rows=True, permissions=Permissions(), as_of_ms=before.as_of_ms
         )  # fmt: skip
         assert verdict.action is action, verdict
 

@@ -11,7 +11,7 @@ from kstate_cli.dump_reader.manifest import Reading
 from kstate_cli.dump_reader.model import PartitionDump, Round
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log, log_of
-from kstate_cli.restore.planning.judge import Action, Allowed, Verdict, judge
+from kstate_cli.restore.planning.judge import Action, Permissions, Verdict, judge
 
 KEY = TopicPartition("t", 0)
 START, END = 100, 200
@@ -21,7 +21,7 @@ FULL = Log(KEY, START, END, START, END - 1)
 def decide(
     offset: int | None, log: Log = FULL, *, is_global: bool = False, rows: bool = True, **allowed: object
 ) -> Action:
-    return judge(log, offset, is_global=is_global, has_rows=rows, allowed=Allowed(**allowed)).action  # type: ignore[arg-type]
+    return judge(log, offset, is_global=is_global, has_rows=rows, permissions=Permissions(**allowed)).action  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_edges_of_a_global_store(offset: int, action: Action) -> None:
 
 def test_only_beyond_the_log_end_is_doubtful() -> None:
     def doubtful(offset: int) -> bool:
-        return judge(FULL, offset, is_global=False, has_rows=True, allowed=Allowed()).doubtful
+        return judge(FULL, offset, is_global=False, has_rows=True, permissions=Permissions()).doubtful
 
     assert not doubtful(END - 1)
     assert doubtful(END)
@@ -62,7 +62,7 @@ def test_only_beyond_the_log_end_is_doubtful() -> None:
 
 @pytest.mark.parametrize("offset", [START - 2, START - 1, END - 1])
 def test_an_offset_below_the_start_is_invalid_and_no_other(offset: int) -> None:
-    verdict = judge(FULL, offset, is_global=False, has_rows=True, allowed=Allowed())
+    verdict = judge(FULL, offset, is_global=False, has_rows=True, permissions=Permissions())
     assert verdict.invalid is (offset == START - 2)
 
 
@@ -77,24 +77,28 @@ def test_beyond_the_end_that_the_broker_has_now_records_are_gone() -> None:
     now = replace(FULL, live=True)
     assert decide(END - 1, now) is Action.LEAVE
     for offset, is_global in ((END, False), (END + 1, True), (END + 1000, False)):
-        found = judge(now, offset, is_global=is_global, has_rows=True, allowed=Allowed())
+        found = judge(now, offset, is_global=is_global, has_rows=True, permissions=Permissions())
         assert found.action is Action.REFUSE
         assert "Do not start the application" in found.why
         assert found.only_copy  # the plan says what to export
         # What is wrong with a store or its task is no leave to replace it; nor is any other flag.
         for allowed in (
-            Allowed(rebuild="its task was not left clean", allow_empty=True, complete=True, resurrected=True),
-            Allowed(wipe_invalid=False),
+            Permissions(
+                rebuild="its task was not left clean", allow_empty=True, complete=True, accept_resurrected=True
+            ),
+            Permissions(wipe_invalid=False),
         ):
-            assert judge(now, offset, is_global=is_global, has_rows=True, allowed=allowed).action is Action.REFUSE
-        asked = judge(now, offset, is_global=is_global, has_rows=True, allowed=Allowed("asked for", asked=True))
+            assert judge(now, offset, is_global=is_global, has_rows=True, permissions=allowed).action is Action.REFUSE
+        asked = judge(
+            now, offset, is_global=is_global, has_rows=True, permissions=Permissions("asked for", by_user=True)
+        )
         assert (asked.action, asked.only_copy) == (Action.REBUILD, True)
     assert decide(END, now, is_global=True) is Action.LEAVE
 
 
 def test_what_a_rebuild_replaces_is_precious_only_beyond_the_log() -> None:
     for offset in (START - 2, START - 1, END - 1, END, None, -4):
-        found = judge(FULL, offset, is_global=False, has_rows=True, allowed=Allowed("asked for", asked=True))
+        found = judge(FULL, offset, is_global=False, has_rows=True, permissions=Permissions("asked for", by_user=True))
         assert (found.action, found.only_copy) == (Action.REBUILD, offset == END)
 
 
@@ -108,15 +112,27 @@ def test_after_a_time_that_nobody_knows_nothing_is_caught_up() -> None:
     log = replace(AGED, unknown_before_ms=READ.started_ms)
     before, after = READ.started_ms - 1, READ.started_ms
     for as_of, action in ((before, Action.REBUILD), (after, Action.CATCH_UP)):
-        found = judge(log, START + 9, is_global=False, has_rows=True, allowed=Allowed(), as_of_ms=as_of)
+        found = judge(log, START + 9, is_global=False, has_rows=True, permissions=Permissions(), as_of_ms=as_of)
         assert found.action is action
-    found = judge(log, START + 9, is_global=False, has_rows=True, allowed=Allowed(resurrected=True), as_of_ms=before)
+    found = judge(
+        log,
+        START + 9,
+        is_global=False,
+        has_rows=True,
+        permissions=Permissions(accept_resurrected=True),
+        as_of_ms=before,
+    )
     assert found.action is Action.CATCH_UP and "nobody knows how much time passed" in found.why
     kept = judge(
-        replace(log, forgets=False), START + 9, is_global=False, has_rows=True, allowed=Allowed(), as_of_ms=before
+        replace(log, forgets=False),
+        START + 9,
+        is_global=False,
+        has_rows=True,
+        permissions=Permissions(),
+        as_of_ms=before,
     )
     assert kept.action is Action.REBUILD, "a log that is no longer compacted was, when the store was made"
-    assert judge(log, START + 9, is_global=False, has_rows=False, allowed=Allowed(), as_of_ms=before).why
+    assert judge(log, START + 9, is_global=False, has_rows=False, permissions=Permissions(), as_of_ms=before).why
 
 
 @pytest.mark.parametrize("last", [START + 4, None])
@@ -125,8 +141,8 @@ def test_a_store_past_the_last_record_may_have_missed_deletes(last: int | None) 
     log = replace(AGED, last=last, first=None if last is None else START, read_end=START + 20)
 
     def judged(log: Log, as_of: int | None, offset: int = START + 9) -> Verdict:
-        vouched = Allowed(allow_empty=True)
-        return judge(log, offset, is_global=False, has_rows=True, allowed=vouched, as_of_ms=as_of)
+        vouched = Permissions(allow_empty=True)
+        return judge(log, offset, is_global=False, has_rows=True, permissions=vouched, as_of_ms=as_of)
 
     soon, late = READ.ended_ms, READ.ended_ms - 30 * HOUR
     assert (judged(log, soon).action, judged(log, soon).doubtful) == (Action.LEAVE, False)
@@ -145,8 +161,8 @@ def test_a_store_past_the_last_record_may_have_missed_deletes(last: int | None) 
 def aged(hours: float | None, log: Log = AGED, *, rows: bool = True, **allowed: object) -> Verdict:
     """A store in the middle of the log whose data is so much older than the end of the reading."""
     as_of = None if hours is None else READ.ended_ms - int(hours * HOUR)
-    vouched = Allowed(**allowed)  # type: ignore[arg-type]
-    return judge(log, START + 9, is_global=False, has_rows=rows, allowed=vouched, as_of_ms=as_of)
+    vouched = Permissions(**allowed)  # type: ignore[arg-type]
+    return judge(log, START + 9, is_global=False, has_rows=rows, permissions=vouched, as_of_ms=as_of)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +189,7 @@ def test_old_data_that_the_dump_cannot_rebuild() -> None:
     found = aged(30, later)
     assert found.action is Action.REFUSE
     assert "--accept-resurrected" in found.why
-    assert aged(30, later, resurrected=True).action is Action.CATCH_UP
+    assert aged(30, later, accept_resurrected=True).action is Action.CATCH_UP
     assert aged(20, later).action is Action.CATCH_UP
 
 
@@ -186,8 +202,8 @@ def test_an_age_that_nobody_knows_is_said(hours: float | None, log: Log) -> None
 def test_a_reading_that_takes_too_long_is_no_base() -> None:
     slow = replace(AGED, reading=Reading(READ.started_ms, READ.started_ms + 25 * HOUR))
     assert decide(None, slow) is Action.REFUSE
-    assert decide(END, slow, rebuild="asked for", asked=True) is Action.REFUSE
-    assert decide(None, slow, resurrected=True) is Action.REBUILD
+    assert decide(END, slow, rebuild="asked for", by_user=True) is Action.REFUSE
+    assert decide(None, slow, accept_resurrected=True) is Action.REBUILD
     assert decide(None, replace(slow, forgets=False)) is Action.REBUILD
 
 
@@ -238,7 +254,7 @@ def test_an_empty_log() -> None:
 
 @pytest.mark.parametrize("offset", [None, -4])
 def test_an_unknown_offset_is_rebuilt_and_not_called_invalid(offset: int | None) -> None:
-    verdict = judge(FULL, offset, is_global=False, has_rows=True, allowed=Allowed())
+    verdict = judge(FULL, offset, is_global=False, has_rows=True, permissions=Permissions())
     assert (verdict.action, verdict.invalid) == (Action.REBUILD, False)
 
 
@@ -319,7 +335,7 @@ GREW = replace(
     ],
 )
 def test_of_a_dump_that_grows_the_range_counts(offset: int, as_of: int, action: Action) -> None:
-    verdict = judge(GREW, offset, is_global=False, has_rows=True, allowed=Allowed(), as_of_ms=as_of)
+    verdict = judge(GREW, offset, is_global=False, has_rows=True, permissions=Permissions(), as_of_ms=as_of)
     assert verdict.action is action, verdict.why
 
 
@@ -330,13 +346,17 @@ def test_a_dump_that_has_missed_deletes_itself() -> None:
     )
 
     def asked(offset: int | None, **allowed: object) -> Verdict:
-        return judge(late, offset, is_global=False, has_rows=True, allowed=Allowed(**allowed), as_of_ms=39 * HOUR)  # type: ignore[arg-type]
+        vouched = Permissions(**allowed)  # type: ignore[arg-type]
+        return judge(late, offset, is_global=False, has_rows=True, permissions=vouched, as_of_ms=39 * HOUR)
 
     assert asked(None).action is Action.REFUSE and "deletes may be forgotten" in asked(None).why
-    assert asked(None, resurrected=True).action is Action.REBUILD
+    assert asked(None, accept_resurrected=True).action is Action.REBUILD
     assert asked(120).action is Action.REFUSE and "the dump itself has missed deletes" in asked(120).why
     assert asked(160).action is Action.CATCH_UP
     assert asked(185).action is Action.CATCH_UP
     kept = replace(late, forgets=False)
-    assert judge(kept, None, is_global=False, has_rows=True, allowed=Allowed()).action is Action.REBUILD
-    assert judge(kept, 120, is_global=False, has_rows=True, allowed=Allowed(), as_of_ms=0).action is Action.CATCH_UP
+    assert judge(kept, None, is_global=False, has_rows=True, permissions=Permissions()).action is Action.REBUILD
+    assert (
+        judge(kept, 120, is_global=False, has_rows=True, permissions=Permissions(), as_of_ms=0).action
+        is Action.CATCH_UP
+    )

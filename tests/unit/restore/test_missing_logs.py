@@ -24,7 +24,7 @@ def test_a_changelog_that_the_broker_has_no_more_is_refused(tmp_path: Path) -> N
     spec = resolve_spec(None, read_draft(EXAMPLES / "dump.toml"))
     app = tmp_path / "orders"
     here = {key: LogFacts(one.log_start or 0, one.log_end or 0) for key, one in dump.partitions.items()}
-    options = RestoreOptions(release("4.3"), facts=here, broker_asked=True)
+    options = RestoreOptions(release("4.3"), facts=here, from_broker=True)
     assert not plan_restore(app, None, spec, dump, options).change.empty
     gone = next(key for key in here if key.topic.endswith("-changelog"))
     left = {key: facts for key, facts in here.items() if key != gone}
@@ -32,4 +32,4 @@ def test_a_changelog_that_the_broker_has_no_more_is_refused(tmp_path: Path) -> N
         plan_restore(app, None, spec, dump, replace(options, facts=left))
     assert str(gone) in str(refused.value)
     # A file may speak of some logs only.
-    assert not plan_restore(app, None, spec, dump, replace(options, facts=left, broker_asked=False)).change.empty
+    assert not plan_restore(app, None, spec, dump, replace(options, facts=left, from_broker=False)).change.empty

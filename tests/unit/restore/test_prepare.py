@@ -11,7 +11,7 @@ from kstate_cli.change.plan import BuildDatabase
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.releases import release
 from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
-from kstate_cli.restore.planning.judge import Action, Allowed
+from kstate_cli.restore.planning.judge import Action, Permissions
 from kstate_cli.restore.planning.plan import RestoreOptions, StoreWork
 from kstate_cli.restore.planning.planner import plan_restore
 from kstate_cli.restore.running.prepare import Slicing, Slots, make_jobs, to_steps, with_digests
@@ -58,7 +58,7 @@ def test_slices_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     make_dump(folder, support.TOPIC, records=100, keys=30, value_bytes=10, partitions=2)
     dump = read_dump(str(folder), complete=False, committed_only=False)
     spec = resolve_spec(None, parse_draft(support.SPEC))
-    plan = plan_restore(app, None, spec, dump, RestoreOptions(to, allowed=Allowed()))
+    plan = plan_restore(app, None, spec, dump, RestoreOptions(to, permissions=Permissions()))
     (tmp_path / "staging").mkdir()
     slicing = Slicing(app, dump, to, str(tmp_path / "staging"), Slots(2, 64 * MIB), lambda rows: (rows, ""))
     jobs = make_jobs(plan.work, slicing)
@@ -81,7 +81,7 @@ def test_what_is_read_ahead_is_of_the_memory(memory: int, around: bool, tmp_path
     app = tmp_path / support.APP
     to = release("4.3")
     plan = plan_restore(
-        app, None, resolve_spec(None, parse_draft(support.SPEC)), dump, RestoreOptions(to, allowed=Allowed())
+        app, None, resolve_spec(None, parse_draft(support.SPEC)), dump, RestoreOptions(to, permissions=Permissions())
     )
     slicing = Slicing(app, dump, to, str(tmp_path), Slots(2, memory), lambda rows: (rows, ""), direct=True)
     jobs = make_jobs(plan.work, slicing)
@@ -129,7 +129,7 @@ def test_databases_that_are_caught_up_are_known_to_their_slices(tmp_path: Path) 
     support.good(support.restore(app, folder, "--engine", "local"))
     dump = read_dump(str(folder), complete=False, committed_only=False)
     spec = resolve_spec(None, parse_draft(support.SPEC))
-    options = RestoreOptions(to, allowed=Allowed(rebuild="asked for", asked=True))
+    options = RestoreOptions(to, permissions=Permissions(rebuild="asked for", by_user=True))
     plan = plan_restore(app, read_application(app), spec, dump, options)
     slicing = Slicing(app, dump, to, str(tmp_path), Slots(2, 64 * MIB), lambda rows: (rows, ""))
     assert {job.existing for job in make_jobs(plan.work, slicing)} == {()}
