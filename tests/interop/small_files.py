@@ -12,7 +12,7 @@ from kstate_cli.rocks import settings
 
 SMALL = (
     (prepare, "TARGET_FILE_BYTES", 1),
-    (prepare, "_MOST_RECORDS", 100),
+    (prepare, "MOST_SLICE_RECORDS", 100),
     (layers, "LOOK_ROWS", 8),
     (settings, "_BLOCK_BYTES", 256),
 )

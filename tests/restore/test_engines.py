@@ -20,8 +20,8 @@ from kstate_cli.dump_reader.model import Slice
 from kstate_cli.errors import RunFailed
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.running.engines import OnThisHost
-from kstate_cli.restore.running.prepare import SMALL_BYTES
 from kstate_cli.restore.running.states import CHECK, INGEST, PHASES, PLAN, SLICES, SWITCH, SYNC, VERIFY
+from kstate_cli.restore.sorting.memory import SMALL_BYTES
 from tests.bench.make_dump import make_dump
 
 from . import support

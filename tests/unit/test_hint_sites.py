@@ -73,7 +73,7 @@ CARRIED_OUT = {
             ("cli/options/logs.py", "leave out --dump"),
             ("cli/views/ls.py", "leave out --from-changelog"),
             ("restore/running/pipeline.py", "leave out --follow"),
-            ("restore/running/prepare.py", "give it more"),
+            ("restore/sorting/memory.py", "give it more"),
             ("fleet/listing.py", "make one on each host"),
             ("fleet/expected.py", "--offsets and --spec name"),
             ("cli/options/rehome.py", "--topology NEW.txt"),

@@ -34,7 +34,7 @@ from kstate_cli.formats.task_id import TaskId
 from kstate_cli.restore.planning.plan import RestorePlan
 from kstate_cli.restore.planning.planner import plan_restore
 from kstate_cli.restore.running.engines import RestoreEngine
-from kstate_cli.restore.running.prepare import SMALL_BYTES, refuse_distant_bases, slot_memory
+from kstate_cli.restore.running.prepare import refuse_distant_bases
 from kstate_cli.restore.running.restoration import (
     Restoration,
     RestoreOutcome,
@@ -43,6 +43,7 @@ from kstate_cli.restore.running.restoration import (
     interrupted_hint,
 )
 from kstate_cli.restore.running.states import StateMachine, Stopwatch
+from kstate_cli.restore.sorting.memory import SMALL_BYTES, slot_memory
 from kstate_cli.restore.staging_area import check_area
 from kstate_cli.signals import ENDING
 from kstate_cli.spark.jvm import check_java

@@ -7,22 +7,32 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from kstate_cli.change.plan import BuildDatabase, OmitTree, Step
 from kstate_cli.dump_reader.model import Dump, PartitionDump, Slice
 from kstate_cli.dump_reader.slices import slices
-from kstate_cli.errors import Refused, UsageError
+from kstate_cli.errors import Refused
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import expires, has_key, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.host import cores_here, memory_here
+from kstate_cli.host import cores_here
 from kstate_cli.offsets.keeping import FIRST_SEGMENT, Keeping, closed, in_a_file
 from kstate_cli.releases import OffsetsHome, Release
 from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.planning.judge import Action
 from kstate_cli.restore.planning.plan import RestoredPartition, StoreWork
+from kstate_cli.restore.sorting.memory import (
+    ARRAY_BYTES,
+    DIRECT_BYTES,
+    HISTORY_COPIES,
+    HISTORY_RECORD_BYTES,
+    LEAST_DIRECT_BYTES,
+    MOST_SLICE_RECORDS,
+    RECORD_BYTES,
+    RECORD_KEY_COPIES,
+    Slots,
+)
 from kstate_cli.restore.staging import Staging
 from kstate_cli.rocks.settings import TARGET_FILE_BYTES
 from kstate_cli.signals import mapped
@@ -30,34 +40,8 @@ from kstate_cli.spark.context import SparkSettings
 from kstate_cli.specification.model import StoreSpec
 from kstate_cli.statedir.model import Database
 from kstate_cli.statedir.names import segment_folder
-from kstate_cli.texts import size_text
 
-_MIB = 1024 * 1024
-_FIXED_BYTES = 700 * _MIB
-"""What Spark's JVM and the driver's interpreter take."""
-_WORKER_BYTES = 150 * _MIB
-"""What a Python worker takes before it reads anything."""
-_LEAST_BYTES = 48 * _MIB
-_USUAL_BYTES = 1536 * _MIB
-"""Of a task, where half of the memory here has room for it: a partition that is one slice needs no merge."""
-_DIRECT_BYTES = 48 * _MIB
-"""What a task holds of files that it reads around the page cache: blocks that are read ahead, or wait for a digest."""
-_LEAST_DIRECT = 8 * _DIRECT_BYTES
-"""Of a task: with less they go through the page cache."""
-_RECORD_BYTES = 120
-"""What is held for a record beside its key where a slice is sorted as a whole: numbers, and their order."""
-_KEY_COPIES = 3
-"""How often a key is held, at most, with what arrays of keys need for each."""
-_KEY_BYTES = 2_000_000_000
-"""More bytes of keys than one array of pyarrow can hold never come together."""
-_MOST_RECORDS = 160_000_000
-"""Of a slice: what is lost where its task dies. The larger slices are, the fewer rows are written again and again."""
-_HISTORY_RECORD_BYTES = 250
-_HISTORY_COPIES = 4
-"""A record of a versioned store as columns: numbers, and its key and value as they were read, sorted, and in rows."""
 _WHOLE = 1 << 62
-SMALL_BYTES: Final = 64 << 20
-"""Of records, uncompressed: one process sorts them in about the time in which Spark starts."""
 
 
 @dataclass(slots=True)
@@ -79,55 +63,6 @@ class RestoredStore:
     def shown(self) -> str:
         """How messages call it."""
         return f"{self.task}/{self.store}"
-
-
-def usual_memory(slots: int, *, jvm: bool = True) -> int:
-    """What is taken unless somebody says otherwise: enough for each task, and at most half of what is here."""
-    host, fixed = memory_here(), _fixed(jvm)
-    least = fixed + slots * (_WORKER_BYTES + _LEAST_BYTES)
-    return max(least, min(fixed + slots * (_WORKER_BYTES + _USUAL_BYTES), host // 2))
-
-
-def _fixed(jvm: bool) -> int:
-    """Without Spark the driver is the worker, and there is nothing else."""
-    return _FIXED_BYTES if jvm else 0
-
-
-def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
-    """Bytes that each of ``slots`` tasks may use, with Spark's JVM beside them or without.
-
-    Raises UsageError for a budget that leaves too little.
-    """
-    memory = usual_memory(slots, jvm=jvm) if memory is None else memory
-    each = (memory - _fixed(jvm) - slots * _WORKER_BYTES) // slots
-    if each < _LEAST_BYTES:
-        least = _fixed(jvm) + slots * (_WORKER_BYTES + _LEAST_BYTES)
-        raise UsageError(
-            f"--memory is too small for {slots} tasks at once: at least {size_text(-(-least // _MIB) * _MIB)}",
-            hint="give it more" + (", or run fewer tasks at once: --master 'local[1,4]'" if jvm else ""),
-        )
-    return each
-
-
-def slots_here(memory: int | None, most: int, *, size: int) -> int:
-    """How many slices this host works on at once without Spark: one of a small plan, else as memory has room for.
-
-    ``most``: of processes. ``size``: bytes of keys and values altogether. Raises UsageError where there is no room for
-    one.
-    """
-    slot_memory(memory, 1, jvm=False)
-    if size <= SMALL_BYTES:
-        return 1
-    room = memory_here() // 2 if memory is None else memory
-    return max(1, min(most, room // (_WORKER_BYTES + _LEAST_BYTES)))
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """How much at once: tasks, and bytes for each."""
-
-    tasks: int
-    memory: int
 
 
 def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> None:
@@ -204,9 +139,9 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
     total = sum(piece.share for piece in rows.pieces)
     each = max(total // rows.rows, 1)
     whole = has_key(work.spec.kind, KeySchema.VERSIONED)
-    wide = _WHOLE if whole else min(-(-total // pieces), _MOST_RECORDS * each)
+    wide = _WHOLE if whole else min(-(-total // pieces), MOST_SLICE_RECORDS * each)
     # What is out of order is sorted as a whole.
-    fitting = min(memory // _held_of_each(rows) * each, _KEY_BYTES)
+    fitting = min(memory // _held_of_each(rows) * each, ARRAY_BYTES)
     for limit in (wide, min(wide, fitting)):
         cut, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
         if not shuffled and all(one.ordered or one.bytes <= min(fitting, memory) // 2 for one in cut):
@@ -221,14 +156,14 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
 def _held_of_each(dump: PartitionDump) -> int:
     """Bytes that a task holds for each record, whatever its value."""
     keys = sum(piece.key_bytes for piece in dump.pieces) // max(sum(piece.rows for piece in dump.pieces), 1)
-    return _RECORD_BYTES + _KEY_COPIES * keys
+    return RECORD_BYTES + RECORD_KEY_COPIES * keys
 
 
 def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: int) -> list[SliceJob]:
     spec, memory = work.spec, slicing.slots.memory
     kind = store_kind(spec.kind)
-    direct = slicing.direct and uri == slicing.dump.uri and memory >= _LEAST_DIRECT
-    memory -= _DIRECT_BYTES if direct else 0
+    direct = slicing.direct and uri == slicing.dump.uri and memory >= LEAST_DIRECT_BYTES
+    memory -= DIRECT_BYTES if direct else 0
     job = SliceJob(
         number=number,
         task=work.key,
@@ -250,7 +185,7 @@ def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: 
     )
     if kind.key is not KeySchema.VERSIONED:
         return [job]
-    held = piece.rows * _HISTORY_RECORD_BYTES + piece.bytes * _HISTORY_COPIES
+    held = piece.rows * HISTORY_RECORD_BYTES + piece.bytes * HISTORY_COPIES
     buckets = max(1, -(-held // memory))
     base = str(slicing.app / work.path) if not work.rebuild else ""
     return [replace(job, bucket=(bucket, buckets), base=base) for bucket in range(buckets)]

@@ -34,10 +34,7 @@ from kstate_cli.restore.running.engines import RestoreEngine, Runner, started
 from kstate_cli.restore.running.prepare import (
     RestoredStore,
     Slicing,
-    Slots,
     make_jobs,
-    slot_memory,
-    slots_here,
     to_steps,
     with_digests,
 )
@@ -55,6 +52,7 @@ from kstate_cli.restore.running.states import (
     StateMachine,
     Stopwatch,
 )
+from kstate_cli.restore.sorting.memory import Slots, slot_memory, slots_here
 from kstate_cli.restore.staging import DONE, SLICES_EVENT, Staging, is_local, slices_of_stores
 from kstate_cli.restore.staging_area import below, end_area, make_area, remove_from_area, settled
 from kstate_cli.rocks.errors import RocksError

@@ -9,21 +9,19 @@ from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.open_files import Passage
 from kstate_cli.dump_reader.reader import iter_slice, read_slice
 from kstate_cli.restore.jobs import SliceJob
+from kstate_cli.restore.sorting.memory import (
+    BATCH_SHARE,
+    LEAST_BATCH_RECORDS,
+    MOST_BATCH_BYTES,
+    MOST_BATCH_RECORDS,
+    SLICE_BATCHES,
+    WRITE_ROWS,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 import os
 from typing import Final
-
-_LEAST_BATCH, _MOST_BATCH = 32_768, 131_072
-"""Records."""
-_BATCHES = 64
-"""A slice has so many: of few records they are smaller, as memory that was never used before takes its time."""
-BATCH_PARTS = 16
-"""A batch takes at most so small a part of a task's memory."""
-_MOST_BATCH_BYTES = 64 << 20
-"""And no more than caches and 32-bit positions have room for."""
-_WRITE_ROWS = 32_768
 
 
 class CountSink(Protocol):
@@ -52,18 +50,18 @@ def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Genera
 
 def batch_records(job: SliceJob) -> int:
     """How many records a batch has, at the most."""
-    return min(max(_LEAST_BATCH, job.slice.rows // _BATCHES), _MOST_BATCH)
+    return min(max(LEAST_BATCH_RECORDS, job.slice.rows // SLICE_BATCHES), MOST_BATCH_RECORDS)
 
 
 def batch_bytes(job: SliceJob) -> int:
     """Of a batch, at the most."""
-    return min(job.memory // BATCH_PARTS, _MOST_BATCH_BYTES)
+    return min(job.memory // BATCH_SHARE, MOST_BATCH_BYTES)
 
 
 def rows_together(job: SliceJob) -> int:
     """How many rows are handed to the writer together, at the most."""
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
-    return max(1, min(_WRITE_ROWS, max(job.memory // BATCH_PARTS, 1) // each))
+    return max(1, min(WRITE_ROWS, max(job.memory // BATCH_SHARE, 1) // each))
 
 
 VARIABLE: Final = "ARROW_DEFAULT_MEMORY_POOL"

@@ -13,13 +13,14 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.keys import BASE_PREFIX, INDEX_PREFIX
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.restore.sorting.key_numbers import differing_bits, order_of, words
+from kstate_cli.restore.sorting.memory import BLOCK_ROWS
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
-    Ints = npt.NDArray[np.int64]
+    from kstate_cli.restore.sorting.key_numbers import Ints
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _TIME_BYTES = 8
 _SEQUENCE_BYTES = 4
-_BLOCK_ROWS = 131_072
 _LATEST_MS = 1 << 43
 """In the year 2248: with a later time, four bytes of a key and four of a time were read as one number."""
 
@@ -81,8 +81,8 @@ def _numbers(data: npt.NDArray[np.uint8], starts: Ints, kind: str) -> Ints:
     width = np.dtype(kind).itemsize
     numbers = np.empty(len(starts), dtype=np.int64)
     # Block by block: the indexes take as much again as the bytes, eight times over.
-    for first in range(0, len(starts), _BLOCK_ROWS):
-        block = slice(first, first + _BLOCK_ROWS)
+    for first in range(0, len(starts), BLOCK_ROWS):
+        block = slice(first, first + BLOCK_ROWS)
         taken = data[starts[block, None] + np.arange(width)]
         numbers[block] = np.ascontiguousarray(taken).view(kind).ravel()
     return numbers

@@ -24,6 +24,7 @@ from kstate_cli.formats.versioned import read_versions
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.sorting import convert
 from kstate_cli.restore.sorting.batches import CountSink
+from kstate_cli.restore.sorting.memory import HISTORY_WRITE_ROWS, REPLAYED_VERSION_BYTES
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.texts import quoted
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from kstate_cli.restore.sorting.convert import Ints
+    from kstate_cli.restore.sorting.key_numbers import Ints
     from kstate_cli.restore.sorting.layers import Layer
     from kstate_cli.restore.sorting.versioned import VersionedReplay
 from typing import TYPE_CHECKING, Final
@@ -46,11 +47,8 @@ from kstate_cli.formats.keys import LATEST_SEGMENT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kstate_cli.restore.sorting.convert import Ints
+    from kstate_cli.restore.sorting.key_numbers import Ints
 
-REPLAYED_BYTES = 1_000
-"""What a version takes while its key is replayed."""
-_WRITE_ROWS = 16_384
 _PREFIX = 8
 
 
@@ -206,7 +204,7 @@ def _by_memory(some: Ints, keys: Ints, memory: int) -> Iterator[Ints]:
     if not len(some):
         return
     records = np.searchsorted(keys, some, "right") - np.searchsorted(keys, some, "left")
-    part = np.cumsum(records) // max(memory // REPLAYED_BYTES, 1)
+    part = np.cumsum(records) // max(memory // REPLAYED_VERSION_BYTES, 1)
     yield from np.split(some, np.flatnonzero(np.diff(part)) + 1)
 
 
@@ -256,8 +254,8 @@ def _write(histories: _Histories, rows: HistoryRows, layers: RowSink) -> None:
     order = np.lexsort((rows.keys, rows.segments.view(np.uint64)))
     nothing = pa.scalar(b"")
     layer = layers.open(None)
-    for first in range(0, len(order), _WRITE_ROWS):
-        part = order[first : first + _WRITE_ROWS]
+    for first in range(0, len(order), HISTORY_WRITE_ROWS):
+        part = order[first : first + HISTORY_WRITE_ROWS]
         segments = np.ascontiguousarray(rows.segments[part].astype(">i8"))
         prefixes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(_PREFIX), len(part), [None, pa.py_buffer(segments)])
         keys = pc.binary_join_element_wise(

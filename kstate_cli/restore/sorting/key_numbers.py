@@ -9,16 +9,15 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli.restore.sorting.memory import BLOCK_ROWS, COMPARED_KEYS
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kstate_cli.restore.sorting.convert import Ints
+    Ints = npt.NDArray[np.int64]
 
 WORD_BITS: Final = 64
-_BLOCK_ROWS: Final = 131_072
-_SIDE_BY_SIDE: Final = 64
-"""Keys that are looked at as one row: the processor takes many bytes at once."""
 
 
 def differing_bits(table: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -27,10 +26,10 @@ def differing_bits(table: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
     count, width = table.shape
     in_some, in_all = np.zeros(width, dtype=np.uint8), np.full(width, 0xFF, dtype=np.uint8)
-    for first in range(0, count, _BLOCK_ROWS):
-        block = table[first : first + _BLOCK_ROWS]
-        rows = len(block) - len(block) % _SIDE_BY_SIDE
-        wide = block[:rows].reshape(-1, _SIDE_BY_SIDE * width)
+    for first in range(0, count, BLOCK_ROWS):
+        block = table[first : first + BLOCK_ROWS]
+        rows = len(block) - len(block) % COMPARED_KEYS
+        wide = block[:rows].reshape(-1, COMPARED_KEYS * width)
         for part in (wide, block[rows:]):
             if len(part):
                 in_some |= np.bitwise_or.reduce(np.bitwise_or.reduce(part, axis=0).reshape(-1, width), axis=0)
@@ -60,10 +59,10 @@ def words(table: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8]) -> list[npt
         columns[-1].append(column)
         room -= size
     parts = [np.zeros(len(table), dtype=np.uint64) for _ in columns]
-    for first in range(0, len(table), _BLOCK_ROWS):
-        block = table[first : first + _BLOCK_ROWS]
+    for first in range(0, len(table), BLOCK_ROWS):
+        block = table[first : first + BLOCK_ROWS]
         for word, some in zip(parts, columns, strict=True):
-            part = word[first : first + _BLOCK_ROWS]
+            part = word[first : first + BLOCK_ROWS]
             for column in some:
                 mask = int(bits[column])
                 part <<= np.uint64(mask.bit_count())
@@ -79,8 +78,8 @@ def keys_of(
     import numpy as np
 
     table = np.empty((len(word), len(like)), dtype=np.uint8)
-    for first in range(0, len(table), _BLOCK_ROWS):
-        part, block = word[first : first + _BLOCK_ROWS].copy(), table[first : first + _BLOCK_ROWS]
+    for first in range(0, len(table), BLOCK_ROWS):
+        part, block = word[first : first + BLOCK_ROWS].copy(), table[first : first + BLOCK_ROWS]
         for column in range(len(like) - 1, -1, -1):
             mask = int(bits[column])
             block[:, column] = int(like[column]) & ~mask

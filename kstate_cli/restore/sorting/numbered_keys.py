@@ -8,25 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kstate_cli.byte_tables import binary_of, fixed_table
 from kstate_cli.restore.sorting.convert import Winners
 from kstate_cli.restore.sorting.key_numbers import WORD_BITS, count_of, differing_bits, keys_of, words
+from kstate_cli.restore.sorting.memory import NUMBERED_ROW_BYTES, RECODE_BYTES, RECODE_ROWS
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.convert import Ints
-
-_BLOCK_ROWS: Final = 262_144
-_BLOCK_BYTES: Final = 8 << 20
-"""Keys that take so much become other numbers together, and no more than a block of rows."""
-_IN_PARTS_BYTES: Final = 16
-"""What a row takes until its value is read where keys and records are told part by part: key and record in one number,
-and then the record, and its place."""
+    from kstate_cli.restore.sorting.key_numbers import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +151,7 @@ class NumberedKeys:
 
     def held_in_parts(self, row_bytes: int) -> int:
         """What rows take that are told part by part."""
-        return self.size()[0] * _IN_PARTS_BYTES if self._together else self.held(row_bytes)
+        return self.size()[0] * NUMBERED_ROW_BYTES if self._together else self.held(row_bytes)
 
     def winners(self) -> Winners:
         """What is known. Call it once."""
@@ -215,7 +209,7 @@ class NumberedKeys:
         count = len(known.word)
         if known.record is None and not self._together:
             self._known = _Some(known.word, np.empty(count, dtype=np.int64))
-        rows = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // len(self._like)))
+        rows = max(1, min(RECODE_ROWS, RECODE_BYTES // len(self._like)))
         for first in range(0, count, rows):
             block = slice(first, first + rows)
             word, record = known.between(first, first + rows).parted(shift_before)
@@ -247,9 +241,9 @@ def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
     # smaller one: a third of the time of sorting all anew.
     word.sort(kind="stable")
     kept = 0
-    for first in range(0, len(word), _BLOCK_ROWS):
-        some = word[first : first + _BLOCK_ROWS]
-        following = word[first + 1 : first + 1 + _BLOCK_ROWS]
+    for first in range(0, len(word), RECODE_ROWS):
+        some = word[first : first + RECODE_ROWS]
+        following = word[first + 1 : first + 1 + RECODE_ROWS]
         is_last = np.ones(len(some), dtype=np.bool_)
         is_last[: len(following)] = (some[: len(following)] ^ following) >> np.uint64(shift) != 0
         chosen = some[is_last]

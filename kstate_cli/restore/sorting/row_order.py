@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstate_cli.dump_reader.model import Slice
 from kstate_cli.dump_reader.open_files import Passage
@@ -21,6 +21,15 @@ from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.sorting import convert
 from kstate_cli.restore.sorting.batches import CountSink, batches, rows_together
 from kstate_cli.restore.sorting.convert import Winners
+from kstate_cli.restore.sorting.memory import (
+    INDEXED_ROW_BYTES,
+    KEYS_SHARE,
+    LEAST_RANGE_SHARE,
+    MOST_RANGE_SHARE,
+    PLACE_BYTES,
+    ROW_BYTES,
+    SEGMENTED_ROW_BYTES,
+)
 from kstate_cli.restore.sorting.values_in_order import Places, window_starts
 from kstate_cli.restore.sorting.winners import LastOfEachKey, numbered
 
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.convert import Ints
+    from kstate_cli.restore.sorting.key_numbers import Ints
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
@@ -38,20 +47,8 @@ from kstate_cli.restore.sorting.values_in_order import WaitingFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.convert import Ints
+    from kstate_cli.restore.sorting.key_numbers import Ints
 
-KEYS_PART: Final = 0.6
-"""What keys and order of rows may take of a task's memory."""
-_ROW_BYTES: Final = 32
-"""What a row takes beside its key until its value is read: its record, its place, and what sorts them."""
-_SEGMENTED_ROW_BYTES: Final = 64
-"""The same where the segment of each key is told from its time."""
-_INDEXED_ROW_BYTES: Final = 120
-"""The same for a time-ordered store, whose row keys are made from those of the changelog."""
-_PLACE_BYTES: Final = 12
-"""What a row of a range that is done takes: its record, and later its place."""
-_LEAST_KEPT, _MOST_KEPT = 0.5, 0.9
-"""Of the keys that fill the memory, as a range is made smaller."""
 
 Segments = list[tuple[int | None, int, int]]
 """(segment, first row, end row): the rows of one layer."""
@@ -134,7 +131,7 @@ class Orders:
         lowest: bytes | None = b""
         while lowest is not None:
             group = _Ranges(rows_together(self.job), KeysInOrder(self.new_file))
-            while lowest is not None and group.rows * _PLACE_BYTES < self._budget:
+            while lowest is not None and group.rows * PLACE_BYTES < self._budget:
                 lowest = self._add_range(group, lowest)
             yield group.order(self.job)
 
@@ -158,18 +155,18 @@ class Orders:
                     number += len(chunk)
                 if last.full:
                     # As many as will have grown to about what there is room for at the end.
-                    part = min(max(number / max(self.job.slice.rows, 1), _LEAST_KEPT), _MOST_KEPT)
+                    part = min(max(number / max(self.job.slice.rows, 1), LEAST_RANGE_SHARE), MOST_RANGE_SHARE)
                     last.cut(part)
         self._counted = True
         return last
 
     @property
     def _budget(self) -> int:
-        return int(self.job.memory * KEYS_PART)
+        return int(self.job.memory * KEYS_SHARE)
 
     def _last_of_each(self, memory: int, *, in_parts: bool = False) -> LastOfEachKey:
         key = self.kind.key
-        each = _INDEXED_ROW_BYTES if key.time_ordered else _SEGMENTED_ROW_BYTES if key.expires else _ROW_BYTES
+        each = INDEXED_ROW_BYTES if key.time_ordered else SEGMENTED_ROW_BYTES if key.expires else ROW_BYTES
         return LastOfEachKey(self.job.slice.rows, memory, each, in_parts=in_parts)
 
     @property

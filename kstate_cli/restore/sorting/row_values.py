@@ -20,7 +20,7 @@ from kstate_cli.formats.values import Header, encode_headers, encoded_sizes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.convert import Ints
+    from kstate_cli.restore.sorting.key_numbers import Ints
 from typing import TYPE_CHECKING
 
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -29,7 +29,7 @@ from kstate_cli.formats.position import Position
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.convert import Ints
+    from kstate_cli.restore.sorting.key_numbers import Ints
 
 _TIME_BYTES: Final = 8
 _SMALL: Final = 8_192

@@ -23,7 +23,6 @@ from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.sorting import convert
 from kstate_cli.restore.sorting.batches import (
-    BATCH_PARTS,
     batch_bytes,
     batch_records,
     batches,
@@ -31,26 +30,24 @@ from kstate_cli.restore.sorting.batches import (
     rows_together,
 )
 from kstate_cli.restore.sorting.layers import Layer, Layers
+from kstate_cli.restore.sorting.memory import (
+    BATCH_COPIES,
+    BATCH_SHARE,
+    INDEX_ROWS,
+    SORTED_COPIES,
+    SORTED_SHARE,
+    VALUE_ROW_BYTES,
+    VALUES_SHARE,
+)
 from kstate_cli.restore.sorting.row_order import Orders, RowOrder, oldest_segment
 from kstate_cli.restore.sorting.row_values import carry_positions, merge_positions, row_values
-from kstate_cli.restore.sorting.values_in_order import ROW_BYTES, ValuesInOrder, window_starts
+from kstate_cli.restore.sorting.values_in_order import ValuesInOrder, window_starts
 from kstate_cli.restore.staging import Staging
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
-
-_INDEX_ROWS = 32_768
-_VALUES_PART = 0.5
-"""What values may take of the rest: batches that come and go among them leave holes, of 0.7 times their size once."""
-_BATCH_COPIES = 4
-"""A batch is held as it was read, as what is wanted of it, and in the order of the rows."""
-_TOGETHER_PART = 2
-"""Values are put in order once they take so small a part of what a batch may take."""
-_TOGETHER_COPIES = 4
-"""At the most: these as one array, and in the order of the rows; those before them, and the bytes that these become as
-they are written."""
 
 
 @dataclass(slots=True)
@@ -201,8 +198,8 @@ def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_
     import pyarrow as pa
 
     by_key = convert.sort_order(keys)
-    for first in range(0, len(keys), _INDEX_ROWS):
-        part = by_key[first : first + _INDEX_ROWS]
+    for first in range(0, len(keys), INDEX_ROWS):
+        part = by_key[first : first + INDEX_ROWS]
         values = pa.array([None if one else b"" for one in gone[part].tolist()], pa.binary())
         layer.put(convert.index_keys(convert.taken(keys, part)), values, deletes=job.tombstones)
 
@@ -211,15 +208,15 @@ def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
     """For the values of all rows; what does not fit the memory waits in a file."""
     job = order.job
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
-    most = max(job.memory // BATCH_PARTS, 1)
-    together = batch_bytes(job) // _TOGETHER_PART
+    most = max(job.memory // BATCH_SHARE, 1)
+    together = batch_bytes(job) // SORTED_SHARE
     # Keys that wait are read ahead only while rows are handed out: then there are no batches any more.
-    held = order.keys.nbytes + order.places.nbytes + _BATCH_COPIES * min(batch_bytes(job), batch_records(job) * each)
-    held += _TOGETHER_COPIES * min(together, order.places.rows * (each + ROW_BYTES))
+    held = order.keys.nbytes + order.places.nbytes + BATCH_COPIES * min(batch_bytes(job), batch_records(job) * each)
+    held += SORTED_COPIES * min(together, order.places.rows * (each + VALUE_ROW_BYTES))
     return ValuesInOrder(
         rows=order.places.rows,
         starts=window_starts(order.segments, rows_together(job)),
-        memory=max(int((job.memory - held) * _VALUES_PART), most),
+        memory=max(int((job.memory - held) * VALUES_SHARE), most),
         most=most,
         new_file=layers.aside,
         together=together,

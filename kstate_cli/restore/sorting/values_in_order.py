@@ -15,6 +15,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.restore.sorting.convert import apart, taken
+from kstate_cli.restore.sorting.memory import (
+    BLOCK_ROWS,
+    FILE_SPARE,
+    FILE_WRITE_BYTES,
+    MOST_FILE_PARTS,
+    READ_AHEAD,
+    VALUE_ROW_BYTES,
+)
 from kstate_cli.signals import FullPool
 
 if TYPE_CHECKING:
@@ -22,11 +30,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.convert import Ints
+    from kstate_cli.restore.sorting.key_numbers import Ints
 import errno
 import os
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kstate_cli.direct_io import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
 from kstate_cli.errors import naming
@@ -34,13 +42,6 @@ from kstate_cli.errors import naming
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MOST_PARTS = 256
-_BLOCK_ROWS = 131_072
-_SPARE = 2
-"""A part of the file is meant to take so small a part of the memory: sizes are known only once all is read."""
-
-ROW_BYTES = 32
-"""What a row takes beside its value while it is put in order: its number, its window, its place, its size."""
 
 _Part = tuple["npt.NDArray[np.int32]", "pa.BinaryArray"]
 """Numbers of rows, rising from window to window, and their values."""
@@ -127,8 +128,8 @@ class Places:
             self._places[first : first + len(one)] = one
             first += len(one)
         self._places <<= self._bits
-        for first in range(0, self.rows, _BLOCK_ROWS):
-            some = self._places[first : first + _BLOCK_ROWS]
+        for first in range(0, self.rows, BLOCK_ROWS):
+            some = self._places[first : first + BLOCK_ROWS]
             some |= np.arange(first, first + len(some), dtype=np.uint64)
         self._places.sort()
 
@@ -193,7 +194,7 @@ class ValuesInOrder:
         if not len(rows):
             return
         self._new.append((rows.astype(np.int32), values))
-        self._new_bytes += values.nbytes + len(rows) * ROW_BYTES
+        self._new_bytes += values.nbytes + len(rows) * VALUE_ROW_BYTES
         if self._new_bytes >= self.together:
             self._deal_out()
 
@@ -301,8 +302,8 @@ class ValuesInOrder:
 
     def _made_file(self) -> _File:
         expected = self._held_bytes * self.rows // max(self._taken_rows, 1)
-        parts = -(-expected * _SPARE // max(self.memory, 1))
-        parts = max(1, min(parts, _MOST_PARTS, len(self.starts)))
+        parts = -(-expected * FILE_SPARE // max(self.memory, 1))
+        parts = max(1, min(parts, MOST_FILE_PARTS, len(self.starts)))
         return _File(self.new_file(), self.starts[self._borders(parts)[:-1]])
 
     def _borders(self, parts: int) -> list[int]:
@@ -327,12 +328,6 @@ def window_starts(segments: Sequence[tuple[int | None, int, int]], rows: int) ->
 
     starts = [np.arange(begin, end, rows, dtype=np.int64) for _, begin, end in segments]
     return np.concatenate(starts) if starts else np.empty(0, dtype=np.int64)
-
-
-_TOGETHER: Final = 1 << 20
-"""Bytes that are written together."""
-_AHEAD: Final = 4
-"""Batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +356,7 @@ class WaitingFile:
         # Closed with this, whatever becomes of it: the room on the disk is given back only then.
         self._file = open(open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), "r+b", buffering=0)  # noqa: SIM115
         os.unlink(path)
-        self._last = aligned(_TOGETHER)
+        self._last = aligned(FILE_WRITE_BYTES)
         """What is not written yet."""
         self._written = self._waiting = 0
         """Bytes in the file, and those behind them."""
@@ -373,14 +368,14 @@ class WaitingFile:
         data = memoryview(pa.record_batch([*columns], schema=self._schema).serialize()).cast("B")
         where = self._written + self._waiting, len(data)
         while len(data):
-            some = data[: _TOGETHER - self._waiting]
+            some = data[: FILE_WRITE_BYTES - self._waiting]
             self._last[self._waiting : self._waiting + len(some)] = some
             self._waiting += len(some)
             data = data[len(some) :]
-            if self._waiting == _TOGETHER:
+            if self._waiting == FILE_WRITE_BYTES:
                 with naming(self._path):
                     write_from(self._file.fileno(), self._last, self._written)
-                self._written += _TOGETHER
+                self._written += FILE_WRITE_BYTES
                 self._waiting = 0
         return where
 
@@ -390,11 +385,11 @@ class WaitingFile:
         None is to be added meanwhile.
         """
         ahead: deque[Future[_Room]] = deque()
-        with FullPool(_AHEAD, "waiting") as pool:
+        with FullPool(READ_AHEAD, "waiting") as pool:
             for where in places:
                 # Memory that each thread takes for itself would be kept for each.
                 ahead.append(pool.ask(self._filled, self._room(where)))
-                if len(ahead) > _AHEAD:
+                if len(ahead) > READ_AHEAD:
                     yield self._columns(ahead.popleft().result())
             while ahead:
                 yield self._columns(ahead.popleft().result())

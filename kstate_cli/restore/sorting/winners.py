@@ -9,15 +9,26 @@ memory. Either way, the keys so far are deduplicated with those that came since,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kstate_cli.restore.sorting.convert import Winners
+from kstate_cli.restore.sorting.memory import (
+    BUCKET_KEY_COPIES,
+    BUCKET_KEYS,
+    CONVERTED_SHARE,
+    KEY_ARRAY_BYTES,
+    KEY_OFFSET_BYTES,
+    MOST_BUCKETS,
+    MOST_WINDOWS,
+    PART_SHARE,
+    WAITING_SHARE,
+)
 from kstate_cli.restore.sorting.numbered_keys import NumberedKeys
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.convert import Ints
+    from kstate_cli.restore.sorting.key_numbers import Ints
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,24 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.convert import Ints
-
-_BUCKET_RECORDS: Final = 1_000_000
-_MOST_BUCKETS: Final = 64
-_WAITING_PART: Final = 8
-"""Keys wait until they take so small a part of a task's memory, or as much as those that are known.
-
-Once they are known too all of them may take up to a quarter more than their part: numbers, which are given up for
-their places before there are any values.
-"""
-_KEY_BYTES: Final = 1 << 30
-"""Half of what one array of pyarrow can hold."""
-_KEPT_PART: Final = 0.9
-"""Of the memory, where numbers become longer ones, or keys, which take more than they did."""
-_TOLD_PART: Final = 16
-"""Keys that are told together take at most so small a part of the memory; a window is told whole."""
-_TOLD_WINDOWS: Final = 16
-"""More at once gain nothing."""
+    from kstate_cli.restore.sorting.key_numbers import Ints
 
 
 def numbered(
@@ -85,7 +79,7 @@ class LastOfEachKey:
         ``in_parts``: winners are taken part by part, unless there is room for the :attr:`whole`.
         """
         buckets = 1
-        while buckets < _MOST_BUCKETS and buckets * _BUCKET_RECORDS < records:
+        while buckets < MOST_BUCKETS and buckets * BUCKET_KEYS < records:
             buckets *= 2
         self._memory, self._row_bytes, self._in_parts = memory, row_bytes, in_parts
         self._buckets = buckets
@@ -108,7 +102,7 @@ class LastOfEachKey:
     def whole(self) -> bool:
         """Whether there is room for all winners at once. Asked once all keys are added."""
         self._settle()
-        return self._known.held(self._row_bytes) < self._memory and self._known.size()[1] < _KEY_BYTES
+        return self._known.held(self._row_bytes) < self._memory and self._known.size()[1] < KEY_ARRAY_BYTES
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> None:
         """Keys, none of them null, and the numbers of their records: of one key the later one has the higher number."""
@@ -121,10 +115,10 @@ class LastOfEachKey:
         self._measure()
         if self._in_parts and self._full and not was_full:
             # Numbers have become others, which take more: cut before anything is made of them.
-            self._keep(self._fitting(_KEPT_PART))
+            self._keep(self._fitting(CONVERTED_SHARE))
         # What waits takes as much again once it is known.
-        most = max(self._memory // _WAITING_PART, min(self._held, self._memory - self._taken) // 2)
-        if self._known.waiting_bytes * self._known.growth > min(most, _KEY_BYTES // 2):
+        most = max(self._memory // WAITING_SHARE, min(self._held, self._memory - self._taken) // 2)
+        if self._known.waiting_bytes * self._known.growth > min(most, KEY_ARRAY_BYTES // 2):
             self._settle()
 
     def cut(self, part: float) -> bytes | None:
@@ -140,7 +134,7 @@ class LastOfEachKey:
         rows, size = self._known.size()
         room = min(1.0, self._memory / max(self._held, 1))
         if self._in_one:
-            room = min(room, _KEY_BYTES / max(size, 1))
+            room = min(room, KEY_ARRAY_BYTES / max(size, 1))
         return int(rows * part * room)
 
     def _keep(self, count: int) -> bytes | None:
@@ -164,7 +158,7 @@ class LastOfEachKey:
         self._settle()
         known, size = self._known.size()
         of_window = rows * size // max(known, 1)
-        return max(1, min(_TOLD_WINDOWS, self._memory // _TOLD_PART // max(of_window, 1)))
+        return max(1, min(MOST_WINDOWS, self._memory // PART_SHARE // max(of_window, 1)))
 
     def parts(self, rows: int) -> Iterator[Winners]:
         """The winners of all that was added, so many rows at a time, in order. Call it once."""
@@ -187,10 +181,10 @@ class LastOfEachKey:
         each = max(size // max(rows, 1), 1)
         if self._in_parts:
             # Those that are told as a whole were counted with one copy of their keys all the while.
-            fitting = int(self._memory * _KEPT_PART) // row_held(each, self._row_bytes)
-            self._keep(min(fitting, _KEY_BYTES // each))
+            fitting = int(self._memory * CONVERTED_SHARE) // row_held(each, self._row_bytes)
+            self._keep(min(fitting, KEY_ARRAY_BYTES // each))
         dealt = BucketsOfKeys(self._buckets)
-        for some in numbers.parts(max(1, self._memory // _TOLD_PART // each)):
+        for some in numbers.parts(max(1, self._memory // PART_SHARE // each)):
             dealt.add(some.keys, some.record)
         self._known = dealt
         del numbers
@@ -203,7 +197,7 @@ class LastOfEachKey:
     def _measure(self) -> None:
         known = self._known
         self._held = (known.held_in_parts if self._in_parts else known.held)(self._row_bytes)
-        self._full = self._held >= self._memory or (self._in_one and known.size()[1] >= _KEY_BYTES)
+        self._full = self._held >= self._memory or (self._in_one and known.size()[1] >= KEY_ARRAY_BYTES)
 
     @property
     def _taken(self) -> int:
@@ -215,12 +209,6 @@ class LastOfEachKey:
     def _in_one(self) -> bool:
         """Numbers become keys part by part; all others, or those of a caller who takes all at once, in one array."""
         return not self._in_parts or isinstance(self._known, BucketsOfKeys)
-
-
-_KEY_COPIES: Final = 2
-"""Of keys there are copies while they are put in order."""
-_POSITION_BYTES: Final = 4
-"""What an array has for each key, beside its bytes."""
 
 
 @dataclass(slots=True)
@@ -273,7 +261,7 @@ class BucketsOfKeys:
     def held(self, row_bytes: int) -> int:
         """What rows take; ``row_bytes`` without their keys."""
         rows, size = self.size()
-        return rows * row_bytes + size * _KEY_COPIES
+        return rows * row_bytes + size * BUCKET_KEY_COPIES
 
     def held_in_parts(self, row_bytes: int) -> int:
         """The same: all keys are put in order at once."""
@@ -328,7 +316,7 @@ class BucketsOfKeys:
 
 def row_held(key_bytes: int, row_bytes: int) -> int:
     """What a row takes whose key has so many bytes."""
-    return row_bytes + (key_bytes + _POSITION_BYTES) * _KEY_COPIES
+    return row_bytes + (key_bytes + KEY_OFFSET_BYTES) * BUCKET_KEY_COPIES
 
 
 def _empty(buckets: int) -> list[_Bucket]:

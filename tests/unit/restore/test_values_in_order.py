@@ -161,7 +161,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wh
         write_from(descriptor, buffer, begin)
 
     monkeypatch.setattr("kstate_cli.restore.sorting.values_in_order.write_from", until_full)
-    monkeypatch.setattr("kstate_cli.restore.sorting.values_in_order._TOGETHER", PAGE_BYTES)
+    monkeypatch.setattr("kstate_cli.restore.sorting.values_in_order.FILE_WRITE_BYTES", PAGE_BYTES)
     before, open_before = threading.active_count(), deleted_files()
     row = pa.array([b"value" * 20] * 10)
 
