@@ -24,8 +24,7 @@ from kstate_cli.explain.rehome_refusals import REHOME
 from kstate_cli.explain.state_texts import RESTORATION_STATES, RUN_STATES, STORE_STATUS
 from kstate_cli.explain.verify_findings import VERIFY
 from kstate_cli.fleet.findings import FLEET_CODES
-from kstate_cli.query.hints import hints
-from kstate_cli.query.result import STREAMS_SAYS
+from kstate_cli.query.result import STREAMS_SAYS, hints
 from kstate_cli.texts import closest
 from kstate_cli.verify.findings import DAMAGE
 

@@ -19,7 +19,7 @@ from kstate_cli.errors import (
 )
 from kstate_cli.explain.model import Texts
 from kstate_cli.host import STORES_STAY, HostError
-from kstate_cli.query.errors import QueryFailedError
+from kstate_cli.query.queries import QueryFailedError
 from kstate_cli.rows.errors import SerdeError, StoreUnreadable, UnknownStateStoreError, look_closer
 from kstate_cli.texts import command
 

@@ -1,4 +1,4 @@
-"""One part of an export: a range of one database, to one Parquet file. It runs in any process."""
+"""One part of an export, a range of one database in one Parquet file, and the engines that write all parts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ from kstate_cli.export.columns import PIECES, batches, schema_of
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.parallel.workers import Counter, Progress, leave_everything_in
 from kstate_cli.rocks.scanning import FlatPiece
-from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import SerdeError
 from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.records import shape_of
-from kstate_cli.rows.segment import UNREADABLE, Segment
+from kstate_cli.rows.segment import UNREADABLE, Databases, Segment
 from kstate_cli.rows.serdes import serde
 
 if TYPE_CHECKING:
     import pyarrow as pa
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+
+from kstate_cli import temporary
+from kstate_cli.parallel.workers import Processes, counted
 
 _GROUP_BYTES: Final = 32 << 20
 _GROUP_ROWS: Final = 1 << 20
@@ -151,3 +157,67 @@ def _pieces(segment: Segment, job: PartJob) -> Iterator[FlatPiece]:
     lower = max(filter(None, (first, job.lower)), default=None)
     below = min(filter(None, (end, job.below)), default=None)
     return segment.pieces(lower, below, PIECES)
+
+
+PROCESSES_BYTES: Final = 32 << 20
+"""From so many bytes of SSTs on, processes gain more than their start costs."""
+SPARK_BYTES: Final = 8 << 30
+"""From so many on, ``auto`` starts Spark, where there is a Java."""
+
+
+class ExportEngine(str, Enum):
+    """``--engine``."""
+
+    auto = "auto"
+    local = "local"
+    spark = "spark"
+
+
+class ExportWatcher:
+    """What a caller may show meanwhile."""
+
+    def begin(self, rows: int, parts: int, engine: str) -> None:
+        """So many rows are expected, by an estimate."""
+
+    def at(self, rows: int) -> None:
+        """So many are written. Called now and then, from another thread."""
+
+
+def chosen(engine: ExportEngine, size: int, parts: int, workers: int) -> str:
+    """``spark``, ``processes`` or ``one process`` for so many bytes of SSTs in so many parts."""
+    if engine is ExportEngine.spark or (engine is ExportEngine.auto and size >= SPARK_BYTES and _java()):
+        return "spark"
+    return "processes" if min(parts, workers) > 1 and size >= PROCESSES_BYTES else "one process"
+
+
+def write_parts(
+    jobs: Sequence[PartJob], rows: int, engine: str, workers: int, watcher: ExportWatcher
+) -> tuple[PartResult, ...]:
+    """Writes all parts; ``engine`` is what :func:`chosen` gave. Raises what ``write_part`` raises, and RunFailed."""
+    with temporary.private_folder("export") as scratch:
+        watcher.begin(rows, len(jobs), engine)
+        with counted(scratch, len(jobs), watcher.at) as counters:
+            told = [replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)]
+            if engine == "spark":
+                return _on_spark(told, workers)
+            if engine == "processes":
+                return _in_processes(told, workers)
+            return tuple(map(write_part, told))
+
+
+def _in_processes(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
+    with Processes(min(workers, len(jobs))) as pool:
+        return tuple(pool.map(write_in_worker, jobs))
+
+
+def _on_spark(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
+    from kstate_cli.spark.context import SparkSettings, run_tasks, spark_context
+
+    # The databases are on this host, so the tasks are.
+    with spark_context(SparkSettings(master=f"local[{workers},4]"), name="kstate export") as context:
+        return tuple(run_tasks(context, write_in_worker, jobs, lambda: None))
+
+
+def _java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return bool(shutil.which("java") or (home and os.access(f"{home}/bin/java", os.X_OK)))

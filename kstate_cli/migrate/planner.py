@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from kstate_cli.change.plan import Change, Plan, Remark, RemarkKind, note, steps_of, texts_of, warning
 from kstate_cli.errors import Refused
 from kstate_cli.migrate.obstacles import refuse_rewrites_of_forgetful, refuse_unreadable, sessions_of_before
-from kstate_cli.migrate.options import MigrateOptions
-from kstate_cli.migrate.snapshot import MigrationSnapshot, read_snapshot
+from kstate_cli.migrate.snapshot import MigrateOptions, MigrationSnapshot, read_snapshot
 from kstate_cli.migrate.task_changes import task_changes
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.while_running import as_of_note

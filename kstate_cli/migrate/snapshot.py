@@ -12,7 +12,6 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY
-from kstate_cli.migrate.options import MigrateOptions
 from kstate_cli.offsets.last_run import left_committed
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.while_running import resolve_to_plan
@@ -21,7 +20,7 @@ from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.problems import Problem, ProblemCode
-from kstate_cli.texts import command, first_lines
+from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, command, first_lines
 
 StoreKey = tuple[str, str]
 """Task and store."""
@@ -156,3 +155,34 @@ def _not_all_read(where: Path, lines: list[str]) -> Refused:
         where=str(where),
         hint=STORES_STAY,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateOptions:
+    """What the user says about the directory and allows."""
+
+    at_least_once: bool = False
+    """Uncommitted data cannot be in the stores: the application never ran with exactly-once."""
+    wipe_unclean: bool = False
+    """Tasks that may hold uncommitted data are left out, so that Streams restores them."""
+    drop_headers: bool = False
+    """Headers stores are converted to the older layout; their headers are lost."""
+    headers_format: bool = False
+    """The application is to be started with ``dsl.store.format=HEADERS``."""
+    transactional: bool = False
+    """The application runs with transactional stores (KIP-892)."""
+    unproven: bool = False
+    """A release that kstate was never run against is allowed as the target."""
+
+    def command(self, app: Path, target: str, *more: str) -> str:
+        """Return the command line that states these options, and ``more``."""
+        options = (
+            (self.at_least_once, ("--guarantee", "at_least_once")),
+            (self.wipe_unclean, ("--wipe-unclean",)),
+            (self.drop_headers, ("--drop-headers",)),
+            (self.headers_format, ("--dsl-store-format", "HEADERS")),
+            (self.transactional, (TRANSACTIONAL_STORES,)),
+            (self.unproven, (UNPROVEN,)),
+        )
+        words = (word for given, words in options if given for word in words)
+        return command("migrate", app, "--to", target, *words, *more)

@@ -24,8 +24,8 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name, typed_offsets
-from kstate_cli.migrate.headers import conversions
 from kstate_cli.migrate.next_start import lost_unread, lost_with_it, replayed, wiped_all_the_same
+from kstate_cli.migrate.obstacles import conversions
 from kstate_cli.migrate.snapshot import MigrationSnapshot
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.last_run import left_committed

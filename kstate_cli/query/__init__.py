@@ -12,16 +12,17 @@
 from __future__ import annotations
 
 from kstate_cli.formats.position import Position, PositionBound
-from kstate_cli.query.errors import QueryFailedError
 from kstate_cli.query.handlers import Handlers, default_handlers
 from kstate_cli.query.queries import (
     KeyQuery,
     MultiVersionedKeyQuery,
     Query,
+    QueryFailedError,
     RangeQuery,
     RawKeyQuery,
     RawScanQuery,
     ResultOrder,
+    StateQueryRequest,
     TimestampedKeyQuery,
     TimestampedKeyWithHeadersQuery,
     TimestampedRangeQuery,
@@ -31,10 +32,9 @@ from kstate_cli.query.queries import (
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
+    in_store,
 )
-from kstate_cli.query.request import StateQueryRequest, in_store
-from kstate_cli.query.result import FailureReason, QueryResult, StateQueryResult
-from kstate_cli.query.rows import RowIterator, collate
+from kstate_cli.query.result import FailureReason, QueryResult, RowIterator, StateQueryResult, collate
 from kstate_cli.query.streams import OfflineStreams
 from kstate_cli.rows.errors import SerdeError, StoreUnreadable, UnknownStateStoreError
 from kstate_cli.rows.serde_type import BYTES, Serde, StoreSerdes

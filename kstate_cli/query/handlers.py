@@ -11,7 +11,16 @@ from typing import Any, Final
 
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import StoreKind, kind_names, store_kinds
-from kstate_cli.query.key_value import key_query, range_query, timestamped_key_query, timestamped_range_query
+from kstate_cli.query.key_value import (
+    key_query,
+    multi_versioned_key_query,
+    range_query,
+    raw_key_query,
+    raw_scan_query,
+    timestamped_key_query,
+    timestamped_range_query,
+    versioned_key_query,
+)
 from kstate_cli.query.queries import (
     KeyQuery,
     MultiVersionedKeyQuery,
@@ -29,8 +38,6 @@ from kstate_cli.query.queries import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from kstate_cli.query.raw import raw_key_query, raw_scan_query
-from kstate_cli.query.versions import multi_versioned_key_query, versioned_key_query
 from kstate_cli.query.windows import (
     no_rows,
     not_by_key,

@@ -24,13 +24,11 @@ from kstate_cli.formats.position import is_permitted
 from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.offsets.segments import position_reached
 from kstate_cli.query.handlers import Handlers, default_handlers
-from kstate_cli.query.request import StateQueryRequest
-from kstate_cli.query.result import STREAMS_SAYS, FailureReason, QueryResult, StateQueryResult
-from kstate_cli.query.rows import RowIterator
-from kstate_cli.rows.databases import Databases
+from kstate_cli.query.queries import StateQueryRequest
+from kstate_cli.query.result import STREAMS_SAYS, FailureReason, QueryResult, RowIterator, StateQueryResult
 from kstate_cli.rows.errors import StoreUnreadable
-from kstate_cli.rows.find import stores_of
-from kstate_cli.rows.open import open_store
+from kstate_cli.rows.open import open_store, stores_of
+from kstate_cli.rows.segment import Databases
 from kstate_cli.rows.serde_type import StoreSerdes
 from kstate_cli.rows.store import ReadAs, StoreReader
 from kstate_cli.specification.model import Spec, StoreSpec

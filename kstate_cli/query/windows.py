@@ -12,12 +12,11 @@ from typing import Any
 
 from kstate_cli.formats.keys import BASE_PREFIX, INDEX_PREFIX, SessionKey, WindowKey
 from kstate_cli.query.queries import WindowKeyQuery, WindowRangeQuery
-from kstate_cli.query.rows import RowIterator
+from kstate_cli.query.result import RowIterator
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.store import StoreReader
-from kstate_cli.rows.times import FOREVER
-from kstate_cli.rows.values import Windowed
+from kstate_cli.rows.values import FOREVER, Windowed
 
 _WINDOW_TAIL = 12
 _SESSION_TAIL = 16

@@ -22,7 +22,7 @@ from kstate_cli.rehome.options import RehomeOptions
 from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot, read_snapshot
 from kstate_cli.rehome.task_changes import refuse_unknown_kinds, task_changes
 from kstate_cli.releases import Release
-from kstate_cli.specification.completion import table_of
+from kstate_cli.specification.draft import table_of
 from kstate_cli.specification.homes import Home
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import store_folder

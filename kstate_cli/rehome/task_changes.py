@@ -24,7 +24,7 @@ from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.owners import usual_changelog
 from kstate_cli.rehome.model import LeaveReason, MissingStore, Placement, WhyRefused
 from kstate_cli.rehome.snapshot import RehomeLayout
-from kstate_cli.specification.completion import table_of
+from kstate_cli.specification.draft import table_of
 from kstate_cli.specification.homes import Home
 from kstate_cli.specification.model import IN_MEMORY
 from kstate_cli.statedir.model import Task

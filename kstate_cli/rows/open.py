@@ -1,23 +1,27 @@
-"""From a store as it lies on disk to one that can be asked."""
+"""Find a store in all tasks that have it, and open it for reading.
+
+Either all tasks are found or none: a task or a part of the store that may be hidden is refused, never skipped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from kstate_cli.errors import Refused
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import expires, is_segmented, store_kind
-from kstate_cli.rows.databases import Databases
-from kstate_cli.rows.errors import StoreUnreadable, look_closer
-from kstate_cli.rows.find import first_problem
+from kstate_cli.rows.errors import StoreUnreadable, UnknownStateStoreError, look_closer
 from kstate_cli.rows.layout import Layout, layout_of
-from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.segment import Databases, Segment
 from kstate_cli.rows.store import ReadAs, StoreReader
-from kstate_cli.rows.times import FOREVER
+from kstate_cli.rows.values import FOREVER
 from kstate_cli.specification.model import IN_MEMORY
-from kstate_cli.statedir.model import Database, Store, Task
-from kstate_cli.statedir.problems import ProblemCode
-from kstate_cli.texts import command
+from kstate_cli.statedir.find import store_folders
+from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.places import Place, both_places
+from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.texts import command, did_you_mean
 
 
 def open_store(task: Task, store: Store, others: Sequence[Store], databases: Databases, read_as: ReadAs) -> StoreReader:
@@ -100,3 +104,74 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         # Only an empty store comes here: whatever it is asked, it has no rows.
         return Layout(name, ())
     return layout
+
+
+def stores_of(
+    app: Application, name: str, *, topology: str | None = None, subtopology: int | None = None
+) -> list[tuple[Task, Store]]:
+    """The tasks that have the store, each partition once; of one named topology or subtopology where they are given.
+
+    Raises UnknownStateStoreError, and Refused where it is not certain which tasks those are: several topologies or
+    subtopologies have the name (one is left over from an older topology), or a part of it cannot be seen.
+    """
+    tasks = [
+        task
+        for task in app.tasks
+        if topology in (None, task.topology) and subtopology in (None, None if task.is_global else _number(task))
+    ]
+    matching = [(task, store) for task in tasks for store in task.stores if store.name == name]
+    for problem in (*_hidden_tasks(app), *(one for task in tasks for one in _hidden_stores(task, name))):
+        raise Refused(
+            f"{problem.place.text} {problem.description}: a part of store {name} may be out of sight",
+            hint=f"{problem.rule}: put back what belongs there",
+        )
+    if not matching:
+        raise UnknownStateStoreError(
+            f"no task of {app.path} has a store {name}{f' in topology {topology}' if topology else ''}",
+            hint=f"{_meant(app, name, topology)}the stores that there are: {command('ls', app.path)}",
+        )
+    topologies = sorted({task.topology or "" for task, _ in matching})
+    if len(topologies) > 1:
+        raise Refused(
+            f"store {name} is in several topologies: {', '.join(topologies)}", hint="name one of them: --topology"
+        )
+    if len({None if task.is_global else _number(task) for task, _ in matching}) > 1:
+        raise Refused(
+            f"store {name} is in tasks of several subtopologies: {', '.join(task.name for task, _ in matching)}",
+            hint=f"all but one are left over; say which one counts in kstate.toml (--spec): "
+            f"[stores.{name}] subtopology = …",
+        )
+    return matching
+
+
+def _meant(app: Application, name: str, topology: str | None) -> str:
+    stores = set(store_folders(app.path))  # of the application only the stores that are asked for were read
+    topologies = {task.topology for task in app.tasks if task.topology}
+    return did_you_mean([name], stores) or did_you_mean([topology] if topology else [], topologies)
+
+
+def first_problem(task: Task, store: Store) -> Problem | None:
+    """What is wrong with the folder of a store beyond its databases: a segment that is none any more, or a link."""
+    return next(_within(task, Place.of(task.app, store.path)), None)
+
+
+def _number(task: Task) -> int:
+    return task.id.subtopology or 0
+
+
+def _hidden_tasks(app: Application) -> Iterator[Problem]:
+    """Task directories that were not read."""
+    yield from (one for one in app.problems if one.fatal and one.place.hides_tasks)
+
+
+def _hidden_stores(task: Task, name: str) -> Iterator[Problem]:
+    """What is in the place of a store in a task that seems to have none."""
+    if any(store.name == name for store in task.stores):
+        return
+    yield from (one for one in task.problems if one.fatal and one.place.is_rocksdb_folder)
+    for folder in both_places(task.name, name):
+        yield from _within(task, folder)
+
+
+def _within(task: Task, folder: Place) -> Iterator[Problem]:
+    yield from (one for one in task.problems if one.fatal and one.place.within(folder))

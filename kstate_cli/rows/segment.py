@@ -1,23 +1,28 @@
-"""One database of a store, its column families read as the newest layout."""
+"""One database of a store, its column families read as the newest layout, and the pool of open databases.
+
+Opening a database costs milliseconds; keeping it open costs descriptors and memory. :class:`Databases` shares and
+limits them.
+"""
 
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from kstate_cli.errors import InUse, KstateError
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.host import STORES_STAY, host_error
+from kstate_cli.host import STORES_STAY, host_error, most_descriptors
 from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row, in_pieces
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.rows.databases import Databases
 from kstate_cli.rows.errors import StoreUnreadable, look_closer
 from kstate_cli.rows.layout import Family, Layout
-from kstate_cli.rows.times import FOREVER
+from kstate_cli.rows.values import FOREVER
 from kstate_cli.texts import command
 
 UNREADABLE = (RocksError, OSError, MalformedBytesError, InUse)
@@ -187,3 +192,45 @@ def _newest(scans: list[Iterator[Row]], reverse: bool) -> Iterator[Row]:
         if key != last:
             yield key, value
             last = key
+
+
+_IDLE = 16
+
+
+@dataclass(slots=True)
+class _Open:
+    shadow: Shadow
+    users: int = 0
+
+
+class Databases:
+    """Shadows that are shared while they are open. Those that nobody uses are closed, the longest unused first."""
+
+    def __init__(self) -> None:
+        # Each partition that is being read has its database open.
+        most_descriptors()
+        self._open: OrderedDict[Path, _Open] = OrderedDict()
+
+    def take(self, path: Path) -> Shadow:
+        """The database in ``path``, to be given back. Raises RocksError and OSError where it cannot be opened."""
+        entry = self._open.get(path)
+        if entry is None:
+            entry = self._open[path] = _Open(Shadow(path).__enter__())
+        entry.users += 1
+        self._open.move_to_end(path)
+        return entry.shadow
+
+    def give_back(self, path: Path) -> None:
+        """Ends one use of a database."""
+        entry = self._open.get(path)
+        if entry is None:
+            return  # everything was closed meanwhile
+        entry.users -= 1
+        idle = [one for one, known in self._open.items() if not known.users]
+        for one in idle[: max(0, len(idle) - _IDLE)]:
+            self._open.pop(one).shadow.close()
+
+    def close(self) -> None:
+        """Closes all of them, used or not."""
+        while self._open:
+            self._open.popitem()[1].shadow.close()

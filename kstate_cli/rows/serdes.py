@@ -19,7 +19,7 @@ name                               bytes                                        
 =================================  =====================================================  ==========================
 
 ``SIZE`` of a window is in milliseconds; without it a window's end is not known. Times are those of
-:func:`~kstate_cli.rows.times.parse_time`. Windowed serdes are for windowed keys in key-value stores: the keys of
+:func:`~kstate_cli.rows.values.parse_time`. Windowed serdes are for windowed keys in key-value stores: the keys of
 window and session stores are taken apart anyway.
 """
 
@@ -34,11 +34,8 @@ from uuid import UUID
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.keys import SessionKey
-from kstate_cli.rows.own_serdes import imported
-from kstate_cli.rows.rendering import base64_bytes, jsonable
-from kstate_cli.rows.serde_type import BYTES, Serde
-from kstate_cli.rows.times import milliseconds, parse_time
-from kstate_cli.rows.values import Windowed
+from kstate_cli.rows.serde_type import BYTES, Serde, imported
+from kstate_cli.rows.values import Windowed, base64_bytes, jsonable, milliseconds, parse_time
 from kstate_cli.texts import command, did_you_mean
 
 

@@ -1,10 +1,40 @@
-"""What queries answer with: values with a timestamp, versions, windowed keys."""
+"""Values that queries return, and their text and JSON: nothing is guessed, and different values look different.
+
+======================  ======================================================================================
+value                   JSON
+======================  ======================================================================================
+bytes                   ``{"base64": "…"}``
+int                     a number with all its digits
+NaN, ±Infinity          the strings ``"NaN"``, ``"Infinity"``, ``"-Infinity"``: JSON has no such numbers
+date, time, UUID,       a string
+Decimal, enum member
+dataclass               an object; a windowed key is ``{"key": …, "start": …, "end": …}``
+======================  ======================================================================================
+
+As text, bytes are printable ASCII, with ``\\xNN`` for all others and ``\\\\`` for the backslash.
+
+Times are milliseconds or ISO 8601. Digits alone are milliseconds, unless they look like another form of a time:
+``20240501`` (a date; as milliseconds 05:37 of the first day of 1970), ``202405011200``, ``20240501120000``,
+``1714521600`` (seconds). kstate refuses those. ``20240501ms`` states that milliseconds are meant.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+from uuid import UUID
 
+from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.values import UNKNOWN_TIMESTAMP, Header
 
 K = TypeVar("K")
@@ -48,3 +78,149 @@ class Windowed(NamedTuple, Generic[K]):
     key: K
     start: int
     end: int | None
+
+
+_SHOWN: Final = tuple("\\\\" if b == 0x5C else chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}" for b in range(256))
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(\\)|)")
+
+
+def bytes_text(data: bytes) -> str:
+    r"""Bytes as text that :func:`text_bytes` reads: ``alice``, ``\x00\x00\x00\x2a``, ``a\\b``."""
+    return "".join(map(_SHOWN.__getitem__, data))
+
+
+def text_bytes(text: str) -> bytes:
+    r"""The bytes that a text stands for: UTF-8, with ``\xNN`` and ``\\``. Raises ValueError for another backslash."""
+    out = bytearray()
+    end = 0
+    for escape in _ESCAPE.finditer(text):
+        out += text[end : escape.start()].encode("utf-8")
+        end = escape.end()
+        if escape[1] is not None:
+            out.append(int(escape[1], 16))
+        elif escape[2] is not None:
+            out += b"\\"
+        else:
+            raise ValueError(f"a backslash at {escape.start()} that is neither \\xNN nor \\\\")
+    return bytes(out + text[end:].encode("utf-8"))
+
+
+def base64_bytes(text: str) -> bytes:
+    """The bytes of standard base64. Raises ValueError."""
+    try:
+        return base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise ValueError(f"not base64: {error}") from None
+
+
+def jsonable(value: Any) -> Any:
+    """The value, of what ``json.dumps`` takes. Raises ValueError for a type that it has no form for."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"base64": binascii.b2a_base64(value, newline=False).decode("ascii")}
+    if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, Enum)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _number(value)
+    if isinstance(value, Enum):
+        return jsonable(value.value)
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, (UUID, Decimal)):
+        return str(value)
+    return _compound(value)
+
+
+def _compound(value: Any) -> Any:
+    try:
+        if isinstance(value, Windowed):
+            return {"key": jsonable(value.key), "start": value.start, "end": value.end}
+        if isinstance(value, Mapping):
+            return {_name(key): jsonable(one) for key, one in value.items()}
+        if isinstance(value, (list, tuple, AbstractSet)):
+            return [jsonable(one) for one in value]
+        if is_dataclass(value) and not isinstance(value, type):
+            return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
+    except RecursionError:
+        raise ValueError("nested too deep to be shown as JSON") from None
+    raise ValueError(f"a {type(value).__name__} has no form in JSON: its serde must have a render")
+
+
+def as_text(value: Any) -> str:
+    """A value of JSON as a cell: a string is itself, anything else is JSON on one line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _name(key: Any) -> str:
+    return key if isinstance(key, str) else bytes_text(key) if isinstance(key, bytes) else as_text(jsonable(key))
+
+
+_NUMBER: Final = re.compile(r"([+-]?[0-9]{1,19})(ms)?")
+_DATES: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+_YEARS: Final = range(1900, 2200)
+_SECONDS: Final = range(1_000_000_000, 2_500_000_000)
+"""From 2001 to 2049, as seconds since 1970."""
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+FOREVER: Final = MAX_I64
+"""The last millisecond."""
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since 1970 of ``1700000000000`` or ``2023-11-14T22:13:20.5Z``; UTC where no zone is given.
+
+    What is finer than a millisecond is cut off. Raises ValueError, for digits that may be another time than so many
+    milliseconds too.
+    """
+    number = _NUMBER.fullmatch(text)
+    if number is not None:
+        time_ms = int(number[1])
+        other = None if number[2] else _other_reading(number[1])
+        if other is not None:
+            raise ValueError(f"{text} may be {other}: write that, or {text}ms for milliseconds")
+    else:
+        # Python 3.10 does not know the Z.
+        at = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", _three_digits(text)))
+        time_ms = ((at if at.tzinfo else at.replace(tzinfo=timezone.utc)) - _EPOCH) // _MILLISECOND
+    if not -FOREVER - 1 <= time_ms <= FOREVER:
+        raise ValueError(f"{text} does not fit 64 bits")
+    return time_ms
+
+
+def milliseconds(time: int) -> str:
+    """A time as a number that :func:`parse_time` reads as that very time."""
+    text = str(time)
+    return text if _other_reading(text) is None else f"{text}ms"
+
+
+def _other_reading(digits: str) -> str | None:
+    """What digits may mean beside milliseconds, in ISO 8601."""
+    if len(digits) == 10 and digits.isdigit() and int(digits) in _SECONDS:
+        return f"{datetime.fromtimestamp(int(digits), timezone.utc):%Y-%m-%dT%H:%M:%SZ} in seconds"
+    form = _DATES.get(len(digits))
+    if form is None or not digits.isdigit():
+        return None
+    try:
+        at = datetime.strptime(digits, form).replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
+    if at.year not in _YEARS:
+        return None
+    return f"{at:%Y-%m-%d}" if len(digits) == 8 else f"{at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def show_time(time: int) -> str:
+    """``2023-11-14T22:13:20.500Z``, which :func:`parse_time` reads; the number where no calendar has the time."""
+    try:
+        at = _EPOCH + time * _MILLISECOND
+    except OverflowError:
+        return str(time)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{time % 1000:03d}Z" if at.year >= 1000 else str(time)
+
+
+def _three_digits(text: str) -> str:
+    """Seconds with three digits behind the point: Python 3.10 takes no other number of them."""
+    return re.sub(r"([.,])(\d+)", lambda digits: "." + digits[2][:3].ljust(3, "0"), text)

@@ -9,14 +9,20 @@ from collections.abc import Collection, Iterator, Sequence
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import expires
-from kstate_cli.specification.completion import complete, key_of, literal, table_of
-from kstate_cli.specification.draft import Question, SpecDraft, StoreDraft, draft_of
-from kstate_cli.specification.evidence import doubt_of, settled
+from kstate_cli.specification.draft import (
+    Question,
+    SpecDraft,
+    StoreDraft,
+    complete,
+    draft_of,
+    key_of,
+    literal,
+    table_of,
+)
 from kstate_cli.specification.infer import Evidence, Inference, infer
 from kstate_cli.specification.intervals import default_segment_interval
 from kstate_cli.specification.model import IN_MEMORY, Spec
-from kstate_cli.specification.shown import shown_of
-from kstate_cli.specification.told_topics import ToldTopics
+from kstate_cli.specification.topic_settings import ToldTopics, doubt_of, settled, shown_of
 from kstate_cli.specification.topology import FROM, TopologyText
 from kstate_cli.statedir.model import Application
 

@@ -1,11 +1,28 @@
-"""How long a segment is: the rules of Streams, in milliseconds."""
+"""Segment intervals in milliseconds: the rules of Streams, and the interval that the rows of a store prove.
+
+Every segment start is a multiple of the interval, so the interval divides them all. Every row of a segment is in
+``[start, start + interval)``, so the interval exceeds the greatest distance of a row from the start of its segment. The
+greatest common divisor of the starts always meets both conditions. It *is* the interval if no smaller divisor does.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
+from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.keys import VersionedKey
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.store_kinds import has_key, has_retention
+from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.store_kinds import has_key, has_retention, store_kind
+from kstate_cli.formats.versioned import SegmentValue
+from kstate_cli.host import host_error
+from kstate_cli.rocks.errors import RocksError, cannot_be_read
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.statedir.model import Database
 
 MIN_INTERVAL_MS: Final = 60_000
 """Segments of window and session stores are never shorter."""
@@ -43,3 +60,177 @@ def histories_of(interval_ms: int) -> tuple[tuple[int, int], ...]:
         if interval_ms >= least and first <= last:
             histories.append((first, last))
     return tuple(histories)
+
+
+MAX_ROWS: Final = 500_000
+"""So many rows of a store are read at most; fewer only leave more intervals possible, never a wrong one."""
+_MAX_FACTOR: Final = 1_000_000
+_MOST_SHOWN: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What is known about the segment interval of a store."""
+
+    divides: int = 0
+    """The interval divides this (0: nothing is known)."""
+    least: int = MIN_INTERVAL_MS
+    greatest: int | None = None
+    all_rows: bool = True
+    """False when the bound on the work ended the reading."""
+    unread: str | None = None
+    """Why rows that might tell more could not be read: a disk, or rights. It says nothing of them."""
+    wrong: str | None = None
+    """What contradicts every interval."""
+
+    def fits(self, interval: int) -> bool:
+        """False when the rows or the names of the segments rule this interval out."""
+        if self.wrong is not None:
+            return False
+        within = interval >= self.least and (self.greatest is None or interval <= self.greatest)
+        return within and (self.divides == 0 or self.divides % interval == 0)
+
+    @property
+    def exact(self) -> int | None:
+        """The interval, when there is only one."""
+        if self.wrong is not None:
+            return None
+        if self.greatest is not None:
+            return self.least if self.least == self.greatest else None
+        if self.divides == 0 or self.divides < self.least:
+            return None
+        return self.divides if self.next_smaller() < self.least else None
+
+    @property
+    def examples(self) -> tuple[int, ...]:
+        """A few possible intervals in whole minutes, the shortest first; for messages."""
+        if self.divides == 0 or self.wrong is not None:
+            return ()
+        first = -(-self.least // MIN_INTERVAL_MS)
+        minutes = (m * MIN_INTERVAL_MS for m in range(first, first + _MAX_FACTOR // 10))
+        return tuple(islice((m for m in minutes if m <= self.divides and self.divides % m == 0), _MOST_SHOWN))
+
+    def next_smaller(self) -> int:
+        """The greatest proper divisor of :attr:`divides`, or a bound above it where it would take long to find."""
+        if self.divides == 1:
+            return 0
+        for factor in range(2, _MAX_FACTOR):
+            if factor * factor > self.divides:
+                return 1
+            if self.divides % factor == 0:
+                return self.divides // factor
+        return self.divides // _MAX_FACTOR
+
+
+def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = True) -> Interval:
+    """The interval of a segmented store; ``databases`` are its segments in all tasks.
+
+    Reads rows only while they can still rule something out, and only when ``read``; otherwise the sampled rows must do.
+    """
+    starts = [d.segment_start for d in databases if d.segment_start is not None and d.segment_start > 0]
+    if any(d.segment_start is not None and d.segment_start < 0 for d in databases):
+        return Interval(wrong="segments before 1970, where Streams divides towards zero")
+    divides = math.gcd(*starts)
+    if 0 < divides < MIN_INTERVAL_MS:
+        return Interval(divides, wrong=f"starts of segments that have only {divides} ms in common")
+    time_of = store_kind(kind).key.segment_time
+    farthest = -1
+    try:
+        for database in databases:
+            keys = (key for rows in database.samples.values() for key, _ in rows)
+            farthest = max(farthest, _farthest(database, keys, time_of))
+        interval = _interval(divides, farthest)
+        # One start alone has divisors of every size: reading on would not decide between them.
+        if read and len(set(starts)) > 1 and interval.exact is None:
+            return _read(divides, farthest, databases, time_of)
+    except _OutsideError as error:
+        return Interval(divides, wrong=str(error))
+    except (MalformedBytesError, RocksError, OSError) as error:
+        if isinstance(error, OSError) and (short := host_error(error)) is not None:
+            raise short from None
+        if cannot_be_read(error):
+            # No row contradicts anything: as with a bound on the work, only more intervals stay possible.
+            return replace(_interval(divides, farthest, all_rows=False), unread=str(error))
+        return Interval(divides, wrong=f"rows that cannot be read: {error}")
+    return interval
+
+
+def _interval(divides: int, farthest: int, all_rows: bool = True) -> Interval:
+    return Interval(divides, max(MIN_INTERVAL_MS, farthest + 1), all_rows=all_rows)
+
+
+class _OutsideError(Exception):
+    """A row that cannot lie in its segment."""
+
+
+def _read(divides: int, farthest: int, databases: Sequence[Database], time_of: Callable[[bytes], int]) -> Interval:
+    left = MAX_ROWS
+    enough = Interval(divides).next_smaller()
+    for database in databases:
+        if database.empty:
+            continue
+        with Shadow(database.path) as shadow:
+            for family in (name for name in shadow.column_families if name != OFFSETS_CF):
+                for key, _ in shadow.rows(family):
+                    if left == 0:
+                        return _interval(divides, farthest, all_rows=False)
+                    left -= 1
+                    farthest = max(farthest, _distance(database, key, time_of))
+                    if farthest >= enough:
+                        return _interval(divides, farthest)
+    return _interval(divides, farthest)
+
+
+def _farthest(database: Database, keys: Iterable[bytes], time_of: Callable[[bytes], int]) -> int:
+    return max((_distance(database, key, time_of) for key in keys), default=-1)
+
+
+def _distance(database: Database, key: bytes, time_of: Callable[[bytes], int]) -> int:
+    distance = time_of(key) - (database.segment_start or 0)
+    if distance < 0:
+        raise _OutsideError(f"a row before the start of its segment {database.segment_start}")
+    return distance
+
+
+# --- versioned stores -------------------------------------------------------------------------------------------------
+
+
+def versioned_interval(databases: Iterable[Database]) -> Interval:
+    """The interval of a versioned store's logical segments, from the sampled rows.
+
+    A row of segment ``s`` holds versions that end at times ``t`` with ``t // interval == s``
+    (``RocksDBVersionedStore``), so that ``t / (s + 1) < interval <= t / s``: with today's times a single row leaves one
+    number.
+    """
+    least, greatest = 1, None
+    for database in databases:
+        try:
+            ends = [end for rows in database.samples.values() for row in rows for end in _ends(*row)]
+        except MalformedBytesError as error:
+            return Interval(wrong=f"rows that cannot be read: {error}")
+        for segment, end in ends:
+            least = max(least, end // (segment + 1) + 1)
+            if segment:
+                greatest = end // segment if greatest is None else min(greatest, end // segment)
+    wrong = "versions that fit no common interval" if greatest is not None and greatest < least else None
+    return Interval(0, least, greatest, wrong=wrong)
+
+
+def versioned_span(databases: Iterable[Database]) -> int:
+    """How many logical segments lie between the first and the last one of which a row was sampled; of one task."""
+    try:
+        seen = [segment for d in databases for rows in d.samples.values() for row in rows for segment, _ in _ends(*row)]
+    except MalformedBytesError:
+        return 0
+    return max(seen) - min(seen) if seen else 0
+
+
+def _ends(key: bytes, value: bytes) -> Iterator[tuple[int, int]]:
+    """(segment, end of validity) of each version in a segment's row."""
+    where = VersionedKey.from_bytes(key)
+    if where.is_latest:
+        return
+    row = SegmentValue.from_bytes(value)
+    yield where.segment, row.next_timestamp
+    for version in row.versions[:-1]:
+        yield where.segment, version.valid_from

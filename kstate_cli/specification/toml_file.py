@@ -1,6 +1,7 @@
-"""Reading ``kstate.toml``: strictly, so that a slip of the pen never passes for a decision.
+"""``kstate.toml``: read strictly, so that a typing error never passes for a decision, and written.
 
-``read_draft`` gives what the file says, ``read_spec`` a whole :class:`Spec`, for which the file alone must suffice.
+``read_draft`` returns the content of the file, ``read_spec`` a whole :class:`Spec`, for which the file alone must
+suffice. ``to_toml`` writes each inferred value with its source, and a comment to fill in for each missing one.
 """
 
 from __future__ import annotations
@@ -9,24 +10,36 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I32, MAX_I64
 from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
 from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
 from kstate_cli.regular_files import NotReadableError, read_given
-from kstate_cli.specification.completion import complete
-from kstate_cli.specification.draft import SpecDraft, StoreDraft
-from kstate_cli.specification.keys import flag, known, one_of, short, similar, whole
+from kstate_cli.specification.draft import Missing, SpecDraft, StoreDraft, complete, draft_of, key_of, line_of, literal
 from kstate_cli.specification.model import (
     GLOBAL_SOURCES,
     SOURCE_TOPIC,
     Spec,
     spec_kinds,
 )
-from kstate_cli.specification.tables import DEFAULTS_TABLE, MAINTAIN_TABLE, require_defaults, require_maintain
+from kstate_cli.specification.tables import (
+    DEFAULTS_TABLE,
+    MAINTAIN_TABLE,
+    flag,
+    known,
+    one_of,
+    require_defaults,
+    require_maintain,
+    short,
+    similar,
+    whole,
+)
 from kstate_cli.texts import command, example
+
+if TYPE_CHECKING:
+    from tomlkit.items import Table
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -253,3 +266,74 @@ def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
                     yield f"is of kind {store.kind} and has {key}", f"that kind has none: remove {key}"
         if store.indexed and not is_time_ordered(store.kind):
             yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
+
+
+def to_toml(spec: Spec | SpecDraft, *, notes: Iterable[str] = ()) -> str:
+    """The text of a file that says what ``spec`` says; what is missing stands in it as comments to fill in.
+
+    ``notes`` go to the top. The order is that of subtopologies and names, global stores last.
+    """
+    import tomlkit
+
+    draft = draft_of(spec, with_inferred=True) if isinstance(spec, Spec) else spec
+    document = tomlkit.document()
+    for note in notes:
+        document.add(tomlkit.comment(_plain(note)))
+    document.add("format", tomlkit.item(FORMAT))
+    if draft.application is not None:
+        document.add("application", tomlkit.item(draft.application))
+    stores = tomlkit.table(is_super_table=True)
+    for store in sorted(draft.stores, key=_order):
+        stores.add(tomlkit.key(store.name), _table(store.filled(draft.application)))
+    if draft.stores:
+        document.add("stores", stores)
+    return tomlkit.dumps(document)
+
+
+def _order(store: StoreDraft) -> tuple[bool, str, int, str]:
+    number = MAX_I32 if store.subtopology is None else store.subtopology
+    return bool(store.is_global), store.topology or "", number, store.name
+
+
+def _table(store: StoreDraft) -> Table:
+    import tomlkit
+
+    table = tomlkit.table()
+    missing = {entry.field: entry for entry in store.missing()}
+    for key, rule in KEYS.items():
+        value = store.get(rule.field)
+        if rule.field in missing:
+            table.add(tomlkit.comment(_to_fill_in(missing[rule.field])))
+        elif _worth_writing(store, rule.field, value):
+            written = tomlkit.item(value)
+            if rule.field in store.inferred:
+                written.comment(_plain(store.inferred[rule.field]))
+            table.add(key, written)
+    table.add(tomlkit.nl())
+    return table
+
+
+def _worth_writing(store: StoreDraft, field: str, value: Any) -> bool:
+    """False for what is so without being said."""
+    if value is None:
+        return False
+    if field == "logged":
+        return value is False or store.changelog is None
+    if field in ("changelog", "partitions"):
+        return store.logged is not False
+    if field == "is_global":
+        return bool(value)
+    return field != "indexed" or is_time_ordered(store.kind)
+
+
+def _to_fill_in(missing: Missing) -> str:
+    others = missing.question.answers[1:]
+    possible = f"; or {', '.join(literal(answer) for answer in others)}" if others else ""
+    return _plain(
+        f"{line_of(missing)}  # to fill in: {key_of(missing.field)} is not known: {missing.question.why}{possible}"
+    )
+
+
+def _plain(text: str) -> str:
+    """A comment is one line of plain characters, whatever names it holds."""
+    return "".join(c if c.isprintable() and c.isascii() else "?" for c in text)

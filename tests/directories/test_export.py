@@ -17,10 +17,8 @@ import pytest
 from pyarrow import parquet
 
 from kstate_cli.errors import InUse
-from kstate_cli.export import plan
-from kstate_cli.export.engines import ExportEngine, ExportWatcher
-from kstate_cli.export.ranges import split
-from kstate_cli.export.store_export import ExportRequest, export_store
+from kstate_cli.export.part import ExportEngine, ExportWatcher
+from kstate_cli.export.store_export import ExportRequest, export_store, split
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, VersionedKey, WindowKey
 from kstate_cli.formats.values import BufferValue, decode_list
 from kstate_cli.query import (
@@ -384,7 +382,6 @@ def _bytes_of(out: Path) -> dict[str, bytes]:
 
 def test_engines_write_the_same_files(tmp_path: Path, big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = find_application(big)
-    monkeypatch.setattr(plan, "PART_BYTES", 4 << 20)
     monkeypatch.setattr("kstate_cli.export.store_export.PART_BYTES", 4 << 20)
     outs = {}
     for name, engine, workers in (

@@ -15,8 +15,8 @@ from kstate_cli.change.journal import RUN_STATES, RunState
 from kstate_cli.change.plan import Plan
 from kstate_cli.errors import Interrupted
 from kstate_cli.explain import state_texts
-from kstate_cli.migrate.options import MigrateOptions
 from kstate_cli.migrate.planner import plan_migration
+from kstate_cli.migrate.snapshot import MigrateOptions
 from kstate_cli.releases import release
 from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack

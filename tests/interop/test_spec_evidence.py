@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.specification.completion import complete
+from kstate_cli.specification.draft import complete
 from kstate_cli.specification.toml_file import parse_draft
 from tests.done import Done
 from tests.unit.specification import truth

@@ -35,7 +35,7 @@ CARRIED_OUT = {
     ),
     **dict.fromkeys(
         [
-            ("rows/find.py", "the stores that there are"),
+            ("rows/open.py", "the stores that there are"),
             ("cli/commands/query.py", "command('query'"),
             ("diff/applications.py", "command('ls', a.path)"),
             ("wipe/planner.py", "their names"),
@@ -152,11 +152,11 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_two_exports_at_once",
     ("fleet/missing.py", "give an older one"): "directories/test_hints_followed.py::test_a_listing_that_was_not_whole",
     (
-        "rows/find.py",
+        "rows/open.py",
         "name one of them: --topology",
     ): "directories/test_hints_followed.py::test_a_store_in_several_topologies",
     (
-        "rows/find.py",
+        "rows/open.py",
         "all but one are left over",
     ): "directories/test_hints_followed.py::test_a_store_in_several_subtopologies",
     (
@@ -176,7 +176,7 @@ CARRIED_OUT = {
         "what the next start makes of it",
     ): "directories/test_hints_followed.py::test_a_position_that_is_not_known",
     (
-        "specification/completion.py",
+        "specification/draft.py",
         "each line below its table",
     ): "directories/test_hints_followed.py::test_a_specification_that_is_not_complete",
     (

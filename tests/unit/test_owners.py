@@ -48,7 +48,7 @@ OTHER_MEANINGS = {
     ("offsets/ages.py", families.OFFSETS_CF),
     ("cli/commands/diff.py", families.OFFSETS_CF),
     ("specification/toml_file.py", task_id.GLOBAL),
-    ("specification/completion.py", task_id.GLOBAL),
+    ("specification/draft.py", task_id.GLOBAL),
     ("specification/topology.py", task_id.GLOBAL),
     # Subcommands of query, parts of conversions, and shapes of exported records.
     ("cli/commands/query.py", "session"),

@@ -60,7 +60,7 @@ def export(
     from kstate_cli.cli.output import say
     from kstate_cli.cli.views.progress import ExportProgress
     from kstate_cli.errors import UsageError
-    from kstate_cli.export.engines import ExportEngine
+    from kstate_cli.export.part import ExportEngine
     from kstate_cli.export.store_export import ExportRequest, export_store
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.specification.toml_file import read_draft

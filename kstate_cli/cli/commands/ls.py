@@ -92,7 +92,7 @@ def ls(
         say_rows_lacking,
         store_rows,
     )
-    from kstate_cli.rows.count import MOST_BYTES
+    from kstate_cli.rows.whole_stores import MOST_BYTES
     from kstate_cli.statedir.find import find_application, read_process_id
     from kstate_cli.statedir.scan import read_application, unlisted_error
 
@@ -276,7 +276,7 @@ def _count_exactly(app: Application, rows: list[dict[str, Any]]) -> tuple[list[d
     from kstate_cli.check.predict import check
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.releases import release
-    from kstate_cli.rows.count import count_rows
+    from kstate_cli.rows.whole_stores import count_rows
 
     counts = count_rows(app)
     fails: set[tuple[str, str, str]] = set()

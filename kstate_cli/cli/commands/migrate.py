@@ -124,8 +124,8 @@ def migrate(
     from kstate_cli.cli.views.plan import PlanShown, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.errors import UsageError
-    from kstate_cli.migrate.options import MigrateOptions
     from kstate_cli.migrate.planner import plan_migration
+    from kstate_cli.migrate.snapshot import MigrateOptions
     from kstate_cli.offsets.ages import add_ages, ages_of_converted
     from kstate_cli.statedir.find import find_application
 

@@ -37,7 +37,7 @@ from kstate_cli.query import (
     in_store,
 )
 from kstate_cli.query.handlers import Handlers
-from kstate_cli.query.hints import hints
+from kstate_cli.query.result import hints
 from kstate_cli.rows.errors import look_closer
 from kstate_cli.specification.model import Spec
 
@@ -275,7 +275,7 @@ def _spec(request: StoreRequest) -> Spec | None:
     """What --spec says of the store, together with the directory. Raises UsageError and Refused."""
     if request.options.spec is None:
         return None
-    from kstate_cli.rows.find import stores_of
+    from kstate_cli.rows.open import stores_of
     from kstate_cli.specification.combine import resolve_spec
     from kstate_cli.specification.toml_file import read_draft
 

@@ -195,7 +195,7 @@ class StoreRequest:
 
 def time_of(option: str, text: str | None) -> int | None:
     """Milliseconds of a time. Raises UsageError."""
-    from kstate_cli.rows.times import parse_time
+    from kstate_cli.rows.values import parse_time
 
     if text is None:
         return None

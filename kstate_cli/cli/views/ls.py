@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from kstate_cli.check.topology import AskedTopology, Homes
     from kstate_cli.specification.draft import SpecDraft
-    from kstate_cli.specification.told_topics import ToldTopics
+    from kstate_cli.specification.topic_settings import ToldTopics
     from kstate_cli.specification.topology import TopologyText
     from kstate_cli.statedir.model import Application
 
@@ -126,8 +126,8 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     from kstate_cli.cli.output import say
     from kstate_cli.cli.standard import as_data
     from kstate_cli.specification.combine import draft_of_directory
-    from kstate_cli.specification.completion import question_text
-    from kstate_cli.specification.toml_writer import to_toml
+    from kstate_cli.specification.draft import question_text
+    from kstate_cli.specification.toml_file import to_toml
     from kstate_cli.specification.topology import read_topology
 
     refuse_settings_alone(sources.bootstrap, sources.settings)
@@ -154,7 +154,7 @@ def _topic_sources(app: Application, sources: SpecSources, topology: TopologyTex
         from kstate_cli.dump_reader.location import shown
         from kstate_cli.dump_reader.open import read_dump
         from kstate_cli.errors import Refused
-        from kstate_cli.specification.told_topics import told_by_dump
+        from kstate_cli.specification.topic_settings import told_by_dump
 
         try:
             dump = read_dump(sources.dump, complete=False, committed_only=False)
@@ -175,7 +175,7 @@ def _broker_topics(
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.check.predict import topics_of
     from kstate_cli.dump_writer.plan import own_changelogs
-    from kstate_cli.specification.told_topics import told_by_broker
+    from kstate_cli.specification.topic_settings import told_by_broker
 
     conf = client_settings(settings)
     with admin_client(bootstrap, conf) as admin:

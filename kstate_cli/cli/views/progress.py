@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from kstate_cli.cli.output import progress_bar, safe, say
 from kstate_cli.dump_writer.request import DumpWatcher
 from kstate_cli.dump_writer.task import SILENT_SECONDS
-from kstate_cli.export.engines import ExportWatcher
+from kstate_cli.export.part import ExportWatcher
 from kstate_cli.pace import Pace, PaceMeter, pace_text
 from kstate_cli.signals import start
 from kstate_cli.texts import size_text

@@ -15,9 +15,7 @@ from kstate_cli.cli.options.query import RowFormat, StoreRequest
 from kstate_cli.cli.output import safe, say, table
 from kstate_cli.cli.standard import as_data
 from kstate_cli.formats.values import Header
-from kstate_cli.rows.rendering import bytes_text, jsonable
-from kstate_cli.rows.times import show_time
-from kstate_cli.rows.values import Unreadable
+from kstate_cli.rows.values import Unreadable, bytes_text, jsonable, show_time
 
 Row = dict[str, Any]
 """Column -> what the library gave: keys and values for their serdes, times in milliseconds."""

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.export import columns
-from kstate_cli.export.columns import batches
-from kstate_cli.export.vectors import splitter
+from kstate_cli.export.columns import batches, splitter
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema, ValueLayout
 from kstate_cli.formats.malformed import MalformedBytesError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.export.ranges import Range, split
+from kstate_cli.export.store_export import Range, split
 from kstate_cli.rocks.tables import Table
 
 KEY = st.binary(max_size=3)

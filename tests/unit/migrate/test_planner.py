@@ -17,8 +17,8 @@ from kstate_cli.formats.layouts import KeySchema, ValueLayout
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.store_kinds import Family, StoreKind
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.migrate.options import MigrateOptions
 from kstate_cli.migrate.planner import plan_migration
+from kstate_cli.migrate.snapshot import MigrateOptions
 from kstate_cli.offsets import resolve as resolving
 from kstate_cli.releases import RELEASES, OffsetsHome, Release, knows_headers, release
 from kstate_cli.statedir.model import Application

@@ -8,8 +8,8 @@ import pytest
 
 from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.predict import judge
-from kstate_cli.migrate.options import MigrateOptions
 from kstate_cli.migrate.planner import plan_migration
+from kstate_cli.migrate.snapshot import MigrateOptions
 from kstate_cli.releases import release
 from kstate_cli.statedir.model import Application, Store
 from tests.unit.check.made import snapshot

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 
 from kstate_cli.errors import Interrupted
 from kstate_cli.query import BYTES, Serde, Windowed, serde
-from kstate_cli.rows.rendering import bytes_text, jsonable, text_bytes
-from kstate_cli.rows.times import milliseconds, parse_time, show_time
+from kstate_cli.rows.values import bytes_text, jsonable, milliseconds, parse_time, show_time, text_bytes
 
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)
 JSON = st.recursive(

@@ -18,11 +18,10 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.formats.versioned import SegmentValue, Version
 from kstate_cli.specification.combine import draft_of_directory
 from kstate_cli.specification.draft import StoreDraft
-from kstate_cli.specification.evidence import DAY_MS
 from kstate_cli.specification.infer import infer
 from kstate_cli.specification.intervals import default_segment_interval
-from kstate_cli.specification.told_topics import ToldTopics, TopicSettings, told_by_broker, told_by_dump
-from kstate_cli.specification.toml_writer import to_toml
+from kstate_cli.specification.toml_file import to_toml
+from kstate_cli.specification.topic_settings import DAY_MS, ToldTopics, TopicSettings, told_by_broker, told_by_dump
 from kstate_cli.specification.topology import TopologyText, parse_topology
 from kstate_cli.statedir.model import Application, Database
 

@@ -8,7 +8,7 @@ import pytest
 
 from kstate_cli.specification.draft import StoreDraft
 from kstate_cli.specification.infer import Inference, infer
-from kstate_cli.specification.toml_writer import to_toml
+from kstate_cli.specification.toml_file import to_toml
 from kstate_cli.statedir.model import Application
 
 from .small import application, database, store, task

@@ -15,9 +15,13 @@ from rocksdict import Options, Rdict
 
 from kstate_cli.formats.keys import SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.versioned import SegmentValue, Version
-from kstate_cli.specification import times
-from kstate_cli.specification.intervals import default_segment_interval, histories_of
-from kstate_cli.specification.times import Interval, segment_interval, versioned_interval
+from kstate_cli.specification.intervals import (
+    Interval,
+    default_segment_interval,
+    histories_of,
+    segment_interval,
+    versioned_interval,
+)
 from kstate_cli.statedir.model import Database
 
 from .small import database
@@ -142,7 +146,7 @@ def segments(tmp_path: Path) -> list[Database]:
 def test_rows_are_read_where_the_samples_do_not_tell(segments: list[Database], monkeypatch: pytest.MonkeyPatch) -> None:
     assert segment_interval("window", segments, read=False).exact is None
     assert segment_interval("window", segments).exact == 600_000
-    monkeypatch.setattr(times, "MAX_ROWS", 10)
+    monkeypatch.setattr("kstate_cli.specification.intervals.MAX_ROWS", 10)
     bounded = segment_interval("window", segments)
     assert bounded.exact is None and not bounded.all_rows and bounded.fits(600_000)
 
@@ -173,7 +177,7 @@ def test_versioned_corners() -> None:
 READ = """
 import sys
 from pathlib import Path
-from kstate_cli.specification.times import segment_interval
+from kstate_cli.specification.intervals import segment_interval
 from tests.unit.specification.small import database
 from tests.unit.specification.test_times import window
 paths = [Path(one) for one in sys.argv[1:]]

@@ -1,27 +1,109 @@
-"""What the settings of a changelog say of its store, beside what the bytes of the store say.
+"""What a broker or a dump states about changelogs, compared with the bytes of their stores.
 
-Streams makes a changelog once, and gives it what follows from the store: ``retention.ms`` is the retention of windows
-and sessions and ``windowstore.changelog.additional.retention.ms``, a day by default (``WindowedChangelogTopicConfig``);
-``min.compaction.lag.ms`` is the history retention of a versioned store and a day (``VersionedChangelogTopicConfig``).
-Operators change settings, and Streams never looks at them again: where they and the bytes do not say the same, somebody
-has to say what is right. A retention too small loses rows, and a store with another segment interval opens empty.
+Streams creates a changelog once, with settings that follow from the store. ``retention.ms`` is the retention of windows
+and sessions plus ``windowstore.changelog.additional.retention.ms``, a day by default
+(``WindowedChangelogTopicConfig``). ``min.compaction.lag.ms`` is the history retention of a versioned store plus a day
+(``VersionedChangelogTopicConfig``).
+
+Operators change settings, and Streams never reads them again. If they contradict the bytes, the user must decide: a
+retention too small loses rows, and a store with another segment interval opens empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kstate_cli.broker.facts import Facts
+from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key, has_retention
-from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic
-from kstate_cli.specification.draft import Question, StoreDraft
-from kstate_cli.specification.intervals import MIN_INTERVAL_MS, default_segment_interval, histories_of
+from kstate_cli.formats.topic_partition import TopicPartition, changelog_prefix, changelog_topic, legal_topic
+from kstate_cli.specification.draft import Question, SpecDraft, StoreDraft
+from kstate_cli.specification.infer import Evidence, Inference
+from kstate_cli.specification.intervals import (
+    MIN_INTERVAL_MS,
+    Interval,
+    default_segment_interval,
+    histories_of,
+    versioned_span,
+)
 from kstate_cli.specification.model import IN_MEMORY, SOURCE_TOPIC
-from kstate_cli.specification.times import Interval
-from kstate_cli.specification.told_topics import ToldTopics, TopicSettings
+from kstate_cli.specification.topology import FROM
+from kstate_cli.statedir.model import Application, Database, Task
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """One topic: its partitions, and those settings that were set for the topic itself (None: not, or not known)."""
+
+    partitions: int | None
+    """None where some are not told of: a dump need not have all."""
+    written: frozenset[int] = frozenset()
+    """Partitions that ever had a record."""
+    retention_ms: int | None = None
+    min_compaction_lag_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToldTopics:
+    """What one source says of topics with legal names."""
+
+    by: str
+    """``the broker`` or ``the dump``."""
+    topics: Mapping[str, TopicSettings]
+    live: bool = False
+    """A topic that is not among them is not there, or this user may not see it."""
+
+
+def told_by_broker(facts: Facts) -> ToldTopics:
+    """By what a broker answered."""
+    written = _by_topic((key, one.end > 0) for key, one in facts.items())
+    return ToldTopics(
+        "the broker",
+        {
+            key.topic: TopicSettings(*written[key.topic], one.retention_ms, one.min_compaction_lag_ms)
+            for key, one in facts.items()
+            if key.topic in written
+        },
+        live=True,
+    )
+
+
+def told_by_dump(dump: Dump) -> ToldTopics:
+    """By a dump: of each topic what the reading of it that ended last saw; only what its manifest says."""
+    written = _by_topic((key, bool(one.log_end)) for key, one in dump.partitions.items())
+    newest: dict[str, PartitionDump] = {}
+    for key, one in dump.partitions.items():
+        if key.topic in written and (key.topic not in newest or _ended(newest[key.topic]) < _ended(one)):
+            newest[key.topic] = one
+    topics = {}
+    for topic, one in newest.items():
+        reading = one.reading
+        kept, lag = (None, None) if reading is None else (reading.retention_ms, reading.min_compaction_lag_ms)
+        topics[topic] = TopicSettings(*written[topic], kept, lag)
+    return ToldTopics("the dump", topics)
+
+
+def _ended(one: PartitionDump) -> int:
+    return -1 if one.reading is None else one.reading.ended_ms
+
+
+def _by_topic(partitions: Iterable[tuple[TopicPartition, bool]]) -> dict[str, tuple[int | None, frozenset[int]]]:
+    """How many partitions each topic has, and which of them ever had a record."""
+    numbers: dict[str, set[int]] = {}
+    written: dict[str, set[int]] = {}
+    for key, has_records in partitions:
+        if legal_topic(key.topic):
+            numbers.setdefault(key.topic, set()).add(key.partition)
+            written.setdefault(key.topic, set()).update([key.partition] if has_records else [])
+    return {
+        topic: (len(known) if max(known) == len(known) - 1 else None, frozenset(written[topic]))
+        for topic, known in numbers.items()
+    }
+
 
 DAY_MS: Final = 86_400_000
 """What Streams adds to the retention, unless told otherwise, and to the history retention, always."""
@@ -203,3 +285,37 @@ def _among(candidates: Sequence[int]) -> str:
 
 def _by(said: Said) -> str:
     return " and ".join(dict.fromkeys(by for by, _ in said))
+
+
+def shown_of(app: Application, store: StoreDraft, described: SpecDraft, inferred: Inference) -> Shown:
+    """What ``app`` shows of one store."""
+    by_task = [own for task in app.tasks for one in task.stores if one.name == store.name and (own := one.databases)]
+    starts = [[d.segment_start for d in own if d.segment_start is not None] for own in by_task]
+    known: Evidence | None = inferred.evidence.get(store.name)
+    return Shown(
+        Interval() if known is None else known.interval,
+        max((max(one) - min(one) for one in starts if one), default=0),
+        max(map(_versioned, by_task), default=0) if has_key(store.kind, KeySchema.VERSIONED) else 0,
+        _absent(app, store, described) if inferred.draft.store(store.name) is None else None,
+        frozenset(task.partition for task in app.tasks if _is_of(task, store) and task.partition is not None),
+    )
+
+
+def _versioned(databases: tuple[Database, ...]) -> int:
+    return versioned_span(databases)
+
+
+def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | None:
+    """Streams opens all stores of a task together, so that each that lies on disk has a directory then."""
+    if described.store(store.name) is None or store.is_global or store.subtopology is None:
+        return None
+    tasks = [task for task in app.tasks if _is_of(task, store)]
+    others = {one.name for task in tasks for one in task.stores}
+    whole = all({one.name for one in task.stores} == others for task in tasks)
+    if not tasks or not others or not whole or any(task.problems for task in tasks):
+        return None
+    return f"{FROM} has it, and the tasks of subtopology {store.subtopology} here have their other stores on disk"
+
+
+def _is_of(task: Task, store: StoreDraft) -> bool:
+    return not task.is_global and (task.topology, task.id.subtopology or 0) == (store.topology, store.subtopology)
