@@ -158,13 +158,13 @@ def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if store_kind(kind).key.time_ordered and "window" in kind])
 def test_a_late_row_of_a_part_that_has_expired(tmp_path: Path, kind: str) -> None:
     """Of a part without a live row no value is read; a row of it that comes last in the file is live all the same."""
-    live = (0, 300)
+    live = (0, 60)
     records = [
         (WindowKey(b"key-%06d" % at, NOW + (3 * HOUR if at in live else -50 * HOUR), 0).to_bytes(), b"value")
-        for at in range(600)
+        for at in range(120)
     ]
     rows = {}
-    for name, order in (("ordered", None), ("late", [at for at in range(600) if at != 300] + [300])):
+    for name, order in (("ordered", None), ("late", [at for at in range(120) if at != 60] + [60])):
         staging = tmp_path / name
         staging.mkdir()
         dump = write_dump(tmp_path / f"dump-{name}", records, order=order)
