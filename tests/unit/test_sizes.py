@@ -59,9 +59,6 @@ def _wrong(path: Path) -> Iterator[str]:
         if where not in TO_THE_BYTE and not where.startswith("formats/") and _NUMBER_OF_BYTES.search(text):
             yield f"{where}:{line}: {text!r}: not size_text"
     for node in syntax.nodes(tree):
-        names = [one.name for one in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
-        if {"humanize", "filesize", "naturalsize"} & {*names, *str(getattr(node, "module", "")).split(".")}:
-            yield f"{where}:{node.lineno}: not size_text"  # type: ignore[attr-defined]
         bar = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "DownloadColumn"
         if bar and "binary_units" not in {one.arg for one in node.keywords}:  # type: ignore[attr-defined]
             yield f"{where}:{node.lineno}: a bar in other units"  # type: ignore[attr-defined]
@@ -76,8 +73,6 @@ def test_one_system_of_units() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "import humanize",
-        "from rich.filesize import decimal",
         'say(f"{size:,} bytes freed")',
         'say(f"{size / 1e6} MB")',
         "DownloadColumn()",
