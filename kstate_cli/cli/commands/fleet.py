@@ -162,25 +162,29 @@ def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quie
 
 
 def _notes(fleet: Fleet) -> list[str]:
-    """What was not looked at, and why."""
+    """Return what was not examined, and why, as sentences."""
     from kstate_cli.texts import some
 
     notes = []
-    silent = [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
-    if silent:
-        notes.append(
-            f"process ids are not known, so clones are not seen, of {some(silent, _MAX_LISTED)}: an older kstate"
-        )
+    old_reports = [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
+    if old_reports:
+        names = some(old_reports, _MAX_LISTED)
+        notes.append(f"process ids are not known, so clones are not seen, of {names}: an older kstate")
     if fleet.group is not None and fleet.group.why is not None:
         notes.append(f"the members of the group are not known: {fleet.group.why}")
-    if fleet.facts is not None:
-        topics = {key for report in fleet.reports for copy in report.copies for key in copy.offsets or ()}
-        silent = sorted({key.topic for key in topics if key not in fleet.facts})
-        if silent:
-            notes.append(f"nobody says where these logs end, or whether they are there: {some(silent, _MAX_LISTED)}")
+    if topics := _topics_without_end(fleet):
+        notes.append(f"nobody says where these logs end, or whether they are there: {some(topics, _MAX_LISTED)}")
     if len({report.app_id for report in fleet.reports} - {None}) > 1:
         notes.append("the group was not looked at: there are directories of several applications")
     running = [report.name for report in fleet.reports if report.running is not False and report.whole]
     if running:
         notes.append(f"{some(running, _MAX_LISTED)}: running, or nobody can tell: as of the last flush")
     return notes
+
+
+def _topics_without_end(fleet: Fleet) -> list[str]:
+    """Return the changelogs that stores have an offset in, and of which the broker, or the file, gave no end."""
+    if fleet.facts is None:
+        return []
+    keys = {key for report in fleet.reports for copy in report.copies for key in copy.offsets or ()}
+    return sorted({key.topic for key in keys if key not in fleet.facts})

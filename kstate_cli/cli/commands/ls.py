@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
+    from kstate_cli.cli.views.ls import SpecSources
     from kstate_cli.statedir.model import Application
 
 _MAX_LISTED = 5
@@ -79,72 +81,129 @@ def ls(
     With --spec the exit code is 1 when something in the printed kstate.toml must be filled in, or looked at.
     With --topology, and without --spec, the task that the topology has a store in stands beside the one that has it.
     """
-    from socket import gethostname
-
-    from kstate_cli.cli.json_lines import lines_about
-    from kstate_cli.cli.output import say
-    from kstate_cli.cli.views.ls import SpecSources, print_spec, say_lacked, tell_homes
-    from kstate_cli.cli.views.stores import (
-        as_problem,
-        only_kept,
-        print_problems,
-        say_only_kept,
-        say_rows_lacking,
-        store_rows,
-    )
+    from kstate_cli.cli.views.ls import SpecSources, say_lacked
     from kstate_cli.rows.whole_stores import MOST_BYTES
-    from kstate_cli.statedir.find import find_application, read_process_id
+    from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application, unlisted_error
 
-    sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
     refuse_without_topology(topology, typed(context, "old"))
     options = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
     _refuse_together(options, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
     path = find_application(app)
-    lines = lines_about(path)
-    unlisted: list[OSError] = []
-    # A specification says what there is, and a topology what is lacking: with a part out of sight both would be wrong.
-    partly = None if spec or topology else unlisted
-    application = read_application(path, count_bytes=0 if spec else MOST_BYTES, unlisted=partly)
-    emptied = only_kept(path)
-    problems = application.all_problems()
-    rows, unread = (
-        ([], frozenset())
-        if spec
-        else _count_exactly(application, store_rows(application, transactional=transactional_stores))
-    )
-    lacked, doubt = ([], None) if spec or topology is None else tell_homes(application, rows, topology, old)
-    if sort is Order.size:
-        rows = sorted(rows, key=lambda row: row["bytes"])
-    to_do = 0
     if spec:
-        to_do = print_spec(application, sources, quiet=quiet)
-    elif output is Format.json:
-        for row in rows:
-            lines.line("store", row)
-        for store in lacked:
-            lines.line("lacked", store)
-        print_problems(lines, (*problems, *map(as_problem, emptied)))
-        # Without one nobody takes this for a listing that is whole: what a task out of sight has is not missing.
-        if not unlisted:
-            lines.summary(
-                {
-                    "stores": len(rows),
-                    "bytes": sum(row["bytes"] for row in rows),
-                    "running": application.running,
-                    "as_of": application.as_of,
-                    "host": gethostname(),
-                    "process_id": read_process_id(path),
-                }
-            )
+        sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
+        return _print_spec(path, sources, quiet=quiet)
+    unlisted: list[OSError] = []
+    # With a topology, stores in a task out of sight would be reported as missing: then an unreadable task ends it.
+    application = read_application(path, count_bytes=MOST_BYTES, unlisted=None if topology else unlisted)
+    listing = _read_listing(application, topology, old, transactional=transactional_stores)
+    if sort is Order.size:
+        listing.rows.sort(key=lambda row: row["bytes"])
+    if output is Format.json:
+        _print_json(listing, is_whole=not unlisted)
     else:
-        _show(application, rows, quiet=quiet)
-        say_lacked(lacked, quiet=quiet)
+        _show(application, listing.rows, quiet=quiet)
+        say_lacked(listing.lacked, quiet=quiet)
+    has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
+    if unlisted:
+        raise unlisted_error(unlisted)
+    _raise_problems(application, _uncounted(listing.rows), listing.unread)
+    return EXIT_WARNINGS if has_warnings else EXIT_OK
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What ``ls`` prints of an application, as a table or as JSON."""
+
+    application: Application
+    rows: list[dict[str, Any]]
+    """One per store, with the members of ``-o json``."""
+    unread: frozenset[str]
+    """``TASK/STORE`` of the stores whose keys could not be counted."""
+    lacked: list[dict[str, Any]]
+    """Stores that the topology has in a task, and no task here."""
+    doubt: str | None
+    """Why the topology may be that of another application."""
+
+
+def _read_listing(
+    application: Application, topology: Path | None, old: Path | None, *, transactional: bool
+) -> _Listing:
+    """Return the rows of all stores, with their home in ``topology``. Raises UsageError and Refused for its text."""
+    from kstate_cli.cli.views.ls import tell_homes
+    from kstate_cli.cli.views.stores import store_rows
+
+    rows, unread = _count_exactly(application, store_rows(application, transactional=transactional))
+    if topology is None:
+        return _Listing(application, rows, unread, [], None)
+    lacked, doubt = tell_homes(application, rows, topology, old)
+    return _Listing(application, rows, unread, lacked, doubt)
+
+
+def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
+    """Print a ``kstate.toml`` for the application at ``path``, and return the exit code."""
+    from kstate_cli.cli.views.ls import print_spec
+    from kstate_cli.statedir.scan import read_application
+
+    # A specification lists what exists: an unreadable task would be missing from it, and so ends the command.
+    application = read_application(path, count_bytes=0, unlisted=None)
+    to_do = print_spec(application, sources, quiet=quiet)
+    condition = ""
+    if to_do:
+        condition = "; it flushes all when it is closed, and then less is asked"
+    has_warnings = _say_remarks(application, quiet=quiet, flush_condition=condition, count_rows=False)
+    _raise_problems(application, set(), frozenset())
+    return EXIT_WARNINGS if to_do or has_warnings else EXIT_OK
+
+
+def _print_json(listing: _Listing, *, is_whole: bool) -> None:
+    """Print rows and problems; a summary only where every task was read.
+
+    Without a summary no reader mistakes the lines for a complete listing, and a task out of sight for a missing one.
+    """
+    from socket import gethostname
+
+    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.views.stores import as_problem, only_kept, print_problems
+    from kstate_cli.statedir.find import read_process_id
+
+    application, rows = listing.application, listing.rows
+    lines = lines_about(application.path)
+    for row in rows:
+        lines.line("store", row)
+    for store in listing.lacked:
+        lines.line("lacked", store)
+    print_problems(lines, (*application.all_problems(), *map(as_problem, only_kept(application.path))))
+    if is_whole:
+        lines.summary(
+            {
+                "stores": len(rows),
+                "bytes": sum(row["bytes"] for row in rows),
+                "running": application.running,
+                "as_of": application.as_of,
+                "host": gethostname(),
+                "process_id": read_process_id(application.path),
+            }
+        )
+
+
+def _say_remarks(
+    application: Application,
+    *,
+    quiet: bool,
+    doubt: str | None = None,
+    flush_condition: str = "",
+    count_rows: bool = True,
+) -> bool:
+    """Print on standard error what a reader of the rows must know. Return whether one of them is a warning."""
+    from kstate_cli.cli.output import say
+    from kstate_cli.cli.views.stores import only_kept, say_only_kept, say_rows_lacking
+
+    emptied = only_kept(application.path)
     if application.running:
-        condition = "; it flushes all when it is closed, and then less is asked" if to_do else ""
-        flushed = f"this is the state of its last flush{condition}"
+        flushed = f"this is the state of its last flush{flush_condition}"
         say(f"the application is running (pid {application.pid}): {flushed}", quiet=quiet)
-    for problem in problems:
+    for problem in application.all_problems():
         say(problem.reasoned, quiet=quiet)
     say_only_kept(emptied, quiet=quiet)
     if doubt is not None:
@@ -152,11 +211,8 @@ def ls(
     for task in application.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
-    is_incomplete = not spec and say_rows_lacking(application, quiet=quiet)
-    if unlisted:
-        raise unlisted_error(unlisted)
-    _raise_problems(application, _uncounted(rows), unread)
-    return EXIT_WARNINGS if to_do or application.doubtful or emptied or doubt or is_incomplete else EXIT_OK
+    is_incomplete = count_rows and say_rows_lacking(application, quiet=quiet)
+    return bool(application.doubtful or emptied or doubt or is_incomplete)
 
 
 def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool) -> None:

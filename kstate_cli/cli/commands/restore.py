@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from kstate_cli.cli.views.barrier import BarrierView
     from kstate_cli.cli.views.plan import PlanShown
     from kstate_cli.cli.views.restore import RestoreProgress
-    from kstate_cli.restore.planning.plan import RestorePlan
-    from kstate_cli.restore.running.restoration import RestoreOutcome
+    from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
+    from kstate_cli.restore.running.restoration import RestoreOutcome, RestoreRequest
 
 
 @declared
@@ -66,35 +66,131 @@ def restore(
     The application must be stopped. Stores with a valid offset are caught up, others are rebuilt; healthy ones past the
     dump, or not named, stay.
     """
-    from kstate_cli.change.course import Terms
-    from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.options.logs import facts_source
     from kstate_cli.cli.output import say
     from kstate_cli.cli.subject import set_app
     from kstate_cli.cli.views.plan import PlanShown
     from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, tell_round
-    from kstate_cli.restore.planning.judge import Permissions
-    from kstate_cli.restore.planning.plan import RestoreOptions
     from kstate_cli.restore.running.engines import RestoreEngine
     from kstate_cli.restore.running.pipeline import application_path, follow_dump
     from kstate_cli.restore.running.pipeline import restore as run_restore
-    from kstate_cli.restore.running.restoration import RestoreRequest
-    from kstate_cli.spark.context import SparkSettings
-    from kstate_cli.specification.toml_file import read_draft
-    from kstate_cli.specification.topology import read_topology
 
     if cases.follow is not None:
         _refuse_beside_follow(selection, cases)
     path = application_path(app)
     set_app(path)
-    elsewhere, only = tasks_of(selection.fleet, path.name)
     barrier = barrier_of(selection.fleet, is_started=not cases.standby and cases.follow is None)
-    options = RestoreOptions(
-        release=chosen_release(
-            "--for", selection.release_name, selection.for_jar, quiet=report.quiet or report.output is Format.json
+    request = _request(path, selection, logs, cases, work, report)
+    output, quiet = report.output, report.quiet
+    listener = None
+    if report.on_state_change is not None:
+        listener = StateCommand(report.on_state_change, path)
+    view = PlanShown(
+        output,
+        quiet=quiet,
+        dry_run=selection.dry_run,
+        workers=request.terms.run.workers,
+        copied=work.copy,
+        spark=request.engine is RestoreEngine.spark,
+    )
+    with Metrics(report.metrics_file, "restore", path) as metrics:
+        lines = JsonLines(path, sys.stderr) if output is Format.json else None
+        with RestoreProgress(lines, quiet=quiet, on_state=listener) as progress:
+
+            def plan_shown(plan: RestorePlan) -> None:
+                _show_plan(plan, view, progress)
+
+            def count(outcome: RestoreOutcome) -> None:
+                metrics.records = sum(report.records for report in outcome.reports)
+                metrics.warnings = len(outcome.plan.change.warnings)
+
+            def round_done(outcome: RestoreOutcome) -> None:
+                tell_round(outcome, output, quiet=quiet)
+                count(outcome)
+                metrics.round_done(code_of(outcome, warnings_ok=report.warnings_ok))
+
+            if cases.follow is not None:
+                follow_dump(request, cases.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)
+            outcome = run_restore(request, on_plan=plan_shown, watcher=progress)
+        count(outcome)
+
+        def ended(waiting: Waiting | None) -> int:
+            return finish(
+                outcome, output, quiet=quiet, warnings_ok=report.warnings_ok, waiting=waiting, standby=cases.standby
+            )
+
+        if barrier is None or selection.dry_run:
+            return metrics.finish(ended(None))
+        if output is Format.table:
+            say(f"{path} is ready", quiet=quiet)
+        wait = partial(barrier.wait, JsonLines(path) if output is Format.json else None, quiet=quiet)
+        return metrics.finish(wait_at_barrier(wait, ended, warnings_ok=report.warnings_ok))
+
+
+def _request(
+    path: Path,
+    selection: RestoredOptions,
+    logs: LogOptions,
+    cases: CaseOptions,
+    work: WorkOptions,
+    report: ReportOptions,
+) -> RestoreRequest:
+    """Return the request that the options make. Raises UsageError and Refused, and what reading their files raises."""
+    from kstate_cli.change.course import Terms
+    from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.options.logs import facts_source
+    from kstate_cli.restore.running.restoration import RestoreRequest
+    from kstate_cli.spark.context import SparkSettings
+    from kstate_cli.specification.toml_file import read_draft
+    from kstate_cli.specification.topology import read_topology
+
+    spec, topology = selection.spec, selection.topology
+    return RestoreRequest(
+        Terms(
+            path,
+            RunOptions(
+                workers=at_once(work.workers),
+                verify_full=work.verify is Verify.full,
+                copy_ssts=work.copy,
+                reason=report.reason,
+                standby=cases.standby or cases.follow is not None,
+            ),
+            wait=work.wait,
+            lock_is_shared=work.lock_is_shared,
+            dry_run=selection.dry_run,
+            may_be_lost=True,
         ),
+        dump=selection.from_changelog,
+        options=_options(path, selection, logs, cases, report),
+        engine=engine_of(work.engine, master=work.master, conf=work.conf),
+        spark=SparkSettings(work.master, dict(pair_of(pair) for pair in work.conf or ())),
+        spec=read_draft(spec) if spec else None,
+        spec_name=str(spec or "kstate.toml"),
+        topology=read_topology(topology) if topology else None,
+        memory=bytes_of(work.memory) if work.memory else None,
+        staging=work.staging,
+        complete=logs.dump_is_complete,
+        committed_only=logs.dump_is_committed,
+        ask=facts_source(logs.offsets, logs.bootstrap_server, logs.kafka_settings, group=path.name),
+        digests=not logs.skip_digests,
+        verify_dump=logs.verify_dump,
+        after_error=cases.after_error,
+        full_dump=logs.full_dump,
+    )
+
+
+def _options(
+    path: Path, selection: RestoredOptions, logs: LogOptions, cases: CaseOptions, report: ReportOptions
+) -> RestoreOptions:
+    """Return what the planner is asked: which stores, by which release, and what is allowed."""
+    from kstate_cli.restore.planning.judge import Permissions
+    from kstate_cli.restore.planning.plan import RestoreOptions
+
+    elsewhere, only = tasks_of(selection.fleet, path.name)
+    says_release = report.output is Format.table and not report.quiet
+    return RestoreOptions(
+        release=chosen_release("--for", selection.release_name, selection.for_jar, quiet=not says_release),
         tasks=frozenset(selection.task or ()),
         stores=frozenset(selection.store or ()),
         share=share_of(selection.fleet),
@@ -116,78 +212,6 @@ def restore(
             accept_resurrected=cases.accept_resurrected,
         ),
     )
-    request = RestoreRequest(
-        Terms(
-            path,
-            RunOptions(
-                workers=at_once(work.workers),
-                verify_full=work.verify is Verify.full,
-                copy_ssts=work.copy,
-                reason=report.reason,
-                standby=cases.standby or cases.follow is not None,
-            ),
-            wait=work.wait,
-            lock_is_shared=work.lock_is_shared,
-            dry_run=selection.dry_run,
-            may_be_lost=True,
-        ),
-        dump=selection.from_changelog,
-        options=options,
-        engine=engine_of(work.engine, master=work.master, conf=work.conf),
-        spark=SparkSettings(work.master, dict(pair_of(pair) for pair in work.conf or ())),
-        spec=read_draft(selection.spec) if selection.spec else None,
-        spec_name=str(selection.spec) if selection.spec else "kstate.toml",
-        topology=read_topology(selection.topology) if selection.topology else None,
-        memory=bytes_of(work.memory) if work.memory else None,
-        staging=work.staging,
-        complete=logs.dump_is_complete,
-        committed_only=logs.dump_is_committed,
-        ask=facts_source(logs.offsets, logs.bootstrap_server, logs.kafka_settings, group=path.name),
-        digests=not logs.skip_digests,
-        verify_dump=logs.verify_dump,
-        after_error=cases.after_error,
-        full_dump=logs.full_dump,
-    )
-    listener = StateCommand(report.on_state_change, path) if report.on_state_change is not None else None
-    output, quiet = report.output, report.quiet
-    view = PlanShown(
-        output,
-        quiet=quiet,
-        dry_run=selection.dry_run,
-        workers=request.terms.run.workers,
-        copied=work.copy,
-        spark=request.engine is RestoreEngine.spark,
-    )
-    with Metrics(report.metrics_file, "restore", path) as metrics:
-        lines = JsonLines(path, sys.stderr) if output is Format.json else None
-        with RestoreProgress(lines, quiet=quiet, on_state=listener) as progress:
-
-            def plan_shown(plan: RestorePlan) -> None:
-                _show_plan(plan, view, progress)
-
-            def round_done(outcome: RestoreOutcome) -> None:
-                tell_round(outcome, output, quiet=quiet)
-                metrics.records = sum(report.records for report in outcome.reports)
-                metrics.warnings = len(outcome.plan.change.warnings)
-                metrics.round_done(code_of(outcome, warnings_ok=report.warnings_ok))
-
-            if cases.follow is not None:
-                follow_dump(request, cases.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)
-            outcome = run_restore(request, on_plan=plan_shown, watcher=progress)
-        metrics.records = sum(report.records for report in outcome.reports)
-        metrics.warnings = len(outcome.plan.change.warnings)
-
-        def ended(waiting: Waiting | None) -> int:
-            return finish(
-                outcome, output, quiet=quiet, warnings_ok=report.warnings_ok, waiting=waiting, standby=cases.standby
-            )
-
-        if barrier is None or selection.dry_run:
-            return metrics.finish(ended(None))
-        if output is Format.table:
-            say(f"{path} is ready", quiet=quiet)
-        wait = partial(barrier.wait, JsonLines(path) if output is Format.json else None, quiet=quiet)
-        return metrics.finish(wait_at_barrier(wait, ended, warnings_ok=report.warnings_ok))
 
 
 def _refuse_beside_follow(selection: RestoredOptions, cases: CaseOptions) -> None:

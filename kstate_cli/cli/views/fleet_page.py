@@ -109,39 +109,55 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
     )
     wrong = {(host, finding.task) for finding in findings for host in finding.hosts if finding.task is not None}
     tasks = list(fleet.tasks)
-    unknown = "not known" if fleet.facts is not None else "not known, or the only copy"
-    measure = "lag behind the logs" if fleet.facts is not None else "offsets behind the copy in front"
-    yield (
-        f'<h2>Tasks by host</h2>\n<p class="dim">By {measure}: {_key("ok", "none")} '
-        f"{_key('near', f'up to {_NEAR:,}')} "
-        f"{_key('far', f'up to {_FAR:,}')} {_key('worse', 'more')} {_key('what', unknown)} "
-        f"{_key('what bad', 'with a finding')} {_key('none', 'on no host')}; * is active in the group. "
-        'Resting the pointer on a task shows its stores.</p>\n<div class="wide"><table><thead><tr><th>host</th>'
-    )
+    yield _legend(fleet)
+    # A column per task, so that copies of a task are below each other; too many of them flow in one cell instead.
     columns = len(tasks) + len(absent) <= _MOST_COLUMNS
-    in_order = sorted([*tasks, *absent], key=lambda name: TaskId.parse(name).order)
-    heads = in_order if columns else ["tasks"]
+    heads = ["tasks"]
+    if columns:
+        heads = sorted([*tasks, *absent], key=lambda name: TaskId.parse(name).order)
     yield "".join(f"<th>{_e(head)}</th>" for head in heads) + "</tr></thead><tbody>\n"
     for report in fleet.reports:
         mine: dict[str, list[StoreCopy]] = defaultdict(list)
         for copy in report.copies:
             mine[copy.task].append(copy)
         cells = {task: _task(fleet, report, mine[task], bad=(report.name, task) in wrong) for task in report.tasks}
-        yield f'<tr><th title="{_e(report.name)}">{_e(report.name)}</th>'
-        if columns:
-            yield "".join(f"<td>{cells.get(task, '')}</td>" for task in heads)
-        else:
-            yield f'<td class="flow">{"".join(cells.values())}</td>'
-        yield "</tr>\n"
+        yield f'<tr><th title="{_e(report.name)}">{_e(report.name)}</th>{_cells(cells, heads, columns=columns)}</tr>\n'
     if absent:
         chips = {task: f'<span class="t none">{_e(task)}</span>' for task in absent}
-        yield f'<tr><th class="error">{"no host that was read" if fleet.unread else "no host"}</th>'
-        if columns:
-            yield "".join(f"<td>{chips.get(task, '')}</td>" for task in heads)
-        else:
-            yield f'<td class="flow">{"".join(chips.values())}</td>'
-        yield "</tr>\n"
+        head = "no host that was read" if fleet.unread else "no host"
+        yield f'<tr><th class="error">{head}</th>{_cells(chips, heads, columns=columns)}</tr>\n'
     yield "</tbody></table></div>\n"
+
+
+def _legend(fleet: Fleet) -> str:
+    unknown, measure = "not known", "lag behind the logs"
+    if fleet.facts is None:
+        unknown, measure = "not known, or the only copy", "offsets behind the copy in front"
+    return (
+        f'<h2>Tasks by host</h2>\n<p class="dim">By {measure}: {_key("ok", "none")} '
+        f"{_key('near', f'up to {_NEAR:,}')} "
+        f"{_key('far', f'up to {_FAR:,}')} {_key('worse', 'more')} {_key('what', unknown)} "
+        f"{_key('what bad', 'with a finding')} {_key('none', 'on no host')}; * is active in the group. "
+        'Resting the pointer on a task shows its stores.</p>\n<div class="wide"><table><thead><tr><th>host</th>'
+    )
+
+
+def _cells(chips: dict[str, str], heads: Sequence[str], *, columns: bool) -> str:
+    """Return the tasks of a row: one cell for each of ``heads``, or all of them in one."""
+    if columns:
+        return "".join(f"<td>{chips.get(task, '')}</td>" for task in heads)
+    return f'<td class="flow">{"".join(chips.values())}</td>'
+
+
+def _health(records: int | None) -> str:
+    """Return the CSS class for a distance; None where it is not known."""
+    if records is None:
+        return "what"
+    if records == 0:
+        return "ok"
+    if records <= _NEAR:
+        return "near"
+    return "far" if records <= _FAR else "worse"
 
 
 def _key(names: str, meaning: str) -> str:
@@ -152,10 +168,12 @@ def _task(fleet: Fleet, report: HostReport, copies: Sequence[StoreCopy], *, bad:
     task = copies[0].task
     # A single copy is in front of itself: that says nothing of how good it is.
     alone = len(fleet.tasks[task]) == 1
-    far = fleet.task_lag(copies) if fleet.facts is not None else None if alone else fleet.task_behind(copies)
-    health = (
-        "what" if far is None else "ok" if far == 0 else "near" if far <= _NEAR else "far" if far <= _FAR else "worse"
-    )
+    far = None
+    if fleet.facts is not None:
+        far = fleet.task_lag(copies)
+    elif not alone:
+        far = fleet.task_behind(copies)
+    health = _health(far)
     star = "*" if fleet.active.get(task) == report.name else ""
     title = "\n".join(_e(line) for line in _stores(fleet, report, task, copies))
     return f'<span class="t {health}{" bad" if bad else ""}" title="{title}">{_e(task)}{star}</span>'

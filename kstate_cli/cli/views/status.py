@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -98,7 +98,9 @@ def _say(text: str) -> None:
 def _in_use(is_locked: bool | None, pid: int | None) -> str:
     if is_locked is None:
         return "whether it is in use cannot be seen from here"
-    return "not in use" if not is_locked else f"in use by process {pid}" if pid else "in use"
+    if not is_locked:
+        return "not in use"
+    return f"in use by process {pid}" if pid else "in use"
 
 
 def _end(row: Row) -> str:
@@ -123,49 +125,69 @@ def _took(seconds: float | None) -> str:
     return "-" if seconds is None else duration_text(seconds)
 
 
-def _next(
-    app: Path, rows: Sequence[Row], copies: Copies, *, is_locked: bool | None
-) -> Iterator[tuple[str, str | None]]:
-    """What to do, and the command that does it, in the order in which somebody in need wants it."""
+_Step = tuple[str, str | None]
+"""A sentence, and the command that does it."""
+_RERUN = "run its command again: that takes over what it has left"
+
+
+def _next(app: Path, rows: Sequence[Row], copies: Copies, *, is_locked: bool | None) -> Iterator[_Step]:
+    """Yield what to do next, most urgent first: lost copies, unfinished runs, the last run, then free space."""
     if copies.only is not None:
+        # The directory itself is gone: only the backup matters until it is restored.
         yield f"{copies.only.text}; to put it back:", copies.only.back
         return
+    yield from _of_lost_copies(copies)
+    for row in rows:
+        yield from _of_unfinished(app, row, is_locked=is_locked)
+    yield from _of_last_run(rows[-1])
+    yield from _of_backups(app, rows, {copy.run.name for copy in copies.lost})
+    words = dict.fromkeys(row["state"] for row in rows[-_NEWEST:] if row["state"] not in (_KEPT, _UNDONE))
+    for word in words:
+        yield f"what {word} means:", command("explain", word)
+
+
+def _of_lost_copies(copies: Copies) -> Iterator[_Step]:
     for copy in copies.lost:
         yield f"{copy.run.name}: {copy.text}", None
         if copy.back is not None:
             yield "to put them back:", copy.back
         yield "to delete it for good:", copy.delete
-    lost_runs = {copy.run.name for copy in copies.lost}
-    again = "run its command again: that takes over what it has left"
-    for row in rows:
-        name, state = row["run"], row["state"]
-        if state == DAMAGED:
-            yield (
-                f"{name}: {row['message']}: nothing of it is touched. Look at {row['path']}, then move it elsewhere",
-                None,
-            )
-        elif state in (INTERRUPTED, CREATED):
-            yield f"{name}: its process is gone; the directory is wholly the old or wholly the new one; {again}", None
-        elif state == RunState.CLEANING.value and not is_locked:
-            yield f"{name}: half deleted; go on with it:", command("clean", app, "--run", name)
-    last = rows[-1]
+
+
+def _of_unfinished(app: Path, row: Row, *, is_locked: bool | None) -> Iterator[_Step]:
+    name, state = row["run"], row["state"]
+    if state == DAMAGED:
+        yield f"{name}: {row['message']}: nothing of it is touched. Look at {row['path']}, then move it elsewhere", None
+    elif state in (INTERRUPTED, CREATED):
+        # The switch is one rename: an interrupted run never leaves a mixture.
+        yield f"{name}: its process is gone; the directory is wholly the old or wholly the new one; {_RERUN}", None
+    elif state == RunState.CLEANING.value and not is_locked:
+        yield f"{name}: half deleted; go on with it:", command("clean", app, "--run", name)
+
+
+def _of_last_run(last: Row) -> Iterator[_Step]:
     if last["cut_short"]:
-        yield f"{last['run']} has left the directory as it was: {again}", None
+        yield f"{last['run']} has left the directory as it was: {_RERUN}", None
     elif last["state"] == _FAILED:
         yield f"{last['run']}: {last['message']}", None
-        more = " with --after-error" if last["restoration"] == "ERROR" else ""
+        more = ""
+        if last["restoration"] == "ERROR":
+            more = " with --after-error"
         yield f"it has left the directory as it was: fix that, then run its command again{more}", None
+
+
+def _of_backups(app: Path, rows: Sequence[Row], lost_runs: Collection[str]) -> Iterator[_Step]:
+    """Yield how to undo, and how to free space. A backup that exists nowhere else is in neither."""
     undoable = next((row for row in reversed(rows) if row["state"] == _KEPT), None)
     if undoable is not None and undoable["run"] not in lost_runs:
         yield f"to take {undoable['run']} back ({undoable['command']}):", command("undo", app)
     deletable = [row for row in rows if row["state"] in (_KEPT, _UNDONE, _FAILED) and row["run"] not in lost_runs]
     if deletable:
         freed = size_text(sum(row["bytes_pinned"] for row in deletable))
-        after = ", after which nothing can be undone" if undoable is not None else ""
+        after = ""
+        if undoable is not None:
+            after = ", after which nothing can be undone"
         yield f"to free {freed}{after}:", command("clean", app)
-    words = dict.fromkeys(row["state"] for row in rows[-_NEWEST:] if row["state"] not in (_KEPT, _UNDONE))
-    for word in words:
-        yield f"what {word} means:", command("explain", word)
 
 
 def _show_staging(rows: Sequence[Row]) -> None:
