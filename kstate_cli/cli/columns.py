@@ -64,10 +64,8 @@ def lay_out(
     if width is None:
         joined = [[(" ".join(cell),) for cell in row] for row in rows]
         return Laid(_lines(columns, joined, _natural(columns, joined), rule))
-    visible = list(range(len(columns)))
     natural = _natural(columns, rows)
-    while _total([natural[at] for at in visible]) > width and any(columns[at].spare for at in visible):
-        visible.remove(max(visible, key=lambda at: columns[at].spare))
+    visible = _that_fit(columns, natural, width)
     left_out = tuple(column.name for at, column in enumerate(columns) if at not in visible)
     visible_columns = [columns[at] for at in visible]
     cells = [[row[at] for at in visible] for row in rows]
@@ -75,6 +73,14 @@ def lay_out(
     if _total(widths) <= width:
         return Laid(_lines(visible_columns, cells, widths, rule), left_out)
     return Laid(_records(visible_columns, cells, [natural[at] for at in visible], width, rule), left_out)
+
+
+def _that_fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+    """Return the indexes of the columns to print: those with the highest ``spare`` go first, while it is too wide."""
+    visible = list(range(len(columns)))
+    while _total([natural[at] for at in visible]) > width and any(columns[at].spare for at in visible):
+        visible.remove(max(visible, key=lambda at: columns[at].spare))
+    return visible
 
 
 def _natural(columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]]) -> list[int]:

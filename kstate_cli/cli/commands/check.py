@@ -35,6 +35,9 @@ from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import EXIT_OK
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from kstate_cli.check.outcome import Records
     from kstate_cli.check.predict import Report
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.json_lines import JsonLines
@@ -107,6 +110,7 @@ def check(
     from kstate_cli.cli.options.logs import KnownOfLogs
     from kstate_cli.cli.views.check import damage_in, parts_of, say_parts, start_of
     from kstate_cli.errors import ConditionNotMet
+    from kstate_cli.specification.homes import StoreKey
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
@@ -117,18 +121,19 @@ def check(
     logs = KnownOfLogs(offsets, bootstrap_server, kafka_settings, dump)
     logs.validate()
     to = chosen_release("--for", release, for_jar, quiet=quiet or output is Format.json)
-    cleaned_after = None if max_age is None else age("--max-age", max_age)
-    retained = None if delete_retention is None else age("--delete-retention", delete_retention)
+    cleaned_after = _age("--max-age", max_age)
+    retained = _age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
         application = read_application(path)
         at_least_once = guarantee is Guarantee.at_least_once
-        changed = (
-            None if topology is None else read_topologies(application, topology, old, spec, at_least_once=at_least_once)
-        )
+        changed, homes = None, tuple[StoreKey, ...]()
+        if topology is not None:
+            changed = read_topologies(application, topology, old, spec, at_least_once=at_least_once)
+            homes = tuple(changed.new.homes)
         request = CheckRequest(
             to,
             exactly_once=not at_least_once,
-            logs=logs.sources(application, () if changed is None else changed.new.homes),
+            logs=logs.sources(application, homes),
             headers_format=dsl_store_format is StoreFormat.HEADERS,
             transactional=transactional_stores,
             max_age=cleaned_after,
@@ -137,19 +142,24 @@ def check(
         )
         report = predict(application, request)
         start = start_of(application, report, request, logs)
-        parts = None if dump is None else parts_of(dump)
+        parts = parts_of(dump) if dump is not None else []
         if output is Format.json:
             _print_json(lines, application, request, report, start, parts)
         else:
             _show(application, request.release.version, report, start, quiet=quiet)
-            if dump is not None and parts is not None:
+            if dump is not None:
                 say_parts(dump, parts, quiet=quiet)
         metrics.findings = Counter((finding.code.name, finding.level.value) for finding in report.findings)
-        if dump is not None and parts is not None and report.clean and (damaged := damage_in(dump, parts)) is not None:
+        if not report.clean:
+            error = ConditionNotMet(_verdict(report, request.release.version), where=str(path))
+            return metrics.finish(answered_no(error))
+        if dump is not None and (damaged := damage_in(dump, parts)) is not None:
             raise damaged
-        if report.clean:
-            return metrics.finish(EXIT_OK)
-        return metrics.finish(answered_no(ConditionNotMet(_verdict(report, request.release.version), where=str(path))))
+        return metrics.finish(EXIT_OK)
+
+
+def _age(option: str, text: str | None) -> timedelta | None:
+    return None if text is None else age(option, text)
 
 
 def _verdict(report: Report, release: str) -> str:
@@ -173,7 +183,7 @@ def _print_json(
     request: CheckRequest,
     report: Report,
     start: Start,
-    parts: list[dict[str, Any]] | None,
+    parts: list[dict[str, Any]],
 ) -> None:
     from kstate_cli.cli.views.stores import lag_members
 
@@ -184,10 +194,9 @@ def _print_json(
                 "task": prediction.task,
                 "store": prediction.store,
                 "outcome": prediction.outcome.value,
-                "or_else": prediction.or_else.value if prediction.or_else else None,
-                "records": prediction.records.count if prediction.records else None,
-                "records_exact": prediction.records.exact if prediction.records else None,
-                "code": prediction.code.name if prediction.code else None,
+                "or_else": getattr(prediction.or_else, "value", None),
+                **_records_members("records", prediction.records),
+                "code": getattr(prediction.code, "name", None),
                 "path": prediction.file,
                 "messages": list(prediction.messages),
                 **lag_members(start.lags.get((prediction.task, prediction.store or ""))),
@@ -206,7 +215,7 @@ def _print_json(
                 "hint": finding.hint,
             },
         )
-    for part in parts or ():
+    for part in parts:
         lines.line("dump-part", part)
     levels = [finding.level.value for finding in report.findings]
     lines.summary(
@@ -217,15 +226,26 @@ def _print_json(
             "errors": levels.count("error"),
             "warnings": levels.count("warning"),
             "expected": levels.count("expected"),
-            "restores": start.records.count if start.records else None,
-            "restores_exact": start.records.exact if start.records else None,
+            **_records_members("restores", start.records),
             "seconds_to_running": start.seconds,
-            "rate": round(start.rate.per_second, 1) if start.rate else None,
-            "rate_from": start.rate.run if start.rate else None,
+            **_rate_members(start),
             "running": app.running,
             "as_of": app.as_of,
         }
     )
+
+
+def _records_members(name: str, records: Records | None) -> dict[str, Any]:
+    """Return a number of records as two members: the number, and whether it is exact."""
+    if records is None:
+        return {name: None, f"{name}_exact": None}
+    return {name: records.count, f"{name}_exact": records.exact}
+
+
+def _rate_members(start: Start) -> dict[str, Any]:
+    if start.rate is None:
+        return {"rate": None, "rate_from": None}
+    return {"rate": round(start.rate.per_second, 1), "rate_from": start.rate.run}
 
 
 def _show(app: Application, release: str, report: Report, start: Start, *, quiet: bool) -> None:

@@ -96,7 +96,7 @@ def answer(
 
 class _Telling:
     def __init__(self, request: StoreRequest, view: View, row: Callable[[Any], Row], streams: OfflineStreams) -> None:
-        self._asked = request
+        self._request = request
         self._view = view
         self._row = row
         self._streams = streams
@@ -115,7 +115,7 @@ class _Telling:
         results: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
         if answers.global_result is not None:
             results[None] = answers.global_result
-        if self._asked.options.explain:
+        if self._request.options.explain:
             self._explain(results)
         try:
             values = {partition: result.result for partition, result in results.items() if result.is_success}
@@ -129,13 +129,12 @@ class _Telling:
         self._view.end()
         for partition, result in results.items():
             if result.is_failure:
-                self._fail(
-                    partition, result.failure_reason, self._print_partition(result), by_host=result.failed_by_host
-                )
+                message = self._failure_text(result)
+                self._fail(partition, result.failure_reason, message, by_host=result.failed_by_host)
         self._view.object(
             "summary",
             {
-                "store": self._asked.store,
+                "store": self._request.store,
                 "rows": self._view.count,
                 "more": self._more,
                 "unread": self._view.unreadable,
@@ -143,23 +142,30 @@ class _Telling:
             },
         )
         self._view.end()
+        self._raise_failures()
+        self._say_end()
+        return 0
+
+    def _raise_failures(self) -> None:
+        """Raise the most severe failure of the partitions, or SerdeError for rows that a serde could not read."""
         if self._failed:
             raise self._verdict()
         if self._view.unreadable:
             count = self._view.unreadable
+            subject = "key or value is" if count == 1 else "keys or values are"
             raise SerdeError(
-                f"{count:,} {'key or value is' if count == 1 else 'keys or values are'} not what the serde reads: "
-                "the bytes are shown instead",
+                f"{count:,} {subject} not what the serde reads: the bytes are shown instead",
                 hint="name the serde that the application uses; bytes, hex and base64 always fit",
             )
+
+    def _say_end(self) -> None:
         if not self._view.count:
-            say(f"none: {self._asked.store} has no such row", quiet=self._asked.options.quiet)
+            say(f"none: {self._request.store} has no such row", quiet=self._request.options.quiet)
         elif self._more:
             cut = f"the first {self._view.count:,} rows are shown, there are more rows"
             # Nobody asked for fewer: then it is no message that --quiet takes away.
-            quiet = self._asked.options.quiet and self._asked.options.limit is not None
+            quiet = self._request.options.quiet and self._request.options.limit is not None
             say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=quiet)
-        return 0
 
     def _collated(self, values: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
         """One iterator over all partitions; its rows carry their partition."""
@@ -181,9 +187,9 @@ class _Telling:
             self._view.end()
             self._fail(partition, FailureReason.STORE_EXCEPTION, str(error), by_host=error.by_host)
 
-    def _print_partition(self, result: QueryResult[Any]) -> str:
+    def _failure_text(self, result: QueryResult[Any]) -> str:
         """Programs are told what Streams says, people what it means."""
-        return result.failure_message if self._asked.options.output is RowFormat.json else result.failure_in_words
+        return result.failure_message if self._request.options.output is RowFormat.json else result.failure_in_words
 
     def _fail(self, partition: int | None, reason: FailureReason, message: str, *, by_host: bool) -> None:
         self._failed[partition] = reason
@@ -198,13 +204,13 @@ class _Telling:
 
     def _kinds(self) -> str:
         """What the store does answer."""
-        kinds = {store.kind.name for _, store in self._streams.stores(self._asked.store)}
+        kinds = {store.kind.name for _, store in self._streams.stores(self._request.store)}
         return f" A {', '.join(sorted(kinds))} store answers: {', '.join(_subcommands(kinds, self._streams.handlers))}."
 
     def _explain(self, results: dict[int | None, QueryResult[Any]]) -> None:
         for partition, result in results.items():
             position = result.position.as_map() if result.position is not None else None
-            if self._asked.options.output is RowFormat.json:
+            if self._request.options.output is RowFormat.json:
                 info = {"position": position, "execution_info": list(result.execution_info)}
                 self._view.object("partition", {"partition": partition, **info})
                 continue
@@ -220,7 +226,7 @@ class _Telling:
         rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
-            if self._streams.application(self._asked.store).running and not self._asked.options.last_flush:
+            if self._streams.application(self._request.store).running and not self._request.options.last_flush:
                 # As every command that is in the application's way.
                 return InUse(
                     message, hint="ask the application, stop it, or ask for what was flushed last: --last-flush"

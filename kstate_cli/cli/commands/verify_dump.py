@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, note
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.dump_reader.verification import DumpFile, FileFinding
     from kstate_cli.dump_writer.verified import VerifiedPart
 
@@ -45,7 +46,6 @@ def verify_dump(
     dump records when each part was read; kstate check --dump shows it. A call that was interrupted is continued. Exit
     codes: 3 a file is damaged or missing, 4 a file cannot be read.
     """
-    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import say
     from kstate_cli.clock import utc_text
     from kstate_cli.dump_reader.location import absolute, shown
@@ -75,43 +75,63 @@ def verify_dump(
     part = VerifiedPart(reading.began_ms, dump_files.generation, len(files), len(findings))
     warning = None if no_record else _recorded(dump, (number, parts), part, findings)
     if output is Format.json:
-        lines = JsonLines(None)
-        for finding in findings:
-            lines.line(
-                "finding",
-                {
-                    "code": finding.code,
-                    "level": "unknown" if finding.code == _unreadable() else "damage",
-                    "path": finding.file.path,
-                    "message": finding.message,
-                },
-            )
-        if warning:
-            lines.line("warning", {"message": warning})
-        lines.summary(
-            {
-                "path": shown(absolute(dump)),
-                "ok": not findings,
-                "files": len(files),
-                "bytes": size,
-                "findings": dict(Counter(finding.code for finding in findings)),
-                "subset": subset,
-                "read_before": reading.earlier,
-                "left_out": len(dump_files.files) - len(files),
-                "seconds": round(time.monotonic() - began, 3),
-            }
-        )
+        members = {
+            "path": shown(absolute(dump)),
+            "ok": not findings,
+            "files": len(files),
+            "bytes": size,
+            "findings": dict(Counter(finding.code for finding in findings)),
+            "subset": subset,
+            "read_before": reading.earlier,
+            "left_out": len(dump_files.files) - len(files),
+            "seconds": round(time.monotonic() - began, 3),
+        }
+        _print_json(findings, warning, members)
     else:
-        _show(findings)
-        verdict = "nothing is damaged" if not findings else f"{plural(len(findings), 'file')} not as written"
-        others = "" if parts == 1 else f" of part {subset}"
-        sys.stdout.write(f"{plural(len(files), 'file')}{others}, {size_text(size)}: {verdict}\n")
-    sys.stdout.flush()
-    if warning and output is not Format.json:
-        say(f"warning: {warning}")
+        files_text = plural(len(files), "file")
+        if parts > 1:
+            files_text += f" of part {subset}"
+        _print_table(findings, warning, f"{files_text}, {size_text(size)}")
     if findings:
         raise _verdict(findings, None if dump_files.generation is None else dump)
     return EXIT_WARNINGS if warning else EXIT_OK
+
+
+def _print_json(findings: Sequence[FileFinding], warning: str | None, summary: dict[str, Any]) -> None:
+    from kstate_cli.cli.json_lines import JsonLines
+
+    lines = JsonLines(None)
+    for finding in findings:
+        _print_finding(lines, finding)
+    if warning:
+        lines.line("warning", {"message": warning})
+    lines.summary(summary)
+    sys.stdout.flush()
+
+
+def _print_table(findings: Sequence[FileFinding], warning: str | None, files_text: str) -> None:
+    from kstate_cli.cli.output import say
+    from kstate_cli.texts import plural
+
+    _show(findings)
+    verdict = "nothing is damaged"
+    if findings:
+        verdict = f"{plural(len(findings), 'file')} not as written"
+    sys.stdout.write(f"{files_text}: {verdict}\n")
+    sys.stdout.flush()
+    if warning:
+        say(f"warning: {warning}")
+
+
+def _print_finding(lines: JsonLines, finding: FileFinding) -> None:
+    level = "damage"
+    if finding.code == _unreadable():
+        # Rights or a host that does not answer: nothing is known of the bytes.
+        level = "unknown"
+    lines.line(
+        "finding",
+        {"code": finding.code, "level": level, "path": finding.file.path, "message": finding.message},
+    )
 
 
 def _unreadable() -> str:

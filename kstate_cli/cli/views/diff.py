@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kstate_cli.cli.json_lines import JsonLines
@@ -14,6 +14,7 @@ from kstate_cli.diff.model import Diff, Difference, DiffWatcher, RowIn, StoreDif
 from kstate_cli.diff.rows import as_json, as_text, key_fields, value_fields
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import typed_offsets
+from kstate_cli.texts import plural
 
 _SECONDS = 10.0
 _MAX_LISTED = 80
@@ -66,42 +67,49 @@ class DiffReport(DiffWatcher):
             say(f"kstate: {of.task}/{of.store}: {rows:,} rows", quiet=self._quiet)
 
     def remarks(self, compared: Diff) -> None:
-        """What the table does not say."""
+        """Print on standard error what the table does not show, and the totals."""
         for name, where in compared.tasks:
             say(f"task {name} is only in {where.side}", quiet=self._quiet)
         for unread in compared.unreadable:
             say(f"cannot be read: {unread.text}")
         for store in compared.stores:
-            place = f"{store.task}/{store.store}"
-            if store.unreadable is not None:
-                say(f"cannot be read: {store.unreadable.text}")
-            for name, (in_a, in_b) in store.offsets.items():
-                say(f"{place}: {name}: A {_placed(in_a)}, B {_placed(in_b)}", quiet=self._quiet)
-            hidden = store.only_a + store.only_b + store.different - self._shown[store.task, store.store]
-            if hidden:
-                say(f"{place}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)
-        left_out: dict[str, dict[str, None]] = {}
-        for store in compared.stores:
-            for text in store.left_out:
-                left_out.setdefault(text, {})[store.store] = None
-        for text, names in left_out.items():
+            self._remarks_of(store)
+        for text, names in _skipped(compared.stores).items():
             say(f"not compared: {text} ({', '.join(names)})", quiet=self._quiet)
         for text in compared.remarks:
             say(text, quiet=self._quiet)
         for side, as_of in zip("AB", compared.as_of, strict=True):
             if as_of != "closed":
                 say(f"{side}: the application is running: this is the state of its last flush", quiet=self._quiet)
-        stores = len(compared.stores)
-        counts = {
-            "equal": sum(store.unreadable is None and not compared.differs(store) for store in compared.stores),
-            "different": sum(map(compared.differs, compared.stores)),
-            "not to be read": sum(store.unreadable is not None for store in compared.stores),
-        }
-        counts_text = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
-        say(
-            f"{stores:,} {'store' if stores == 1 else 'stores'}: {counts_text or 'nothing to compare'}",
-            quiet=self._quiet,
-        )
+        say(f"{plural(len(compared.stores), 'store')}: {_counts(compared)}", quiet=self._quiet)
+
+    def _remarks_of(self, store: StoreDiff) -> None:
+        place = f"{store.task}/{store.store}"
+        if store.unreadable is not None:
+            say(f"cannot be read: {store.unreadable.text}")
+        for name, (in_a, in_b) in store.offsets.items():
+            say(f"{place}: {name}: A {_placed(in_a)}, B {_placed(in_b)}", quiet=self._quiet)
+        hidden = store.only_a + store.only_b + store.different - self._shown[store.task, store.store]
+        if hidden:
+            say(f"{place}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)
+
+
+def _skipped(stores: Sequence[StoreDiff]) -> dict[str, dict[str, None]]:
+    """Return what was not compared, and the names of the stores, each once and in their order."""
+    skipped: dict[str, dict[str, None]] = {}
+    for store in stores:
+        for text in store.left_out:
+            skipped.setdefault(text, {})[store.store] = None
+    return skipped
+
+
+def _counts(compared: Diff) -> str:
+    counts = {
+        "equal": sum(store.unreadable is None and not compared.differs(store) for store in compared.stores),
+        "different": sum(map(compared.differs, compared.stores)),
+        "not to be read": sum(store.unreadable is not None for store in compared.stores),
+    }
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing to compare"
 
 
 def _placed(value: Any) -> str:

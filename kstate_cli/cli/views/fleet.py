@@ -59,22 +59,7 @@ def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
 def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     """A row for each task, those that nobody has too."""
     absent = [finding.task for finding in findings if finding.task is not None and finding.task not in fleet.tasks]
-    rows: list[tuple[object, ...]] = []
-    for task, hosts in fleet.tasks.items():
-        behind = [fleet.task_behind(copies) for copies in hosts.values()]
-        lags = [fleet.task_lag(copies) for copies in hosts.values()]
-        lags_here = [lag for lag in lags if lag is not None]
-        names = [f"{name}*" if fleet.active.get(task) == name else name for name in hosts]
-        rows.append(
-            (
-                task,
-                len(hosts),
-                number(min(lags_here) if lags_here else None),
-                number(max((records for records in behind if records is not None), default=None)),
-                size_text(sum(copy.size for copies in hosts.values() for copy in copies)),
-                ", ".join(names),
-            )
-        )
+    rows: list[tuple[object, ...]] = [_task_row(fleet, task) for task in fleet.tasks]
     rows += [(task, 0, UNKNOWN, UNKNOWN, "-", "-") for task in dict.fromkeys(absent)]
     table(
         None,
@@ -87,6 +72,23 @@ def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
             Column("which", fold=Fold.WORDS),
         ),
         rows,
+    )
+
+
+def _task_row(fleet: Fleet, task: str) -> tuple[object, ...]:
+    """Return the cells of a task: the lag of its best copy, the distance of its worst, the hosts (* is active)."""
+    hosts = fleet.tasks[task]
+    lags = [lag for copies in hosts.values() if (lag := fleet.task_lag(copies)) is not None]
+    behind = [records for copies in hosts.values() if (records := fleet.task_behind(copies)) is not None]
+    names = [f"{name}*" if fleet.active.get(task) == name else name for name in hosts]
+    size = sum(copy.size for copies in hosts.values() for copy in copies)
+    return (
+        task,
+        len(hosts),
+        number(min(lags, default=None)),
+        number(max(behind, default=None)),
+        size_text(size),
+        ", ".join(names),
     )
 
 
@@ -214,20 +216,28 @@ def print_fleet(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]
             },
         )
     for finding in findings:
-        of = FLEET_CODES[finding.code]
-        lines.line(
-            "finding",
-            {
-                "task": finding.task,
-                "store": finding.store,
-                "hosts": list(finding.hosts),
-                "code": finding.code,
-                "level": of.level.value,
-                "message": finding.what,
-                "rule": of.rule,
-                "hint": of.hint,
-            },
-        )
+        _print_finding(lines, finding)
+    _print_summary(lines, fleet, findings)
+
+
+def _print_finding(lines: JsonLines, finding: FleetFinding) -> None:
+    of = FLEET_CODES[finding.code]
+    lines.line(
+        "finding",
+        {
+            "task": finding.task,
+            "store": finding.store,
+            "hosts": list(finding.hosts),
+            "code": finding.code,
+            "level": of.level.value,
+            "message": finding.what,
+            "rule": of.rule,
+            "hint": of.hint,
+        },
+    )
+
+
+def _print_summary(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     levels = [finding.level.value for finding in findings]
     lines.summary(
         {
@@ -239,9 +249,9 @@ def print_fleet(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]
             "complete": not fleet.unread,
             "logs_known": fleet.facts is not None,
             "standby_replicas": fleet.standby_replicas,
-            "group_state": None if fleet.group is None else fleet.group.state,
-            "group_protocol": None if fleet.group is None else fleet.group.protocol,
-            "group_why": None if fleet.group is None else fleet.group.why,
+            "group_state": getattr(fleet.group, "state", None),
+            "group_protocol": getattr(fleet.group, "protocol", None),
+            "group_why": getattr(fleet.group, "why", None),
             "errors": levels.count("error"),
             "warnings": levels.count("warning"),
             "not_known": levels.count("unknown"),

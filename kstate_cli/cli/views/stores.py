@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.formats.store_kinds import short_name
@@ -147,13 +147,15 @@ def legend(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     signs = [f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if any(mark in kind for kind in kinds)]
     if any(kind.endswith("?") for kind in kinds):
         signs.append("? behind a kind: guessed, see ls --spec")
-    if any(row["rows"] is not None and row["rows"] and not row["rows_exact"] for row in rows):
-        signs.append("~ an estimate")
-    if any(row["changelog"] is None or (row["rows"] is None and row["bytes"]) for row in rows):
-        signs.append("? alone: cannot be read")
-    if any(sum(map(len, (row["changelog"] or {}).values())) > 1 for row in rows):
-        signs.append("0=30: partition 0 is at offset 30")
-    return signs
+    return signs + [text for text, has_sign in _SIGNS.items() if any(map(has_sign, rows))]
+
+
+_SIGNS: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "~ an estimate": lambda row: bool(row["rows"]) and not row["rows_exact"],
+    "? alone: cannot be read": lambda row: row["changelog"] is None or (row["rows"] is None and bool(row["bytes"])),
+    "0=30: partition 0 is at offset 30": lambda row: sum(map(len, (row["changelog"] or {}).values())) > 1,
+}
+"""The meaning of a sign, and whether it is in the cells of a row."""
 
 
 def say_rows_lacking(
