@@ -12,7 +12,7 @@ from kstate_cli.check.outcome import Outcome, Records
 from kstate_cli.cli.columns import Column, Fold, fold_words
 from kstate_cli.cli.output import print_line, safe, screen_width, table
 from kstate_cli.errors import ConditionNotMet
-from kstate_cli.texts import first_lines, some
+from kstate_cli.texts import first_lines, plural, some
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,9 @@ _RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 def show_report(release: str, report: Report, start: Start) -> None:
     """Everything, on standard output."""
     worst = worst_of(report.findings)
-    style = "bold green" if report.clean else _STYLES[Level.ERROR if report.fails or worst is None else worst.level]
+    style = "bold green"
+    if not report.clean:
+        style = _STYLES[Level.ERROR if report.fails or worst is None else worst.level]
     headline = "; ".join(filter(None, (verdict(report.predictions), start.text)))
     _print_folded(f"{release}: {headline}", style, indent="")
     for level in _STYLES:
@@ -91,31 +93,45 @@ def verdict(predictions: Iterable[Prediction]) -> str:
     return ", ".join(parts) or "there are no stores"
 
 
+_SENTENCES: Final = {
+    Outcome.OPENS: ("1 store opens", "{count} stores open"),
+    Outcome.OPENS_EMPTY: ("1 store opens silently without rows", "{count} stores open silently without rows"),
+    Outcome.RESTORES: (
+        "1 store restores what follows its offset",
+        "{count} stores restore what follows their offsets",
+    ),
+    Outcome.RESTORES_ALL: ("1 store restores everything", "{count} stores restore everything"),
+    Outcome.LOST: ("1 store loses its rows", "{count} stores lose their rows"),
+    Outcome.MAY_BE_LOST: ("1 store may lose its rows", "{count} stores may lose their rows"),
+    Outcome.NOT_REACHED: ("1 store is not reached", "{count} stores are not reached"),
+    Outcome.UNKNOWN: ("the outcome of 1 store is unknown", "the outcome of {count} stores is unknown"),
+    Outcome.IGNORED: ("1 store is ignored", "{count} stores are ignored"),
+}
+"""An outcome of one store, and of several; the others depend on tasks."""
+
+
 def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Prediction]) -> str:
-    stores = len(alike)
-    is_single = stores == 1
-    subject = f"{stores} {'store' if is_single else 'stores'}"
-    s = "s" if is_single else ""
+    """Return what happens to stores with the same outcome: ``3 stores restore everything (at most 40 records)``."""
     tasks = list(dict.fromkeys(prediction.task for prediction in alike))
     names = some(tasks, _MAX_LISTED)
-    wiped = f"task {names} is wiped" if len(tasks) == 1 else f"tasks {names} are wiped"
-    text = {
-        Outcome.OPENS: f"{subject} open{s}",
-        Outcome.OPENS_EMPTY: f"{subject} open{s} silently without rows",
-        Outcome.RESTORES: f"{subject} restore{s} what follows {'its offset' if is_single else 'their offsets'}",
-        Outcome.RESTORES_ALL: f"{subject} restore{s} everything",
-        Outcome.WIPED: f"{wiped} and restore{'s' if len(tasks) == 1 else ''} everything",
-        Outcome.LOST: f"{subject} lose{s} {'its' if is_single else 'their'} rows",
-        Outcome.MAY_BE_LOST: f"{subject} may lose {'its' if is_single else 'their'} rows",
-        Outcome.FAILS: f"the start fails at {some([f'{two.task}/{two.store}' for two in alike], _MAX_LISTED)}",
-        Outcome.HANGS: f"the client stays in REBALANCING because of {some(tasks, _MAX_LISTED)}",
-        Outcome.NOT_REACHED: f"{subject} {'is' if is_single else 'are'} not reached",
-        Outcome.UNKNOWN: f"the outcome of {subject} is unknown",
-        Outcome.IGNORED: f"{subject} {'is' if is_single else 'are'} ignored",
-    }[outcome]
+    match outcome:
+        case Outcome.WIPED if len(tasks) == 1:
+            text = f"task {names} is wiped and restores everything"
+        case Outcome.WIPED:
+            text = f"tasks {names} are wiped and restore everything"
+        case Outcome.FAILS:
+            stores = [f"{prediction.task}/{prediction.store}" for prediction in alike]
+            text = f"the start fails at {some(stores, _MAX_LISTED)}"
+        case Outcome.HANGS:
+            text = f"the client stays in REBALANCING because of {names}"
+        case _:
+            sentence, sentences = _SENTENCES[outcome]
+            text = sentence if len(alike) == 1 else sentences.format(count=len(alike))
     if outcome in _RESTORED:
         text += _altogether(alike)
-    return f"{text} or {_or_else(or_else)} ({_decides(alike)})" if or_else else text
+    if or_else is not None:
+        text += f" or {_or_else(or_else)} ({_decides(alike)})"
+    return text
 
 
 def _decides(alike: Iterable[Prediction]) -> str:
@@ -199,19 +215,25 @@ def _outcome_text(prediction: Prediction) -> str:
         )
 
     text = words(prediction.outcome)
-    return f"{text}, or {words(prediction.or_else)} ({_decides([prediction])})" if prediction.or_else else text
+    if prediction.or_else is not None:
+        text += f", or {words(prediction.or_else)} ({_decides([prediction])})"
+    return text
 
 
 def _part_of(message: str) -> str:
     """A part of what Streams prints: what it leaves out (a number, a path) is marked."""
     text = message.strip()
-    return f"{'…' if text[:1].islower() else ''}{text}{'…' if len(text) < len(message) else ''}"
+    if len(text) < len(message):
+        text += "…"
+    # A sentence of Streams begins with a capital letter: before any other text something is missing.
+    return f"…{text}" if text[:1].islower() else text
 
 
 def _count(records: Records | None) -> str:
     if records is None:
         return "what follows its offset"
-    return f"{'' if records.exact else 'at most '}{records.count:,} {'record' if records.count == 1 else 'records'}"
+    text = plural(records.count, "record")
+    return text if records.exact else f"at most {text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +255,9 @@ class Start:
             return None
         if not self.records.count:
             return 0.0
-        return None if self.rate is None else round(self.records.count / self.rate.per_second, 1)
+        if self.rate is None:
+            return None
+        return round(self.records.count / self.rate.per_second, 1)
 
     @property
     def text(self) -> str:
@@ -244,9 +268,7 @@ class Start:
             return ""
         if not self.records.count:
             return f"nothing to restore {self.up_to}"
-        count = self.records.count
-        most = "" if self.records.exact else "at most "
-        text = f"{most}{count:,} {'record' if count == 1 else 'records'} to restore {self.up_to}"
+        text = f"{_count(self.records)} to restore {self.up_to}"
         if self.rate is None or self.seconds is None:
             return f"{text} (no rate was measured here)"
         return f"{text}: {duration_text(max(1, round(self.seconds)))} at the rate of {self.rate.run}, Streams is slower"
