@@ -31,7 +31,7 @@ _EPILOG = (
 app = typer.Typer(
     name="kstate",
     cls=LazyGroup,
-    help="Looks after the state directories of Kafka Streams applications while the application is stopped.",
+    help="Inspect, migrate, dump and restore the state directories of Kafka Streams applications.",
     epilog=_EPILOG,
     add_completion=False,
     rich_markup_mode=None,
@@ -52,13 +52,11 @@ def _version(ctx: typer.Context, value: bool) -> None:
 @app.callback()
 def _root(
     # Eager, so that it is known when the version is printed.
-    verbose: bool = typer.Option(
-        False, "--verbose", help="With --version: what a bug report needs, of kstate and this host.", is_eager=True
-    ),
+    verbose: bool = typer.Option(False, "--verbose", help="With --version: details for a bug report.", is_eager=True),
     version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version),
     debug: bool = typer.Option(False, "--debug", help="Log to standard error what is read, and which rules decide."),
 ) -> None:
-    """Looks after the state directories of Kafka Streams applications while the application is stopped."""
+    """Inspect, migrate, dump and restore the state directories of Kafka Streams applications."""
     if debug:
         from kstate_cli.diagnosis import to_standard_error
 

@@ -61,7 +61,7 @@ def _declaration(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="kstate.toml with [defaults].",
+            help="Read [defaults] from this kstate.toml.",
             rich_help_panel=OUTPUT_PANEL,
             readable=False,
             is_eager=True,

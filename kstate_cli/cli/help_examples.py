@@ -23,28 +23,28 @@ class Example:
 
 EXAMPLES: Final = {
     "": (
-        Example("See what it does, on a bundled directory", "demo"),
-        Example("What an application has on this host", "ls /data/app"),
-        Example("What the next start of 4.2 does with it", "check /data/app --for 4.2"),
+        Example("See what kstate does, on a bundled directory", "demo"),
+        Example("List the tasks and stores of an application", "ls /data/app"),
+        Example("Predict what the next start of 4.2 does", "check /data/app --for 4.2"),
     ),
     "examples": (
         Example("Manifests, units, a crontab, and a dump to try restore on", "examples --out /tmp/kstate-examples"),
-        Example("Where they were written, for a script", "examples --out /tmp/kstate-examples -o json"),
+        Example("Print the paths for a script", "examples --out /tmp/kstate-examples -o json"),
     ),
     "ls": (
         Example("Tasks and stores of an application", "ls /data/app"),
-        Example("Which stores take the room: the largest last", "ls /data/app --sort size"),
-        Example("Where a changed topology has each store", "ls /data/app --topology new.txt"),
+        Example("Which stores take the space: the largest last", "ls /data/app --sort size"),
+        Example("Which task a changed topology has each store in", "ls /data/app --topology new.txt"),
         Example("A kstate.toml for restore and query, on standard output", "ls /data/app --spec"),
         Example(
-            "With what a dump, or a broker, and a text of Topology#describe tell",
+            "The same, completed from a dump and a topology",
             "ls /data/app --spec --from-changelog /dump --topology text",
         ),
     ),
     "inspect-position": (
-        Example("How far one store has come", "inspect-position /data/app --store count"),
-        Example("How far behind the broker's logs", "inspect-position /data/app --bootstrap-server broker:9092"),
-        Example("Exit 3 unless all have read offset 1234 (for scripts)", "inspect-position /data/app --at in:0=1234"),
+        Example("The offset and the Position of one store", "inspect-position /data/app --store count"),
+        Example("The lag behind the broker's logs", "inspect-position /data/app --bootstrap-server broker:9092"),
+        Example("Exit 3 unless all stores have read offset 1234", "inspect-position /data/app --at in:0=1234"),
     ),
     "query": (
         Example(
@@ -55,7 +55,7 @@ EXAMPLES: Final = {
             "A range of keys as JSON",
             "query range /data/app count --from a --to b -o json",
         ),
-        Example("Any store, as it lies in RocksDB", "query raw-scan /data/app count --limit 10"),
+        Example("Any store, as it is stored in RocksDB", "query raw-scan /data/app count --limit 10"),
     ),
     "query key": (
         Example(
@@ -63,7 +63,7 @@ EXAMPLES: Final = {
             "query key /data/app count alice --key-serde string --value-serde long",
         ),
         Example(
-            "With its timestamp, and the offset that it is as of",
+            "With its timestamp, and the Position of the answer",
             "query key /data/app count alice --timestamps --explain",
         ),
     ),
@@ -88,14 +88,14 @@ EXAMPLES: Final = {
     "query window-key": (
         Example("All windows of alice", "query window-key /data/app visits alice --key-serde string"),
         Example(
-            "Those that started on the first of May or later",
+            "Windows that started on 1 May or later",
             "query window-key /data/app visits alice --from 2024-05-01",
         ),
     ),
     "query window-range": (
         Example("All windows of all keys", "query window-range /data/app visits --limit 10"),
         Example(
-            "Those that started on one day",
+            "Windows that started on one day",
             "query window-range /data/app visits --from 2024-05-01 --to 2024-05-02",
         ),
     ),
@@ -106,32 +106,32 @@ EXAMPLES: Final = {
     "query versioned": (
         Example("The latest version", "query versioned /data/app prices gold --key-serde string"),
         Example(
-            "The one that was valid then",
+            "The version that was valid at a time",
             "query versioned /data/app prices gold --as-of 2024-05-01",
         ),
     ),
     "query multi-versioned": (
-        Example("All versions, the newest first", "query multi-versioned /data/app prices gold --key-serde string"),
+        Example("All versions, newest first", "query multi-versioned /data/app prices gold --key-serde string"),
         Example(
-            "The oldest first",
+            "Oldest first",
             "query multi-versioned /data/app prices gold --key-serde string --asc",
         ),
     ),
     "export": (
         Example("A whole store as Parquet", "export /data/app count --out /backup/count"),
         Example(
-            "With values that are numbers",
+            "With values decoded as numbers",
             "export /data/app count --out out --value-serde long",
         ),
     ),
     "diff": (
-        Example("A restored directory and the one from before", "diff /data/app /backup/app"),
+        Example("A restored directory and its original", "diff /data/app /backup/app"),
         Example("One store, rows only", "diff /data/app /backup/app --store count --ignore-timestamps"),
     ),
     "check": (
-        Example("Will 4.2 start with what is here", "check /data/app --for 4.2"),
+        Example("Does 4.2 start on this directory", "check /data/app --for 4.2"),
         Example(
-            "With what the broker has: how much is restored",
+            "How many records it restores, by the broker's logs",
             "check /data/app --for 4.3 --bootstrap-server broker:9092",
         ),
         Example(
@@ -140,9 +140,9 @@ EXAMPLES: Final = {
         ),
     ),
     "fleet": (
-        Example("What ls -o json said on three hosts", "fleet web-1.json web-2.json web-3.json"),
+        Example("Compare three hosts by their output of ls -o json", "fleet web-1.json web-2.json web-3.json"),
         Example(
-            "With logs and members; a page for the ticket",
+            "With logs and group members, as an HTML page",
             "fleet web-1.json --bootstrap-server broker:9092 --html fleet.html",
         ),
     ),
@@ -151,29 +151,31 @@ EXAMPLES: Final = {
         Example("A seventh each night, for cron", "verify /data/app --subset 1/7 --quiet"),
     ),
     "migrate": (
-        Example("What would be done", "migrate /data/app --to 4.2 --dry-run"),
+        Example("Print the plan", "migrate /data/app --to 4.2 --dry-run"),
         Example("Go back to 4.2 (undoable)", "migrate /data/app --to 4.2"),
     ),
     "rehome": (
-        Example("Every store to the task that has it now", "rehome /data/app --topology new.txt --from old.txt"),
         Example(
-            "And nobody runs, nothing is unread, partitions fit",
+            "Move every store to its task in the new topology", "rehome /data/app --topology new.txt --from old.txt"
+        ),
+        Example(
+            "Check group, repartition topics and partitions too",
             "rehome /data/app --topology new.txt --bootstrap-server broker:9092",
         ),
         Example(
-            "Half a task, of two hosts, from a dump",
+            "Complete tasks of two hosts from a dump",
             "rehome /app --topology b --from a --from-changelog /dump --for 4.3",
         ),
-        Example("Without texts: 6 is 4 now, 4 and 5 are gone", "rehome /data/app --map 6=4 --map 4=gone --map 5=gone"),
+        Example("Without texts: 6 is now 4; 4 and 5 are gone", "rehome /data/app --map 6=4 --map 4=gone --map 5=gone"),
     ),
     "wipe": (
         Example("One store of one task, to be rebuilt", "wipe /data/app --task 0_1 --store count"),
-        Example("DELETES all stores at once, without a way back", "wipe /data/app --all --purge --yes"),
+        Example("DELETES all stores at once, without undo", "wipe /data/app --all --purge --yes"),
     ),
     "dump": (
-        Example("Every night: what is new", "dump --bootstrap-server broker:9092 --app orders --out /dump/orders"),
+        Example("Every night: add new records", "dump --bootstrap-server broker:9092 --app orders --out /dump/orders"),
         Example(
-            "How much that would be",
+            "Print how much it would read",
             "dump --bootstrap-server broker:9092 --app orders --out out --dry-run",
         ),
     ),
@@ -182,40 +184,40 @@ EXAMPLES: Final = {
         Example("A seventh each night, for cron", "verify-dump /dump/orders --subset 1/7 --quiet"),
     ),
     "restore": (
-        Example("The plan", "restore /data/app --from-changelog /dump/app --for 4.3 --dry-run"),
+        Example("Print the plan", "restore /data/app --from-changelog /dump/app --for 4.3 --dry-run"),
         Example("A lost host, without Spark", "restore /data/app --from-changelog dump --for 4.3 --engine local"),
     ),
     "start-barrier": (
         Example("The second of three hosts, in a folder that all reach", "start-barrier /backup/app --hosts 3"),
-        Example("In an init container, named after its pod", "start-barrier s3://bucket/app --hosts 3 --host app-1"),
+        Example("In an init container, with the pod's name", "start-barrier s3://bucket/app --hosts 3 --host app-1"),
     ),
     "maintain": (
-        Example("What would be done, as commands to paste", "maintain --config /etc/kstate/orders.toml --dry-run"),
+        Example("Print the commands that are due", "maintain --config /etc/kstate/orders.toml --dry-run"),
         Example("From cron, every hour", "maintain --config /etc/kstate/orders.toml --quiet -o json"),
     ),
     "undo": (
-        Example("Take the newest change back", "undo /data/app"),
-        Example("Although the application has run since", "undo /data/app --discard-newer"),
+        Example("Undo the newest change", "undo /data/app"),
+        Example("Undo even if the application has run since", "undo /data/app --discard-newer"),
     ),
     "status": (
-        Example("What was done here, and what is kept", "status /data/app"),
+        Example("Runs and their backups", "status /data/app"),
         Example("For programs", "status /data/app -o json"),
     ),
     "clean": (
-        Example("What would be deleted", "clean /data/app --dry-run"),
-        Example("DELETES what was kept a week ago and earlier", "clean /data/app --older-than 7d"),
+        Example("Print what would be deleted", "clean /data/app --dry-run"),
+        Example("DELETES backups that are a week old or older", "clean /data/app --older-than 7d"),
     ),
     "explain": (
         Example("A finding of check", "explain status-open"),
         Example("An exit code", "explain exit:7"),
     ),
     "warm-up": (
-        Example("Once, as the user that restores", "warm-up"),
-        Example("Where an image is built, as root", "warm-up --for-all"),
+        Example("Once, as the user that runs restore", "warm-up"),
+        Example("When you build an image, as root", "warm-up --for-all"),
     ),
     "demo": (
         Example("Downgrade 4.3 to 4.2, and undo it", "demo"),
-        Example("Its two commands on a directory of yours: the plan", "migrate /data/app --to 4.2 --dry-run"),
+        Example("Print the plan for a directory of yours", "migrate /data/app --to 4.2 --dry-run"),
     ),
 }
 """In the order of the list of commands. What deletes begins with DELETES."""

@@ -14,10 +14,10 @@ import typer.core
 
 from kstate_cli.texts import command as command_line
 
-WHICH: Final = "Which stores"
-LOGS: Final = "What is known of the logs"
-HOW: Final = "How it is done"
-OUTPUT_PANEL: Final = "What is told"
+WHICH: Final = "Selection"
+LOGS: Final = "Log offsets"
+HOW: Final = "Execution"
+OUTPUT_PANEL: Final = "Output"
 """Titles of options that several commands have."""
 DELETES: Final = "DELETES"
 """Begins the help of every command and option that deletes for good."""

@@ -56,34 +56,36 @@ def check(
         typer.Option(
             "--for",
             metavar="RELEASE",
-            help="The Kafka Streams release to be started, such as 4.3; or --for-jar.",
+            help="Kafka Streams release that will start, such as 4.3; or --for-jar.",
             autocompletion=releases,
         ),
     ] = None,
     for_jar: ForJar = None,
     guarantee: Annotated[
         Guarantee,
-        typer.Option("--guarantee", metavar="GUARANTEE", help="processing.guarantee; the other is at_least_once."),
+        typer.Option(
+            "--guarantee", metavar="GUARANTEE", help="processing.guarantee: exactly_once_v2 or at_least_once."
+        ),
     ] = Guarantee.exactly_once,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     transactional_stores: TransactionalStores = False,
     dump: Annotated[
         str | None,
-        typer.Option("--dump", metavar="DUMP", help="Changelog dump: log starts and ends from its manifest, counts."),
+        typer.Option("--dump", metavar="DUMP", help="Changelog dump: log starts, ends and record counts."),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     max_age: Annotated[
         str | None,
-        typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, where it is set: 7d, 12h."),
+        typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, if it is set: 7d, 12h."),
     ] = None,
     delete_retention: Annotated[
         str | None,
         typer.Option(
             "--delete-retention",
             metavar="AGE",
-            help="delete.retention.ms of the changelogs; by default what the broker or the dump says, or 1d.",
+            help="delete.retention.ms of the changelogs. Default: from the broker or the dump, else 1d.",
         ),
     ] = None,
     topology: NewTopology = None,
@@ -93,11 +95,11 @@ def check(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Say what the next start of a release does to each task and store, and why. Changes nothing.
+    """Predict what the next start of a release does to each task and store, and why. Changes nothing.
 
-    Exit 0 when all is as expected, 3 when something is found. Without --dump, --offsets or
-    --bootstrap-server nothing is said of how many records are restored, nor of offsets that the log no longer has.
-    With --topology it is the start of that topology, with the line of kstate rehome that avoids what it would cost.
+    Exit 0 if all is as expected, 3 if there are findings. Record counts, and offsets that the log no longer has, need
+    --dump, --offsets or --bootstrap-server.
+    --topology predicts the start of a changed topology, and prints the kstate rehome command that avoids its cost.
     """
     from collections import Counter
 

@@ -23,25 +23,25 @@ def clean(
     older_than: Annotated[
         str,
         typer.Option(
-            "--older-than", metavar="AGE", help="Only runs that ended so long ago: 7d, 12h.", show_default=False
+            "--older-than", metavar="AGE", help="Only runs that ended at least AGE ago: 7d, 12h.", show_default=False
         ),
     ] = "0s",
     run: Annotated[
         list[str] | None,
-        typer.Option(
-            "--run", metavar="RUN", help="Only this run, such as 0001-migrate, whatever it keeps; repeatable."
-        ),
+        typer.Option("--run", metavar="RUN", help="Only this run, such as 0001-migrate; repeatable."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be deleted, and delete nothing.")
+    ] = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """DELETES the directories that runs have kept: afterwards those cannot be undone.
+    """DELETES the backups that runs keep. Afterwards you cannot undo these runs.
 
-    The application may be running: nothing of its directory is touched. A run that was interrupted is left to the
-    command that needs the directory next; one that has not come to its switch can be named with --run.
+    The application may be running: its directory is not touched. An interrupted run stays for the next command on
+    this directory to finish. If it was interrupted before its switch, --run deletes it.
     """
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs
     from kstate_cli.change.engine import pinned_bytes

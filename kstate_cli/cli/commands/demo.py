@@ -6,7 +6,7 @@ from kstate_cli.cli.output import Format
 
 
 def demo() -> int:
-    """Show, migrate 4.3 to 4.2, show again and undo, on a bundled state directory that Kafka Streams 4.3.1 wrote."""
+    """List, downgrade from 4.3 to 4.2, list again and undo, on a bundled directory of Kafka Streams 4.3.1."""
     import tarfile
     from importlib.resources import files
 

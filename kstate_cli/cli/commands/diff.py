@@ -28,20 +28,17 @@ if TYPE_CHECKING:
 
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="Application directory.", readable=False)],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The one to hold against it.", readable=False)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Application directory to compare with A.", readable=False)],
     task: Tasks = None,
     store: Stores = None,
     ignore_timestamps: Annotated[
-        bool, typer.Option("--ignore-timestamps", help="Rows that differ in their timestamps only are the same.")
+        bool, typer.Option("--ignore-timestamps", help="Ignore differences in timestamps.")
     ] = False,
-    ignore_headers: Annotated[
-        bool, typer.Option("--ignore-headers", help="Rows that differ in their headers only are the same.")
-    ] = False,
-    positions: Annotated[
-        bool, typer.Option("--positions", help="Other offsets or Positions are a difference too.")
-    ] = False,
+    ignore_headers: Annotated[bool, typer.Option("--ignore-headers", help="Ignore differences in headers.")] = False,
+    positions: Annotated[bool, typer.Option("--positions", help="Report different offsets and Positions too.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", min=0, metavar="N", help="Rows to show of each store; all are counted.")
+        int,
+        typer.Option("--limit", min=0, metavar="N", help="Print at most N different rows per store; all are counted."),
     ] = 20,
     spec: SpecFile = None,
     last_flush: LastFlush = False,
@@ -49,11 +46,11 @@ def diff(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Compare the rows of two application directories, also those of different releases; changes nothing.
+    """Compare the rows of two application directories, which may have different releases. Changes nothing.
 
-    Rows are compared as the newest layout has them: a row that is not migrated yet equals its migrated form. What only
-    one of two layouts has (timestamps, headers) is not compared, and named. Exit codes: 1 nothing
-    differs, but rows may be missing; 3 something differs; 6 something cannot be read, whatever else was found.
+    kstate compares rows in the newest layout: a row that is not migrated yet equals its migrated form. If only one
+    layout has timestamps or headers, they are not compared, and diff says so.
+    Exit 1 if nothing differs but rows may be missing, 3 if something differs, 6 if something cannot be read.
     """
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.views.diff import DiffReport

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @declared
 def dump(source: DumpedOptions, how: ReadingOptions, report: ToldOptions) -> int:
-    """Write changelog topics to Parquet, for `kstate restore`. A second call adds only what is new since the first.
+    """Write changelog topics to Parquet, for `kstate restore`. A second call adds only new records.
 
-    Nothing is written to the broker, and no group is joined. The dump is whole at every moment: a manifest comes last.
-    What cannot be continued (a gap, a topic made anew, deletes that may be forgotten) begins anew beside what is there.
+    Writes nothing to the broker, and joins no group. The manifest comes last, so the dump is complete at every moment.
+    After a gap, a recreated topic, or deletes that the log may have lost, kstate writes a full dump of the partition.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.progress import DumpProgress

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 def examples(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory to make; it must not be there yet.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory to create; it must not exist.")],
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Write the examples to a new directory: Kubernetes, systemd, cron, Spark, serdes, and a changelog dump to restore.
 
-    README.md among them says what each is. Nothing is overwritten; DIR is there with all of them, or not at all.
+    Its README.md describes each example. Nothing is overwritten. If an error occurs, DIR is not created.
     """
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import say, table

@@ -27,13 +27,13 @@ def explain(
         str | None,
         typer.Argument(
             metavar="CODE",
-            help="A finding, problem, state, failure or exit code; or GROUP:CODE, as exit:3. Without it: all.",
+            help="A finding, problem, state, failure or exit code, or GROUP:CODE such as exit:3. Default: list all.",
             autocompletion=codes,
         ),
     ] = None,
     output: Output = Format.table,
 ) -> int:
-    """Say what a code means: what it is, which rule of Streams it follows, what Streams logs, what to do."""
+    """Explain a code: its meaning, the rule of Streams behind it, what Streams logs, and what to do."""
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.explain.catalogue import explanations, find, groups
 

@@ -26,26 +26,28 @@ def export(
     app: App,
     store: Annotated[
         str,
-        typer.Argument(metavar="STORE", help="Name of the store, in all tasks that have it.", autocompletion=stores),
+        typer.Argument(
+            metavar="STORE", help="Name of the store; kstate exports it from all its tasks.", autocompletion=stores
+        ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder of the export, new or empty.", readable=False)
+        Path, typer.Option("--out", metavar="DIR", help="Folder for the export, new or empty.", readable=False)
     ],
-    key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help="How keys are read.")] = "bytes",
-    value_serde: Annotated[str, typer.Option("--value-serde", metavar="SERDE", help="How values are read.")] = "bytes",
+    key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help="Serde of keys.")] = "bytes",
+    value_serde: Annotated[str, typer.Option("--value-serde", metavar="SERDE", help="Serde of values.")] = "bytes",
     topology: Annotated[
-        str | None, typer.Option("--topology", metavar="NAME", help="The named topology, where several have the store.")
+        str | None, typer.Option("--topology", metavar="NAME", help="The named topology, if several have the store.")
     ] = None,
     spec: SpecFile = None,
     engine: Annotated[
         str,
         typer.Option(
-            "--engine", metavar="auto|local|spark", help="auto: processes of this host, Spark from 8 GiB of SSTs on."
+            "--engine", metavar="auto|local|spark", help="auto: local processes; Spark for 8 GiB of SSTs or more."
         ),
     ] = "auto",
     workers: Annotated[int, workers_option("Parts")] = 0,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="DELETES an export that is in DIR, once the new one is there.")
+        bool, typer.Option("--overwrite", help="DELETES the export in DIR, after the new one is complete.")
     ] = False,
     last_flush: LastFlush = False,
     output: Output = Format.table,
@@ -53,8 +55,8 @@ def export(
 ) -> int:
     """Write all rows of a store to Parquet files, decoded; docs/export.md lists the columns.
 
-    The application directory is not changed. The export is complete when _manifest.json is there: it comes last.
-    Nothing that has expired is hidden. Exit 1 when it is written and something about the store is in doubt.
+    Changes nothing in the application directory. kstate writes _manifest.json last: with it the export is complete.
+    The export includes expired rows. Exit 1 if the export is written, but rows may be missing from the store.
     """
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say

@@ -29,7 +29,7 @@ _PLURALS: Final = {"error": "s", "warning": "s", "unknown": ""}
 
 
 class FleetRows(str, Enum):
-    """What a row of the table is."""
+    """One table row per host, task or store."""
 
     host = "host"
     task = "task"
@@ -42,11 +42,11 @@ def fleet(
         list[str],
         typer.Argument(
             metavar="HOST=FILE",
-            help="What ls -o json said on each host: web-1.json, web-1=FILE, or - for a stream. Repeatable.",
+            help="Output of ls -o json on each host: web-1.json, web-1=FILE, or - for standard input. Repeatable.",
         ),
     ],
     by: Annotated[
-        FleetRows, typer.Option("--by", metavar=choices_text(FleetRows), help="What a row of the table is.")
+        FleetRows, typer.Option("--by", metavar=choices_text(FleetRows), help="One table row per host, task or store.")
     ] = FleetRows.host,
     standby_replicas: Annotated[
         int, typer.Option("--standby-replicas", metavar="N", min=0, help="num.standby.replicas of the application.")
@@ -56,15 +56,13 @@ def fleet(
         typer.Option(
             "--spec",
             metavar="FILE",
-            help="kstate.toml that says how many partitions each sub-topology has.",
+            help="kstate.toml: number of partitions of each sub-topology.",
             readable=False,
         ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html", metavar="FILE", help="Write a page for the ticket: one file, no network.", readable=False
-        ),
+        typer.Option("--html", metavar="FILE", help="Also write one HTML page without external files.", readable=False),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
@@ -73,11 +71,11 @@ def fleet(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Put together what kstate ls -o json said on each host: which has which task, how far, what nobody has.
+    """Compare the hosts of an application by their output of kstate ls -o json: tasks, lag, and missing tasks.
 
-    Reads files and, with --bootstrap-server, logs and the members of the group; joins nothing, and changes nothing.
-    Exit 3 when something is missing, doubled or not known. Without --bootstrap-server, --offsets or --spec the tasks
-    above the highest that is seen are not known.
+    Reads files and, with --bootstrap-server, logs and the members of the group. It joins no group and changes nothing.
+    Exit 3 if a task is missing, doubled or unknown. Without --bootstrap-server, --offsets or --spec, tasks above the
+    highest listed task are unknown.
     """
     from collections import Counter
 

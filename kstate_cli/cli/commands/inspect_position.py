@@ -37,7 +37,7 @@ def inspect_position(
     app: App,
     task: Tasks = None,
     store: Stores = None,
-    merge: Annotated[bool, typer.Option("--merge", help="Also the Positions of all stores shown, merged.")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Also print the merged Position of all stores.")] = False,
     at: At = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
@@ -45,11 +45,11 @@ def inspect_position(
     from_changelog: Dump = None,
     output: Output = Format.table,
 ) -> int:
-    """Show the changelog offset and the IQv2 Position of each store, and how far it is behind its log.
+    """Show the changelog offset and the IQv2 Position of each store, and its lag behind the log.
 
-    The lag, where a broker, a file or a dump tells the log: so many records the store has not seen, and how old the
-    first of them is where a broker lets it be read. Exit 3 when a store, or a file that tells them, cannot be read, and
-    with --at when a store is not up to it; 1 when rows may be missing.
+    The lag needs a broker, a file or a dump. It is the number of records that the store has not read. A broker also
+    gives the age of the first of them.
+    Exit 3 if a store or an offset file cannot be read, or a store is below --at. Exit 1 if rows may be missing.
     """
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.options.logs import KnownOfLogs

@@ -37,13 +37,13 @@ class Order(str, Enum):
 
 Spec = Annotated[
     bool,
-    typer.Option("--spec", help="Print a kstate.toml instead: what the directory tells, and the lines to fill in."),
+    typer.Option("--spec", help="Print a kstate.toml instead, with comments where you must fill in a value."),
 ]
 
 
 Sort = Annotated[
     Order,
-    typer.Option("--sort", metavar=choices_text(Order), help="What they are in order of; size: the largest last."),
+    typer.Option("--sort", metavar=choices_text(Order), help="Sort order; size: the largest last."),
 ]
 
 
@@ -52,7 +52,7 @@ Topology = Annotated[
     typer.Option(
         "--topology",
         metavar="FILE",
-        help="Text of Topology#describe: where it has each store; with --spec for stores in memory.",
+        help="Text of Topology#describe: show the task it has each store in; with --spec: add in-memory stores.",
         readable=False,
     ),
 ]
@@ -72,14 +72,15 @@ def ls(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Show tasks and stores: kind, size, keys, where the offset is, status, SST format, and which releases open it.
+    """List tasks and stores: kind, size, keys, offset, status, SST format, and the releases that open each store.
 
-    Changes nothing, and may run beside the application. Keys are rows as kstate query shows them; ~ marks an estimate,
-    ? a store that cannot be read. Exit 3 when something here is not as Streams leaves it, 1 when rows may be missing,
-    or when only a run of kstate keeps what was here. A directory that this user may not list ends it after all others.
-    With --spec a broker or a dump tells partitions, and with the rows here retentions; what contradicts is asked.
-    With --spec the exit code is 1 when something in the printed kstate.toml must be filled in, or looked at.
-    With --topology, and without --spec, the task that the topology has a store in stands beside the one that has it.
+    Changes nothing; the application may be running. Keys are counted as kstate query shows them. ~ marks an estimate,
+    ? a store that cannot be read.
+    Exit 3 if something is not as Streams leaves it, or a task directory cannot be listed. Exit 1 if rows may be
+    missing, or only a backup of kstate has what was here.
+    --spec takes partitions from a broker or a dump, and retentions from rows. If they contradict, a comment asks you.
+    With --spec, exit 1 means: fill in or check lines of the printed kstate.toml.
+    --topology without --spec adds a column: the task that has the store in that topology.
     """
     from kstate_cli.cli.views.ls import SpecSources, say_lacked
     from kstate_cli.rows.whole_stores import MOST_BYTES

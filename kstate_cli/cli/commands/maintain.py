@@ -36,11 +36,11 @@ def maintain(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Dump, catch the standby up, check, verify a part, clean: what [maintain] of kstate.toml says, and is due.
+    """Run the steps of [maintain] in kstate.toml that are due: dump, standby, check, verify, clean.
 
-    For cron and timers. Each step is a command of its own with a time limit; one that fails does not keep the next ones
-    from running, and the exit code is that of the worst. Two calls at once: the second ends with 5. What was not done
-    the next call does.
+    For cron and timers. Each step is a separate command with a time limit. If a step fails, the next ones still run,
+    and the exit code is the most severe one. A second call at the same time exits with 5. The next call runs the steps
+    that this one did not complete.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.errors import UsageError

@@ -53,7 +53,7 @@ def migrate(
         typer.Option(
             "--to",
             metavar="RELEASE",
-            help="The Kafka Streams release to migrate to, such as 4.2 or cp-8.2; or --to-jar.",
+            help="Target release of Kafka Streams, such as 4.2 or cp-8.2; or --to-jar.",
             autocompletion=releases,
         ),
     ] = None,
@@ -62,7 +62,7 @@ def migrate(
         typer.Option(
             "--to-jar",
             metavar="PATH",
-            help="To the one in the application's jar, or folder of jars.",
+            help="Read the release from the application's jar or jar folder.",
             readable=False,
             callback=require_release,
         ),
@@ -73,7 +73,7 @@ def migrate(
         bool,
         typer.Option(
             "--wipe-unclean",
-            help="Leave out tasks that were not left clean, or have a database half made: Streams restores them.",
+            help="Skip unclean tasks and partially created databases: Streams restores them.",
             rich_help_panel=KILLED,
         ),
     ] = False,
@@ -82,7 +82,7 @@ def migrate(
         typer.Option(
             "--unclean",
             metavar=choices_text(OnUnclean),
-            help="The same, said either way for unattended use: refuse is the default.",
+            help="The same with an explicit default, for scripts.",
             rich_help_panel=KILLED,
         ),
     ] = None,
@@ -111,9 +111,9 @@ def migrate(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Upgrade or downgrade an application directory in place, undoable, without restoring anything.
+    """Upgrade or downgrade an application directory in place, without restoring anything. Undo it with `kstate undo`.
 
-    The application must be stopped. The old directory is kept until `kstate clean`.
+    Stop the application first. The old directory stays as a backup until `kstate clean`.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.engine import RunOptions

@@ -42,7 +42,7 @@ query_app = typer.Typer(cls=_Group, rich_markup_mode=None, add_completion=False)
 
 @query_app.callback()
 def query() -> None:
-    """Ask a store what it holds, while the application is stopped: by key, by range, by time, row by row.
+    """Query a store while the application is stopped: by key, by range or by time.
 
     Changes nothing and takes no lock. A subcommand has its own help: kstate query key --help.
 
@@ -53,28 +53,27 @@ def query() -> None:
     window, time-ordered-window, …    window-key, window-range
     session, time-ordered-session, …  session
     versioned                         versioned, multi-versioned
-    any                               raw-key, raw-scan: as it lies in RocksDB
+    any                               raw-key, raw-scan: as stored in RocksDB
 
     \b
-    --key-serde and --value-serde say what bytes mean; nothing is guessed.
-    bytes (the default)  printable ASCII as it is, \\xNN for other bytes,
+    --key-serde and --value-serde set how bytes are decoded; kstate never guesses.
+    bytes (the default)  printable ASCII unchanged, \\xNN for other bytes,
                          \\\\ for \\; in JSON {"base64": "..."}
     string, json, uuid   text in UTF-8
     long, int, short     signed integers of 8, 4, 2 bytes, as Kafka has them
     double, float        8, 4 bytes; boolean: 1 byte
-    hex, base64          any bytes, written so
+    hex, base64          any bytes
     time-windowed:SERDE[:SIZE_MS], session-windowed:SERDE
                          windowed keys in a key-value store: KEY@START,
                          KEY@START/END
-    MODULE:NAME          your own (examples/serdes): Python code that is run
-                         as you; PYTHONPATH says where it is found
+    MODULE:NAME          custom serde (examples/serdes): Python code that runs
+                         with your rights; found through PYTHONPATH
 
-    Exit codes: 0 answered, also with no row; 1 answered, but rows may be missing (an SST that no MANIFEST names) or a
-    Position is not known; 2 usage, unknown store; 3 a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE,
-    NOT_PRESENT, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE); 4 a stored key or value is not what its serde reads (its bytes are
-    shown, and all other rows), or it is not certain which tasks have the store; 5 the application is running (see
-    --last-flush); 6 a store cannot be read (STORE_EXCEPTION), also in the middle of the rows: what was printed until
-    then is right, and not all.
+    Exit codes: 0 answered, with or without rows; 1 answered, but rows may be missing (an SST that no MANIFEST names)
+    or a Position is unknown; 2 usage, or unknown store; 3 a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE,
+    NOT_PRESENT, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE); 4 a serde cannot read a stored key or value (kstate prints its
+    bytes, and all other rows), or it is uncertain which tasks have the store; 5 the application is running (see
+    --last-flush); 6 a store cannot be read (STORE_EXCEPTION): the rows printed before are correct, but not all.
     """
 
 
@@ -108,13 +107,13 @@ def range_(
         str | None, typer.Option("--from", metavar="KEY", help="The first key, inclusive. Keys are compared as bytes.")
     ] = None,
     upper: Annotated[str | None, typer.Option("--to", metavar="KEY", help="The last key, inclusive.")] = None,
-    descending: Annotated[bool, typer.Option("--desc", help="From the greatest key to the least.")] = False,
+    descending: Annotated[bool, typer.Option("--desc", help="Descending: from the greatest key to the least.")] = False,
     timestamps: Timestamps = False,
     collate: Collate = False,
 ) -> int:
-    """Print the rows of a range of keys of a key-value store, or all of them (RangeQuery, TimestampedRangeQuery).
+    """Print the rows of a range of keys of a key-value store, or all rows (RangeQuery, TimestampedRangeQuery).
 
-    Partition by partition, in the order of the keys' bytes: negative numbers come after positive ones.
+    Rows are in the byte order of their keys, partition by partition: negative numbers come after positive ones.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RangeQuery, ResultOrder, TimestampedRangeQuery
@@ -132,10 +131,10 @@ def range_(
 
 @_subcommand("raw-key", "A row by the key that it has in RocksDB.")
 def raw_key(request: StoreRequest, key: Key) -> int:
-    """Print the value of a row by the key that it has in RocksDB, of any kind of store.
+    """Print the value of a row by its key in RocksDB, from any kind of store.
 
-    The key is the whole row key, with window, session or segment; the value the whole row, with timestamp and headers.
-    The serdes are of these bytes: bytes, hex and base64 always fit.
+    The key is the whole row key, with window, session or segment. The value is the whole row, with timestamp and
+    headers. The serdes bytes, hex and base64 read every row.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RawKeyQuery
@@ -149,9 +148,9 @@ def raw_key(request: StoreRequest, key: Key) -> int:
 
 @_subcommand("raw-scan", "All rows as they lie in RocksDB.")
 def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
-    """Print all rows as they lie in RocksDB, of any kind of store, also those that have expired.
+    """Print all rows as they are stored in RocksDB, from any kind of store, including expired rows.
 
-    Segment by segment, in the order of their keys. The serdes are of whole keys and values, as for raw-key.
+    Segment by segment, in key order. Serdes read whole keys and values, as in raw-key.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RawScanQuery
@@ -169,7 +168,7 @@ def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
 def window_key(
     request: StoreRequest, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
-    """Print the windows of a key that start in a time, of a window store (WindowKeyQuery)."""
+    """Print the windows of a key that start in a time range, from a window store (WindowKeyQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowKeyQuery
 
@@ -188,7 +187,7 @@ def window_key(
 def window_range(
     request: StoreRequest, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
-    """Print the windows of all keys that start in a time, of a window store (WindowRangeQuery)."""
+    """Print the windows of all keys that start in a time range, from a window store (WindowRangeQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowRangeQuery
 
@@ -203,7 +202,7 @@ def window_range(
 
 @_subcommand("session", "Sessions of a key.")
 def session(request: StoreRequest, key: Key, collate: Collate = False) -> int:
-    """Print the sessions of a key, of a session store (WindowRangeQuery with a key). Their ends are inclusive."""
+    """Print the sessions of a key, from a session store (WindowRangeQuery with a key). Session ends are inclusive."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowRangeQuery
 
@@ -227,12 +226,12 @@ def versioned(
     key: Key,
     as_of: Annotated[
         str | None,
-        typer.Option("--as-of", metavar="TIME", help="The version valid then: milliseconds, or ISO 8601."),
+        typer.Option("--as-of", metavar="TIME", help="The version valid at TIME: milliseconds, or ISO 8601."),
     ] = None,
 ) -> int:
-    """Print the latest version of a key of a versioned store, or the one valid at a time (VersionedKeyQuery).
+    """Print the latest version of a key of a versioned store, or the version valid at a time (VersionedKeyQuery).
 
-    Without --spec history does not expire: the retention of a versioned store is nowhere in its bytes.
+    Without --spec history does not expire: the bytes of a versioned store do not contain its retention.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import VersionedKeyQuery
@@ -247,19 +246,21 @@ def multi_versioned(
     request: StoreRequest,
     key: Key,
     time_from: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Versions valid then or later; ms or ISO 8601.")
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Versions valid at TIME or later: milliseconds, or ISO 8601."),
     ] = None,
     time_to: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Versions valid then or earlier; ms or ISO 8601.")
+        str | None,
+        typer.Option("--to", metavar="TIME", help="Versions valid at TIME or earlier: milliseconds, or ISO 8601."),
     ] = None,
     ascending: Annotated[
-        bool, typer.Option("--asc/--desc", help="The oldest version first, or the newest (the default).")
+        bool, typer.Option("--asc/--desc", help="Oldest version first, or newest first (default).")
     ] = False,
     collate: Collate = False,
 ) -> int:
-    """Print the versions of a key of a versioned store that were valid in a time (MultiVersionedKeyQuery).
+    """Print the versions of a key of a versioned store that were valid in a time range (MultiVersionedKeyQuery).
 
-    Deletions have no version. Without --spec history does not expire.
+    A deletion has no version. Without --spec history does not expire.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import MultiVersionedKeyQuery, ResultOrder

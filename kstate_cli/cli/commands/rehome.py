@@ -81,7 +81,7 @@ def rehome(
         typer.Option(
             "--map",
             metavar="OLD=NEW",
-            help="Without texts: sub-topology OLD is NEW now, or gone; repeatable.",
+            help="Without texts: OLD is now NEW, or gone; repeatable.",
         ),
     ] = None,
     spec: SpecFile = None,
@@ -90,7 +90,7 @@ def rehome(
         bool,
         typer.Option(
             "--wipe-unclean",
-            help="Leave out stores that were not left clean: Streams restores them alone.",
+            help="Skip unclean stores: Streams restores only these.",
             rich_help_panel=KILLED,
         ),
     ] = False,
@@ -105,7 +105,7 @@ def rehome(
         typer.Option(
             "--wait",
             metavar="SECONDS",
-            help="Wait so long for the application's lock, and for the end of its group's members.",
+            help="Wait up to SECONDS for the lock, and for the group's members to leave.",
             min=0,
             rich_help_panel=HOW,
         ),
@@ -115,10 +115,10 @@ def rehome(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Move every store to the task of the sub-topology that has it now, without restoring anything.
+    """Move every store to the task that has its sub-topology now, without restoring anything.
 
-    For an application whose sub-topologies were renumbered, split or merged. It must be stopped, all of its instances.
-    Undoable with `kstate undo` until `kstate clean`. Half a task is refused, or completed from a dump.
+    Use it after sub-topologies were renumbered, split or merged. Stop all instances of the application first.
+    Undo it with `kstate undo`, until `kstate clean`. An incomplete task is refused, or completed from a dump.
     """
     from dataclasses import replace
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 def restore(
     app: Annotated[
         Path,
-        typer.Argument(metavar="APP", help="state.dir/application.id; one that is lost is made anew.", readable=False),
+        typer.Argument(metavar="APP", help="state.dir/application.id; created if it is lost.", readable=False),
     ],
     selection: RestoredOptions,
     logs: LogOptions,
@@ -61,10 +61,10 @@ def restore(
     work: WorkOptions,
     report: ReportOptions,
 ) -> int:
-    """Restore stores in bulk from a changelog dump. Undoable with `kstate undo`.
+    """Restore stores in bulk from a changelog dump. Undo it with `kstate undo`.
 
-    The application must be stopped. Stores with a valid offset are caught up, others are rebuilt; healthy ones past the
-    dump, or not named, stay.
+    Stop the application first. kstate catches up stores with a valid offset, and rebuilds the others. Stores that are
+    past the dump, or that you did not select, stay unchanged.
     """
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics

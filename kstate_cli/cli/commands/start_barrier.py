@@ -16,9 +16,9 @@ def start_barrier(
         str,
         typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PREFIX, that all hosts reach."),
     ],
-    hosts: Annotated[int, typer.Option("--hosts", metavar="N", min=1, help="How many hosts, this one among them.")],
+    hosts: Annotated[int, typer.Option("--hosts", metavar="N", min=1, help="Number of hosts, including this one.")],
     host: Annotated[
-        str | None, typer.Option("--host", metavar="NAME", help="What this host is called; by default its name.")
+        str | None, typer.Option("--host", metavar="NAME", help="Name of this host; default: its host name.")
     ] = None,
     timeout: Annotated[
         int,
@@ -26,7 +26,7 @@ def start_barrier(
             "--timeout",
             metavar="SECONDS",
             min=0,
-            help="Wait so long for the others, then end with 1.",
+            help="Wait up to SECONDS for the others, then exit 1.",
             show_default="3600",
         ),
     ] = 3600,
@@ -34,10 +34,10 @@ def start_barrier(
     quiet: Quiet = False,
     warnings_ok: WarningsOk = False,
 ) -> int:
-    """Wait until all hosts have come here, so that their applications start together.
+    """Wait until all hosts have come to the barrier, so that their applications start together.
 
-    An instance of Kafka Streams that starts alone is given every task, and restores from the broker what lies ready on
-    the hosts that start later. Each host leaves one small file in PLACE, which the next round writes over.
+    An instance of Kafka Streams that starts alone gets every task, and restores from the broker what the other hosts
+    have on disk. Each host writes one small file to PLACE; the next round overwrites it.
     """
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.views.barrier import BarrierView, came_of

@@ -13,13 +13,16 @@ from kstate_cli.cli.output import Format
 def undo(
     app: App,
     discard_newer: Annotated[
-        bool, typer.Option("--discard-newer", help="Also when the application has run since: what it did is put aside.")
+        bool,
+        typer.Option(
+            "--discard-newer", help="Undo even if the application has run since; its new files are moved aside."
+        ),
     ] = False,
     times_lost: Annotated[
         bool,
         typer.Option(
             "--times-lost",
-            help="After a copy that has not kept the times of files: read what is kept whole, set its times, go on.",
+            help="After a copy that lost file times: verify the backup, set its times, then undo.",
         ),
     ] = False,
     reason: Reason = None,
@@ -28,7 +31,7 @@ def undo(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Put the directory back that the newest run found. Nothing to undo is fine: exit 0."""
+    """Undo the newest change: restore the directory from its backup. Exit 0 if there is nothing to undo."""
     from kstate_cli.change.folder import read_runs
     from kstate_cli.change.location_checks import check_location
     from kstate_cli.change.lockfile import application_lock

@@ -39,18 +39,19 @@ def verify(
     ] = "1/1",
     each_sst: Annotated[
         bool,
-        typer.Option("--each-sst", help="Read each SST by itself too, and hold its entries against its properties."),
+        typer.Option("--each-sst", help="Also read each SST alone, and compare its entries with its properties."),
     ] = False,
     workers: Annotated[int, workers_option("Databases")] = 0,
     metrics_file: MetricsFile = None,
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Read every data block with its checksum, check order, counts and encoding of rows, and print content digests.
+    """Read every data block, check checksums, order, counts and encoding of rows, and print content digests.
 
-    Changes nothing. Beside a running application it reads what was flushed last. A digest is the same on every host,
-    and before and after a migration that keeps the rows. Exit codes: 3 something is damaged, 4 something cannot be
-    judged (too new, unreadable, not understood), 5 it changed too fast to be read.
+    Changes nothing. While the application is running, verify reads its last flush. A digest is the same on every host,
+    and before and after a migration that keeps the rows.
+    Exit 3 if something is damaged, 4 if something cannot be judged (too new, unreadable, unknown), 5 if the
+    directory changes too fast.
     """
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.metrics import Metrics

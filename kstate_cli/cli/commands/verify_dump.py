@@ -35,16 +35,16 @@ def verify_dump(
         typer.Option("--subset", metavar="I/N", help="Part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"),
     ] = "1/1",
     no_record: Annotated[
-        bool, typer.Option("--no-record", help="Leave no note in the dump of what was read, and when.")
+        bool, typer.Option("--no-record", help="Do not record in the dump that it was verified.")
     ] = False,
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Read files of a dump in full: compare each with the SHA-256 of the manifest, or decode every page of it.
+    """Read the files of a dump in full: compare each with its SHA-256 in the manifest, or decode every page.
 
-    Files of older full dumps are read as well. A file stays in its part while the dump grows. _verified.json in the
-    dump records when each part was read; kstate check --dump shows it. A call that was interrupted is continued. Exit
-    codes: 3 a file is damaged or missing, 4 a file cannot be read.
+    Includes files of older full dumps. A file stays in its part while the dump grows. _verified.json in the dump
+    records when each part was read, and kstate check --dump shows it. A second call resumes an interrupted one.
+    Exit 3 if a file is damaged or missing, 4 if a file cannot be read.
     """
     from kstate_cli.cli.output import say
     from kstate_cli.clock import utc_text

@@ -18,11 +18,11 @@ def warm_up(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Make Spark start in half the time: an archive of the classes that its JVM loads, made once.
+    """Make Spark start in half the time: archive the classes that its JVM loads.
 
-    Where an image is built, or once for each user. It lies in the user's cache directory, holds for this Java and this
-    Spark, and is made anew when it is asked for and they have changed. Without it, and with one that is damaged or that
-    others could have changed, Spark starts as always.
+    Run it once per user, or when you build an image. The archive is in the user's cache directory, for this Java and
+    this Spark. Run it again after an update of either. If the archive is missing, damaged or writable by others, Spark
+    starts without it.
     """
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import say

@@ -36,19 +36,20 @@ def wipe(
     app: App,
     task: Tasks = None,
     store: Stores = None,
-    global_stores: Annotated[bool, typer.Option("--global", help="The global stores.")] = False,
-    every_task: Annotated[bool, typer.Option("--all", help="All tasks and the global stores.")] = False,
+    global_stores: Annotated[bool, typer.Option("--global", help="Select the global stores.")] = False,
+    every_task: Annotated[bool, typer.Option("--all", help="Select all tasks and the global stores.")] = False,
     everything: Annotated[
-        bool, typer.Option("--everything", help="With --all: kafka-streams-process-metadata too; only .lock stays.")
+        bool,
+        typer.Option("--everything", help="With --all: remove kafka-streams-process-metadata too; only .lock stays."),
     ] = False,
     for_reset: Annotated[
         bool,
         typer.Option(
-            "--for-reset", help="With --all --everything: name the command that resets the application as a whole."
+            "--for-reset", help="With --all --everything: print the command that resets the application's topics."
         ),
     ] = False,
     purge: Annotated[bool, typer.Option("--purge", help="DELETES the stores at once: nothing can be undone.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --purge: yes, without a way back.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --purge: confirm the deletion.")] = False,
     workers: Annotated[int, workers_option("Stores")] = 0,
     dry_run: DryRun = False,
     after_error: AfterError = False,
@@ -60,10 +61,10 @@ def wipe(
     output: Output = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Move stores out, with their offsets and Positions, so that they are rebuilt from the earliest offset.
+    """Move stores out, with their offsets and Positions, so that Streams rebuilds them from the earliest offset.
 
-    The application must be stopped. Nothing else of a task is touched, and under exactly-once nothing else of it is
-    restored. Undoable with `kstate undo` until `kstate clean`.
+    Stop the application first. The rest of a task stays, and under exactly-once Streams does not restore it.
+    Undo it with `kstate undo`, until `kstate clean`.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error

@@ -37,7 +37,7 @@ ForJar = Annotated[
     typer.Option(
         "--for-jar",
         metavar="PATH",
-        help="The one in the application's jar, or folder of jars.",
+        help="Read the release from the application's jar or jar folder.",
         readable=False,
         callback=require_release,
     ),
@@ -69,13 +69,13 @@ def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bo
     return row
 
 
-PANEL: Final = "Where the topology has changed"
+PANEL: Final = "Changed topology"
 NewTopology = Annotated[
     Path | None,
     typer.Option(
         "--topology",
         metavar="FILE",
-        help="Text of Topology#describe of the topology that is to be started.",
+        help="Text of Topology#describe of the topology that will start.",
         rich_help_panel=PANEL,
         readable=False,
     ),
@@ -95,7 +95,7 @@ NewKinds = Annotated[
     typer.Option(
         "--spec",
         metavar="FILE",
-        help="kstate.toml that says the kinds of new stores.",
+        help="kstate.toml: kinds of new stores.",
         rich_help_panel=PANEL,
         readable=False,
     ),

@@ -22,31 +22,37 @@ class DumpedOptions:
     ]
     out: Annotated[
         str,
-        typer.Option("--out", metavar="DUMP", help="Folder, or s3://BUCKET/PREFIX (experimental); a dump there grows."),
+        typer.Option(
+            "--out",
+            metavar="DUMP",
+            help="Folder, or s3://BUCKET/PREFIX (experimental). kstate extends an existing dump.",
+        ),
     ]
-    app: Annotated[str | None, typer.Option("--app", metavar="ID", help="Every changelog of this application.id.")] = (
-        None
-    )
+    app: Annotated[
+        str | None, typer.Option("--app", metavar="ID", help="Dump every changelog of this application.id.")
+    ] = None
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="This topic (too); repeatable.")
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Dump this topic; repeatable.")
     ] = None
     spec: Annotated[
         Path | None,
-        typer.Option("--spec", metavar="FILE", help="What the stores of this kstate.toml need.", readable=False),
+        typer.Option(
+            "--spec", metavar="FILE", help="Dump the changelogs of the stores in this kstate.toml.", readable=False
+        ),
     ] = None
     follow: Annotated[
         float | None,
-        typer.Option("--follow", metavar="SECONDS", help="Go on, a round every SECONDS, until a signal.", min=0.1),
+        typer.Option("--follow", metavar="SECONDS", help="Repeat every SECONDS, until a signal.", min=0.1),
     ] = None
-    full: Annotated[bool, typer.Option("--full", help="Read all of it anew, beside what is there.")] = False
+    full: Annotated[bool, typer.Option("--full", help="Write a full dump; the existing one stays.")] = False
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", help="DELETES all but N fulls of each partition.", min=1)
+        int | None, typer.Option("--keep", metavar="N", help="DELETES all but N full dumps of each partition.", min=1)
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and write nothing.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be read, and write nothing.")] = False
     kafka_settings: Annotated[
         Path | None,
         typer.Option(
-            "--kafka-settings", metavar="FILE", help="Client properties: security.protocol, …", readable=False
+            "--kafka-settings", metavar="FILE", help="Client properties file: security.protocol, …", readable=False
         ),
     ] = None
 
@@ -58,17 +64,17 @@ class ReadingOptions:
     HELP_PANEL: ClassVar = HOW
 
     engine: Annotated[
-        str, typer.Option("--engine", metavar="spark|local", help="local: processes of this host, no Java.")
+        str, typer.Option("--engine", metavar="spark|local", help="local: processes of this host, without Java.")
     ] = "spark"
     master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="By default spark-submit's, or local[*,4].")
+        str | None, typer.Option("--master", metavar="URL", help="Default: spark-submit's, or local[*,4].")
     ] = None
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")
     ] = None
     workers: Annotated[int, workers_option("Ranges, with --engine local,")] = 0
     max_rate: Annotated[
-        str | None, typer.Option("--max-rate", metavar="BYTES", help="Read at most so much a second: 50M.")
+        str | None, typer.Option("--max-rate", metavar="BYTES", help="Read at most BYTES per second: 50M.")
     ] = None
 
 

@@ -35,27 +35,30 @@ Store = Annotated[
     typer.Argument(metavar="STORE", help="Name of the store; kstate ls APP shows them.", autocompletion=stores),
 ]
 Key = Annotated[
-    str, typer.Argument(metavar="KEY", help="The key, as its serde reads it; after -- if it begins with a dash.")
+    str,
+    typer.Argument(
+        metavar="KEY", help="The key in the form of its serde; put -- before a key that starts with a dash."
+    ),
 ]
 Timestamps = Annotated[
-    bool, typer.Option("--timestamps", help="With timestamps, and headers where the store has them.")
+    bool, typer.Option("--timestamps", help="Also print timestamps, and headers if the store has them.")
 ]
 TimeFrom = Annotated[
-    str | None, typer.Option("--from", metavar="TIME", help="From then on: milliseconds, or 2024-05-01T12:00:00Z.")
+    str | None,
+    typer.Option("--from", metavar="TIME", help="Start of the time range: milliseconds, or 2024-05-01T12:00:00Z."),
 ]
 TimeTo = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="Up to then, inclusive: milliseconds, or ISO 8601.")
+    str | None,
+    typer.Option("--to", metavar="TIME", help="End of the time range, inclusive: milliseconds, or ISO 8601."),
 ]
-Collate = Annotated[
-    bool, typer.Option("--collate", help="Rows of all partitions in one order, instead of partition by partition.")
-]
+Collate = Annotated[bool, typer.Option("--collate", help="Merge the rows of all partitions into one order.")]
 
 
 @dataclass(frozen=True)
 class SerdeOptions:
     """What the bytes of keys and values mean."""
 
-    HELP_PANEL: ClassVar = "What bytes mean"
+    HELP_PANEL: ClassVar = "Serdes"
 
     key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help=f"What keys are: {_SERDE}")] = "bytes"
     value_serde: Annotated[
@@ -67,25 +70,25 @@ class SerdeOptions:
 class SourceOptions:
     """Which partitions are asked, and in which condition."""
 
-    HELP_PANEL: ClassVar = "Which partitions answer"
+    HELP_PANEL: ClassVar = "Partitions"
 
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", metavar="N", min=0, help="Only this partition; repeatable. By default all here."),
+        typer.Option("--partition", metavar="N", min=0, help="Only this partition; repeatable. Default: all here."),
     ] = None
     at: Annotated[
         list[str] | None,
         typer.Option(
             "--at",
             metavar="TOPIC:PARTITION=OFFSET",
-            help="Only from stores that have come so far (PositionBound); repeatable. Exit 3 where one has not.",
+            help="Minimum Position of a store (PositionBound); repeatable. Exit 3 if a store is below it.",
         ),
     ] = None
     require_active: Annotated[
-        bool, typer.Option("--require-active", help="Only from an active task. Offline none is: NOT_ACTIVE, exit 3.")
+        bool, typer.Option("--require-active", help="Only from an active task. Offline no task is active: exit 3.")
     ] = False
     assume_active: Annotated[
-        bool, typer.Option("--assume-active", help="Take the tasks of this directory for active ones.")
+        bool, typer.Option("--assume-active", help="Treat the tasks of this directory as active.")
     ] = False
     spec: Annotated[
         Path | None,
@@ -97,13 +100,13 @@ class SourceOptions:
         ),
     ] = None
     include_expired: Annotated[
-        bool, typer.Option("--include-expired", help="With --spec: also rows that are past their retention.")
+        bool, typer.Option("--include-expired", help="With --spec: include rows past their retention.")
     ] = False
     topology: Annotated[
-        str | None, typer.Option("--topology", metavar="NAME", help="The named topology, where several have the store.")
+        str | None, typer.Option("--topology", metavar="NAME", help="The named topology, if several have the store.")
     ] = None
     last_flush: Annotated[
-        bool, typer.Option("--last-flush", help="Beside a running application: read what was flushed last.")
+        bool, typer.Option("--last-flush", help="While the application is running: read its last flush.")
     ] = False
 
 
@@ -119,13 +122,13 @@ class RowOptions:
     ] = RowFormat.table
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="N", min=1, help="At most N rows in all; by default 1000 in a table."),
+        typer.Option("--limit", metavar="N", min=1, help="At most N rows in all; default for tables: 1000."),
     ] = None
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="Tell of each partition up to which offset of its input it is (its Position), and how it answered.",
+            help="Also print the Position of each partition, and how it answered.",
         ),
     ] = False
     quiet: Quiet = False

@@ -42,7 +42,7 @@ class BrokerOptions:
         typer.Option(
             "--bootstrap-server",
             metavar="HOST:PORT",
-            help="Ask this broker: does an instance run, is anything unread, do partitions fit.",
+            help="Check on this broker: no running instance, nothing unread, partitions fit.",
         ),
     ] = None
     kafka_settings: KafkaSettings = None
@@ -63,11 +63,11 @@ class BrokerOptions:
 class CompletionOptions:
     """What half a task is completed with."""
 
-    HELP_PANEL: ClassVar = "Half a task: merged sub-topologies lie on different hosts"
+    HELP_PANEL: ClassVar = "Incomplete tasks: merged sub-topologies on different hosts"
 
     from_changelog: Annotated[
         str | None,
-        typer.Option("--from-changelog", metavar="DUMP", help="Complete it from this changelog dump, in the same run."),
+        typer.Option("--from-changelog", metavar="DUMP", help="Complete the tasks from this changelog dump."),
     ] = None
     release_name: Annotated[
         str | None,
@@ -78,7 +78,7 @@ class CompletionOptions:
         typer.Option(
             "--complete",
             metavar="TASK",
-            help="Complete this new task here, no others (none: all leave); else the host with the lowest old number.",
+            help="Complete this new task here (none: no task). Default: the host with the lowest old number.",
         ),
     ] = None
     committed_offsets: CommittedOffsets = None

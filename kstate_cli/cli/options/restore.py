@@ -51,21 +51,21 @@ CommittedOffsets = Annotated[
         "--committed-offsets", metavar="FILE", help='The group\'s: JSON {"TOPIC": {"0": 42}}.', readable=False
     ),
 ]
-DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="No manifest: you vouch that it is whole.")]
-DumpIsCommitted = Annotated[
-    bool, typer.Option("--dump-is-committed", help="No manifest: you vouch for read_committed.")
+DumpIsComplete = Annotated[
+    bool, typer.Option("--dump-is-complete", help="No manifest: you confirm that the dump is complete.")
 ]
+DumpIsCommitted = Annotated[bool, typer.Option("--dump-is-committed", help="No manifest: you confirm read_committed.")]
 SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
 AcceptResurrected = Annotated[
-    bool, typer.Option("--accept-resurrected", help="Rows may stay whose deletes were forgotten.")
+    bool, typer.Option("--accept-resurrected", help="Accept rows whose deletes the log no longer has.")
 ]
 Engine = Annotated[
     str,
-    typer.Option("--engine", metavar="spark|local", help="local: on this host, without Java."),
+    typer.Option("--engine", metavar="spark|local", help="local: processes of this host, without Java."),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", metavar="BYTES", help="4G; by default 1.7G a core, at most half the host's."),
+    typer.Option("--memory", metavar="BYTES", help="4G; default: 1.7G per core, at most half the host's."),
 ]
 """Options that other commands have too where they restore something."""
 
@@ -81,33 +81,31 @@ class OnInvalid(str, Enum):
 class FleetOptions:
     """Which tasks are this host's, and whom it waits for."""
 
-    HELP_PANEL: ClassVar = "On one of several hosts"
+    HELP_PANEL: ClassVar = "Several hosts"
 
     share: Annotated[
         str | None, typer.Option("--share", metavar="I/N", help="Only this share of the tasks: 1/3, 2/3, 3/3.")
     ] = None
     missing: Annotated[
         Path | None,
-        typer.Option(
-            "--missing", metavar="FILE", help="Only tasks that no host has, by fleet -o json.", readable=False
-        ),
+        typer.Option("--missing", metavar="FILE", help="Only tasks that no host has: fleet -o json.", readable=False),
     ] = None
     before: Annotated[
         Path | None,
-        typer.Option("--before", metavar="FILE", help="And that this host had, by an earlier one.", readable=False),
+        typer.Option("--before", metavar="FILE", help="Only tasks that this host had before.", readable=False),
     ] = None
     host: Annotated[
-        str | None, typer.Option("--host", metavar="NAME", help="This host in those files, and at the barrier.")
+        str | None, typer.Option("--host", metavar="NAME", help="This host in these files, and at the barrier.")
     ] = None
     barrier: Annotated[
-        str | None, typer.Option("--barrier", metavar="PLACE", help="Then wait there for all hosts: folder or URI.")
+        str | None, typer.Option("--barrier", metavar="PLACE", help="Then wait for all hosts: folder or URI.")
     ] = None
-    hosts: Annotated[int | None, typer.Option("--hosts", metavar="N", min=1, help="How many; with --share its N.")] = (
-        None
-    )
+    hosts: Annotated[
+        int | None, typer.Option("--hosts", metavar="N", min=1, help="Number of hosts; default: N of --share.")
+    ] = None
     barrier_timeout: Annotated[
         int,
-        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Wait no longer, and end with 1."),
+        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Then stop waiting, and exit 1."),
     ] = 3600
 
 
@@ -115,7 +113,7 @@ class FleetOptions:
 class RestoredOptions:
     """What is restored, and for whom."""
 
-    HELP_PANEL: ClassVar = "What is restored"
+    HELP_PANEL: ClassVar = "Source and target"
 
     from_changelog: Annotated[
         str,
@@ -130,7 +128,7 @@ class RestoredOptions:
         typer.Option(
             "--for",
             metavar="RELEASE",
-            help="The release that is to be started; or --for-jar.",
+            help="The release that will start; or --for-jar.",
             autocompletion=releases,
         ),
     ] = None
@@ -147,7 +145,7 @@ class RestoredOptions:
     store: Stores = None
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", metavar="TOPIC", help="Not this topic (or pattern); repeatable."),
+        typer.Option("--ignore", metavar="TOPIC", help="Skip this topic (or pattern); repeatable."),
     ] = None
     dry_run: DryRun = False
     fleet: FleetOptions
@@ -166,7 +164,7 @@ class LogOptions:
     dump_is_complete: DumpIsComplete = False
     dump_is_committed: DumpIsCommitted = False
     skip_digests: SkipDigests = False
-    verify_dump: Annotated[bool, typer.Option("--verify-dump", help="Read the whole dump before the plan.")] = False
+    verify_dump: Annotated[bool, typer.Option("--verify-dump", help="Read the whole dump first.")] = False
     guarantee: Annotated[
         Guarantee,
         typer.Option(
@@ -178,7 +176,7 @@ class LogOptions:
     ] = Guarantee.exactly_once
     full_dump: Annotated[
         int | None,
-        typer.Option("--full-dump", metavar="GENERATION", help="Not the newest full dump: that of then.", min=1),
+        typer.Option("--full-dump", metavar="GENERATION", help="Restore an older full dump.", min=1),
     ] = None
 
 
@@ -186,9 +184,11 @@ class LogOptions:
 class CaseOptions:
     """What is done in cases that are not the usual one."""
 
-    HELP_PANEL: ClassVar = "In special cases"
+    HELP_PANEL: ClassVar = "Special cases"
 
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild what is there from the earliest offset.")] = False
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild existing stores from the earliest offset.")] = (
+        False
+    )
     on_invalid_offset: Annotated[
         OnInvalid,
         typer.Option(
@@ -199,15 +199,13 @@ class CaseOptions:
     ] = OnInvalid.rebuild
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="An empty changelog may empty a store.")] = False
     accept_resurrected: AcceptResurrected = False
-    wipe_unclean: Annotated[
-        bool, typer.Option("--wipe-unclean", help="Rebuild tasks whole that were not left clean.")
-    ] = False
+    wipe_unclean: Annotated[bool, typer.Option("--wipe-unclean", help="Rebuild all stores of unclean tasks.")] = False
     transactional_stores: TransactionalStores = False
     unproven: Unproven = False
     after_error: AfterError = False
-    standby: Annotated[bool, typer.Option("--standby", help="Make a standby, or catch it up.")] = False
+    standby: Annotated[bool, typer.Option("--standby", help="Create a standby, or catch it up.")] = False
     follow: Annotated[
-        float | None, typer.Option("--follow", metavar="SECONDS", help="The same, every SECONDS.", min=0.1)
+        float | None, typer.Option("--follow", metavar="SECONDS", help="Repeat --standby every SECONDS.", min=0.1)
     ] = None
 
 
@@ -219,21 +217,21 @@ class WorkOptions:
 
     engine: Engine = "spark"
     master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="By default spark-submit's, or local[*,4].")
+        str | None, typer.Option("--master", metavar="URL", help="Default: spark-submit's, or local[*,4].")
     ] = None
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")
     ] = None
     staging: Annotated[
         str | None,
-        typer.Option("--staging", metavar="URI", help="Where sorted files are made; all executors reach it."),
+        typer.Option("--staging", metavar="URI", help="Place for sorted files; all executors reach it."),
     ] = None
     memory: Memory = None
     workers: Annotated[int, workers_option("Stores")] = 0
     verify: Annotated[
         Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full: read all rows back first.")
     ] = Verify.quick
-    copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs, do not link them; files become this user's.")] = False
+    copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them.")] = False
     wait: Wait = 0.0
     lock_is_shared: LockIsShared = False
 

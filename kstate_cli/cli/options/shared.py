@@ -62,11 +62,11 @@ DslStoreFormat = Annotated[
 ]
 TransactionalStores = Annotated[
     bool,
-    typer.Option(TRANSACTIONAL_STORES, help="It runs with transactional stores (KIP-892)."),
+    typer.Option(TRANSACTIONAL_STORES, help="The application has transactional stores (KIP-892)."),
 ]
 Unproven = Annotated[
     bool,
-    typer.Option(UNPROVEN, help="For a release that nobody has run, too."),
+    typer.Option(UNPROVEN, help="Allow a release that the tests of kstate do not cover."),
 ]
 App = Annotated[
     Path,
@@ -81,7 +81,7 @@ Tasks = Annotated[
     typer.Option(
         "--task",
         metavar="TASK",
-        help="Stores of this task only; repeatable.",
+        help="Only stores of this task; repeatable.",
         autocompletion=tasks,
         rich_help_panel=WHICH,
     ),
@@ -91,7 +91,7 @@ Stores = Annotated[
     typer.Option(
         "--store",
         metavar="STORE",
-        help="This store only, in all tasks; repeatable.",
+        help="Only this store, in all tasks; repeatable.",
         autocompletion=stores,
         rich_help_panel=WHICH,
     ),
@@ -108,44 +108,46 @@ Output = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="Only results and errors.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option("--quiet", "-q", help="Print only results and errors.", rich_help_panel=OUTPUT_PANEL),
 ]
 Wait = Annotated[
     float,
     typer.Option(
-        "--wait", metavar="SECONDS", help="Wait so long for the application's lock.", min=0, rich_help_panel=HOW
+        "--wait", metavar="SECONDS", help="Wait up to SECONDS for the application's lock.", min=0, rich_help_panel=HOW
     ),
 ]
 LockIsShared = Annotated[
     bool,
     typer.Option(
         LOCK_IS_SHARED,
-        help="NFS and the like: you vouch that it runs nowhere.",
+        help="Shared file system: you confirm that no host runs it.",
         rich_help_panel=HOW,
     ),
 ]
 Reason = Annotated[
     str | None,
-    typer.Option("--reason", metavar="TEXT", help="Why: kept in the run's journal.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option(
+        "--reason", metavar="TEXT", help="Record this reason in the run's journal.", rich_help_panel=OUTPUT_PANEL
+    ),
 ]
 WarningsOk = Annotated[
-    bool, typer.Option("--warnings-ok", help="Exit 0, not 1, when there are warnings.", rich_help_panel=OUTPUT_PANEL)
+    bool, typer.Option("--warnings-ok", help="Exit 0, not 1, if there are warnings.", rich_help_panel=OUTPUT_PANEL)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")]
 CopySsts = Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")]
-KILLED: Final = "Where the application was killed"
+KILLED: Final = "After a crash"
 LeftGuarantee = Annotated[
     Guarantee,
     typer.Option(
         "--guarantee",
         metavar="GUARANTEE",
-        help="at_least_once: stores that were not left clean have no uncommitted data.",
+        help="at_least_once: unclean stores have no uncommitted data.",
         rich_help_panel=KILLED,
     ),
 ]
 AfterError = Annotated[
     bool,
-    typer.Option("--after-error", help="The cause of the last run's ERROR is fixed."),
+    typer.Option("--after-error", help="You have fixed the cause of the last run's ERROR."),
 ]
 MetricsFile = Annotated[
     Path | None,
@@ -162,7 +164,7 @@ LogOffsets = Annotated[
     typer.Option(
         "--offsets",
         metavar="FILE",
-        help='Log starts and ends, as the broker has them: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
+        help='Read log starts and ends from JSON: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
         rich_help_panel=LOGS,
         readable=False,
     ),
@@ -170,7 +172,10 @@ LogOffsets = Annotated[
 BootstrapServer = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-server", metavar="HOST:PORT", help="Ask this broker for log starts and ends.", rich_help_panel=LOGS
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="Read log starts and ends from this broker.",
+        rich_help_panel=LOGS,
     ),
 ]
 KafkaSettings = Annotated[
@@ -178,7 +183,7 @@ KafkaSettings = Annotated[
     typer.Option(
         "--kafka-settings",
         metavar="FILE",
-        help="name=value lines: security.protocol, …",
+        help="Client properties file: security.protocol, …",
         rich_help_panel=LOGS,
         readable=False,
     ),
@@ -188,7 +193,7 @@ Dump = Annotated[
     typer.Option(
         "--from-changelog",
         metavar="DUMP",
-        help="Changelog dump: what its manifest says of the topics.",
+        help="Changelog dump: read topics from its manifest.",
         rich_help_panel=LOGS,
     ),
 ]
@@ -197,13 +202,13 @@ SpecFile = Annotated[
     typer.Option(
         "--spec",
         metavar="FILE",
-        help="kstate.toml that says the kinds of stores whose bytes leave it open.",
+        help="kstate.toml: kinds of stores that their bytes do not show.",
         readable=False,
     ),
 ]
 LastFlush = Annotated[
     bool,
-    typer.Option("--last-flush", help="Beside a running application: what was flushed last."),
+    typer.Option("--last-flush", help="While the application is running: read its last flush."),
 ]
 
 

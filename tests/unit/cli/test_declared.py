@@ -81,15 +81,15 @@ def test_objects_are_made_of_options() -> None:
 ALL = dict(commands())
 PANELS = {
     "restore": [
-        "What is restored",
-        "On one of several hosts",
-        "What is known of the logs",
-        "In special cases",
-        "How it is done",
-        "What is told",
+        "Source and target",
+        "Several hosts",
+        "Log offsets",
+        "Special cases",
+        "Execution",
+        "Output",
     ],
-    "query key": ["Options", "What bytes mean", "Which partitions answer", "What is told"],
-    "query raw-key": ["What bytes mean", "Which partitions answer", "What is told"],
+    "query key": ["Options", "Serdes", "Partitions", "Output"],
+    "query raw-key": ["Serdes", "Partitions", "Output"],
 }
 
 
