@@ -62,7 +62,7 @@ def migrate(
         typer.Option(
             "--to-jar",
             metavar="PATH",
-            help="Read the release from the application's jar or jar folder.",
+            help="Read it from the application's jar or jars.",
             readable=False,
             callback=require_release,
         ),

@@ -63,8 +63,8 @@ def restore(
 ) -> int:
     """Restore stores in bulk from a changelog dump. Undo it with `kstate undo`.
 
-    Stop the application first. kstate catches up stores with a valid offset, and rebuilds the others. Stores that are
-    past the dump, or that you did not select, stay unchanged.
+    Stop the application first. Stores with a valid offset catch up, others are rebuilt. Stores past the dump, or not
+    selected, stay unchanged.
     """
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics

@@ -37,7 +37,7 @@ ForJar = Annotated[
     typer.Option(
         "--for-jar",
         metavar="PATH",
-        help="Read the release from the application's jar or jar folder.",
+        help="Read it from the application's jar or jars.",
         readable=False,
         callback=require_release,
     ),

@@ -64,7 +64,7 @@ class ReadingOptions:
     HELP_PANEL: ClassVar = HOW
 
     engine: Annotated[
-        str, typer.Option("--engine", metavar="spark|local", help="local: processes of this host, without Java.")
+        str, typer.Option("--engine", metavar="spark|local", help="local: on this host, without Java.")
     ] = "spark"
     master: Annotated[
         str | None, typer.Option("--master", metavar="URL", help="Default: spark-submit's, or local[*,4].")

@@ -51,17 +51,15 @@ CommittedOffsets = Annotated[
         "--committed-offsets", metavar="FILE", help='The group\'s: JSON {"TOPIC": {"0": 42}}.', readable=False
     ),
 ]
-DumpIsComplete = Annotated[
-    bool, typer.Option("--dump-is-complete", help="No manifest: you confirm that the dump is complete.")
-]
-DumpIsCommitted = Annotated[bool, typer.Option("--dump-is-committed", help="No manifest: you confirm read_committed.")]
+DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="No manifest: confirm that it is complete.")]
+DumpIsCommitted = Annotated[bool, typer.Option("--dump-is-committed", help="No manifest: confirm read_committed.")]
 SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
 AcceptResurrected = Annotated[
     bool, typer.Option("--accept-resurrected", help="Accept rows whose deletes the log no longer has.")
 ]
 Engine = Annotated[
     str,
-    typer.Option("--engine", metavar="spark|local", help="local: processes of this host, without Java."),
+    typer.Option("--engine", metavar="spark|local", help="local: on this host, without Java."),
 ]
 Memory = Annotated[
     str | None,
@@ -186,9 +184,7 @@ class CaseOptions:
 
     HELP_PANEL: ClassVar = "Special cases"
 
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild existing stores from the earliest offset.")] = (
-        False
-    )
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild existing stores completely.")] = False
     on_invalid_offset: Annotated[
         OnInvalid,
         typer.Option(

@@ -62,11 +62,11 @@ DslStoreFormat = Annotated[
 ]
 TransactionalStores = Annotated[
     bool,
-    typer.Option(TRANSACTIONAL_STORES, help="The application has transactional stores (KIP-892)."),
+    typer.Option(TRANSACTIONAL_STORES, help="The stores are transactional (KIP-892)."),
 ]
 Unproven = Annotated[
     bool,
-    typer.Option(UNPROVEN, help="Allow a release that the tests of kstate do not cover."),
+    typer.Option(UNPROVEN, help="Allow releases that are not tested yet."),
 ]
 App = Annotated[
     Path,
@@ -147,7 +147,7 @@ LeftGuarantee = Annotated[
 ]
 AfterError = Annotated[
     bool,
-    typer.Option("--after-error", help="You have fixed the cause of the last run's ERROR."),
+    typer.Option("--after-error", help="You fixed the cause of the last run's ERROR."),
 ]
 MetricsFile = Annotated[
     Path | None,
