@@ -47,7 +47,7 @@ COMMANDS: Final = {
     "fleet": Entry("fleet", "fleet", "Compare many hosts: which has which task."),
     "verify": Entry("verify", "verify", "Read every block, and report damage."),
     "migrate": Entry("migrate", "migrate", "Upgrade or downgrade a directory in place."),
-    "wipe": Entry("wipe", "wipe", "Remove stores, so that Streams rebuilds them."),
+    "wipe": Entry("wipe", "wipe", "Move stores out, so that Streams rebuilds them."),
     "rehome": Entry("rehome", "rehome", "Move stores to their tasks in a changed topology."),
     "dump": Entry("dump", "dump", "Write changelogs from a broker to a dump."),
     "verify-dump": Entry("verify_dump", "verify_dump", "Read every file of a dump, and report damage."),

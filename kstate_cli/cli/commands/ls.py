@@ -76,7 +76,7 @@ def ls(
 
     Changes nothing; the application may be running. Keys are counted as kstate query shows them. ~ marks an estimate,
     ? a store that cannot be read.
-    Exit 3 if something is not as Streams leaves it, or a task directory cannot be listed. Exit 1 if rows may be
+    Exit 3 if something is not as Streams leaves it, 4 if a task directory cannot be listed. Exit 1 if rows may be
     missing, or only a backup of kstate has what was here.
     --spec takes partitions from a broker or a dump, and retentions from rows. If they contradict, a comment asks you.
     With --spec, exit 1 means: fill in or check lines of the printed kstate.toml.

@@ -48,7 +48,7 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 CommittedOffsets = Annotated[
     Path | None,
     typer.Option(
-        "--committed-offsets", metavar="FILE", help='The group\'s: JSON {"TOPIC": {"0": 42}}.', readable=False
+        "--committed-offsets", metavar="FILE", help='Group offsets: JSON {"TOPIC": {"0": 42}}.', readable=False
     ),
 ]
 DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="No manifest: confirm that it is complete.")]
