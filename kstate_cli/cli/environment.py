@@ -79,16 +79,10 @@ def give_variables(click_command: Any, path: str) -> None:
             option.envvar = variable_of(words, name_of(option))
 
 
-def tell_unread(click_command: Any, path: str) -> None:
-    """From now on whoever calls the command is told of variables that look like its own, and are not read."""
-    parse = click_command.parse_args
-
-    def parsed(ctx: Any, args: list[str]) -> Any:
-        if not ctx.resilient_parsing:
-            _warn(unread(click_command, path))
-        return parse(ctx, args)
-
-    click_command.parse_args = parsed
+def warn_of_unread(context: Any) -> None:
+    """Print a warning for each variable that looks like one of the command, and that no option reads."""
+    if not context.resilient_parsing:
+        _warn(unread(context.command, context.command.words))
 
 
 def unread(click_command: Any, path: str) -> list[str]:

@@ -7,6 +7,7 @@ A line of it says what an option is for, no more: which environment variable an 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
@@ -34,6 +35,14 @@ class _WithExamples:
 
     words: str | None = None
     """How the command is called: ``query key``. The program itself is called without a word."""
+    before_parsing: tuple[Callable[[Any], None], ...] = ()
+    """Functions that take Click's context before the words of the command line are parsed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Call ``before_parsing``, then parse the words of the command line."""
+        for function in self.before_parsing:
+            function(ctx)
+        return super().parse_args(ctx, args)  # type: ignore[misc]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Writes the examples, as they can be pasted: one line each, never wrapped."""
@@ -76,7 +85,7 @@ class HelpfulGroup(_WithExamples, typer.core.TyperGroup):
     """A group that, called with nothing, shows its help as ``--help`` does: on standard output, with exit code 0."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """The words of the command line."""
+        """Parse the words of the command line."""
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()

@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from kstate_cli.cli import subject
-from kstate_cli.cli.subject import tell_processed
 
 if TYPE_CHECKING:
     from kstate_cli.errors import CommandEnd
@@ -82,24 +81,21 @@ def begin(words: Sequence[str]) -> None:
     _want(as_json is True)
 
 
-def note_format(command: Any) -> None:
-    """From now on it is known here what ``--output`` of ``command`` is, wherever it was said."""
-    for parameter in command.params:
-        if parameter.param_type_name == "option" and "--output" in parameter.opts:
-            _look_at_variable(command, parameter)
-            tell_processed(parameter, _note)
+def _is_output(parameter: Any) -> bool:
+    return parameter.param_type_name == "option" and "--output" in parameter.opts
 
 
-def _look_at_variable(command: Any, option: Any) -> None:
-    """Before anything of the command line can be wrong."""
-    parse = command.parse_args
+def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
+    """Yield the function that takes the value of ``--output``."""
+    if _is_output(parameter):
+        yield _note
 
-    def parsed(ctx: Any, args: list[str]) -> Any:
+
+def note_variable(context: Any) -> None:
+    """Note the format that the environment sets, before the parser can find an error in the command line."""
+    for option in filter(_is_output, context.command.params):
         if not _Command.words_say and option.envvar:
             _want(os.environ.get(option.envvar) == _JSON)
-        return parse(ctx, args)
-
-    command.parse_args = parsed
 
 
 def _note(output: Any) -> None:

@@ -15,12 +15,11 @@ from typing import Any, Final
 import typer
 import typer.main
 
+from kstate_cli.cli import json_lines, subject
 from kstate_cli.cli.config import give_config
-from kstate_cli.cli.environment import give_variables, tell_unread
+from kstate_cli.cli.environment import give_variables, warn_of_unread
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
-from kstate_cli.cli.json_lines import note_format
 from kstate_cli.cli.shell_completion import answer_shell
-from kstate_cli.cli.subject import note_subject
 from kstate_cli.errors import UsageError
 from kstate_cli.texts import command
 
@@ -94,21 +93,21 @@ def _parser_of(name: str, entry: Entry) -> Any:
     if not isinstance(target, typer.Typer):
         function, target = target, typer.Typer(add_completion=False, rich_markup_mode=None)
         target.command(name, cls=PanelledCommand)(function)
-    parser = typer.main.get_command(target)
+    parser: Any = typer.main.get_command(target)
     parser.name = name
     give_variables(parser, name)
-    tell_unread(parser, name)
     _rules(parser, name)
+    parser.before_parsing = (*parser.before_parsing, warn_of_unread)
     return parser
 
 
 def _rules(parser: Any, path: str) -> None:
     """Apply to ``parser`` and its subcommands the rules of every argument and option; ``path``: ``query key``."""
     parser.words = path
+    parser.before_parsing = (json_lines.note_variable,)
     give_config(parser, path)
-    refuse_empty(parser, path)
-    note_subject(parser)
-    note_format(parser)
+    for parameter in parser.params:
+        _watch(parameter, path)
     for name, inner in getattr(parser, "commands", {}).items():
         _rules(inner, f"{path} {name}")
 
@@ -141,28 +140,30 @@ MAY_BE_EMPTY: Final = frozenset({"KEY"})
 """A key may be the empty string. Nothing but whitespace counts as empty otherwise: ``"$A $B"`` leaves that."""
 
 
-def refuse_empty(parser: Any, path: str) -> None:
-    """From now on ``parser``, called as ``path``, refuses empty values of its arguments and options."""
-    for parameter in parser.params:
-        _guard(parameter, path)
+def _watch(parameter: Any, path: str) -> None:
+    """Make Click's ``parameter`` refuse an empty text, and report each value as soon as Click has converted it.
 
-
-def _guard(parameter: Any, path: str) -> None:
+    This is the only place that replaces a method of a Click object. A callback of Click comes too late for both: it
+    gets ``Path("")`` as ``Path(".")``, and errors, metrics and JSON need the directory and the format of a command line
+    that is wrong elsewhere.
+    """
     name = shown_name(parameter)
-    if name in MAY_BE_EMPTY:
-        return
+    notes = (*subject.notes_of(parameter), *json_lines.notes_of(parameter))
     process = parameter.process_value
 
-    def checked(ctx: Any, value: Any) -> Any:
-        if any(not text.strip() for text in _texts(value)):
+    def process_value(ctx: Any, value: Any) -> Any:
+        if name not in MAY_BE_EMPTY and any(not text.strip() for text in _texts(value)):
             raise UsageError(
                 f"{name} is empty",
                 where=command(*path.split()),
                 hint='is a variable of the shell not set? Written as "${NAME:?}" the shell says so',
             )
-        return process(ctx, value)
+        processed = process(ctx, value)
+        for note in notes:
+            note(processed)
+        return processed
 
-    parameter.process_value = checked
+    parameter.process_value = process_value
 
 
 def shown_name(parameter: Any) -> str:

@@ -7,7 +7,7 @@ passes on a parameter's value as soon as it has converted it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -40,16 +40,15 @@ def set_app(app: str | os.PathLike[str]) -> None:
     _app[:] = [os.fspath(app)]
 
 
-def note_subject(parsed: Any) -> None:
-    """From now on the directory that Click's command ``parsed`` is given is known here, and what is carried on."""
-    for parameter in parsed.params:
-        if parameter.param_type_name == "argument" and parameter.name in _APP:
-            tell_processed(parameter, _note)
-        if _WORKERS in parameter.opts:
-            tell_processed(parameter, _note_workers)
-        for option in texts.COMMANDS_WITH_OPTION:
-            if option in parameter.opts:
-                tell_processed(parameter, partial(texts.carry_option, option))
+def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
+    """Yield the functions that take the value of Click's ``parameter``: directory, workers, options to repeat."""
+    if parameter.param_type_name == "argument" and parameter.name in _APP:
+        yield _note
+    if _WORKERS in parameter.opts:
+        yield _note_workers
+    for option in texts.COMMANDS_WITH_OPTION:
+        if option in parameter.opts:
+            yield partial(texts.carry_option, option)
 
 
 def workers() -> int | None:
@@ -70,15 +69,3 @@ def _note(value: Any) -> None:
 def about(name: str, *options: str) -> str | None:
     """A command about the same directory, to be pasted; None where the command was given none."""
     return command(name, *_app, *options) if _app else None
-
-
-def tell_processed(parameter: Any, note: Callable[[Any], None]) -> None:
-    """From now on ``note`` gets each value of Click's ``parameter``, as soon as it is converted and validated."""
-    process = parameter.process_value
-
-    def process_and_note(ctx: Any, value: Any) -> Any:
-        processed = process(ctx, value)
-        note(processed)
-        return processed
-
-    parameter.process_value = process_and_note
