@@ -26,9 +26,7 @@ def export(
     app: App,
     store: Annotated[
         str,
-        typer.Argument(
-            metavar="STORE", help="Name of the store; kstate exports it from all its tasks.", autocompletion=stores
-        ),
+        typer.Argument(metavar="STORE", help="Name of the store, in all its tasks.", autocompletion=stores),
     ],
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for the export, new or empty.", readable=False)

@@ -25,7 +25,7 @@ class DumpedOptions:
         typer.Option(
             "--out",
             metavar="DUMP",
-            help="Folder, or s3://BUCKET/PREFIX (experimental). kstate extends an existing dump.",
+            help="Folder, or s3://BUCKET/PREFIX (experimental). Extends an existing dump.",
         ),
     ]
     app: Annotated[
