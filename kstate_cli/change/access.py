@@ -1,7 +1,8 @@
-"""Who may read and write what kstate makes: exactly those who might before, not more and not fewer.
+"""Who owns, reads and writes the files that kstate makes: exactly those who could before.
 
-A default ACL on a directory reaches every file that is made below it, and a file that RocksDB replaces loses its own.
-So what is made for an existing file takes owner, mode and ACL of that file, and what it has beyond them goes.
+Root may run kstate, and Streams must be able to write the result. A default ACL on a directory reaches every file below
+it, and a file that RocksDB replaces loses its own ACL. So a file that replaces another one takes owner, mode and ACL of
+that file, and loses every ACL beyond them.
 """
 
 from __future__ import annotations
@@ -21,52 +22,25 @@ from kstate_cli.errors import Refused
 
 ACL: Final = ("system.posix_acl_access", "system.posix_acl_default")
 NO_ATTRIBUTES: Final = (errno.ENOTSUP, errno.ENODATA, errno.EINVAL)
+"""Errors of file systems and files without extended attributes."""
+_KIND = re.compile(r"(?<=LOG)\..*|\d+")
+"""The parts of a file name that two files of one kind differ in: numbers, and the suffix of an old LOG."""
 
 
-def attributes(path: Path | int) -> list[str]:
-    """Names of the extended attributes, ACLs among them; none where the file system has none. Raises OSError."""
+@contextmanager
+def reading() -> Iterator[None]:
+    """Raise Refused for a PermissionError of a block that only reads: an unreadable file is not damaged or lost."""
     try:
-        return os.listxattr(path)
-    except OSError as error:
-        if error.errno in NO_ATTRIBUTES:
-            return []
-        raise
-
-
-def keep_attributes(source: Path | int, target: Path | int) -> None:
-    """Extended attributes and ACLs, where the file system has them and this user may set them. Raises OSError."""
-    wanted = attributes(source)
-    for name in attributes(target):
-        if name in ACL and name not in wanted:
-            os.removexattr(target, name)
-    for name in wanted:
-        try:
-            os.setxattr(target, name, os.getxattr(source, name))
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.EACCES, *NO_ATTRIBUTES):
-                raise
-
-
-def keep_access(source: Path, target: Path) -> None:
-    """Mode, extended attributes and ACLs of one file for another; the owner is ``own_like``'s. Raises OSError."""
-    mode = os.stat(source, follow_symlinks=False).st_mode & 0o7777
-    if os.stat(target, follow_symlinks=False).st_mode & 0o7777 != mode:
-        os.chmod(target, mode)
-    keep_attributes(source, target)
-
-
-def drop_acl(path: Path) -> None:
-    """Takes every ACL from a directory of kstate's own: what is made in it is for the owner alone."""
-    for name in ACL:
-        with contextlib.suppress(OSError):
-            os.removexattr(path, name)
+        yield
+    except PermissionError as error:
+        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=access_hint(error.filename)) from None
 
 
 def own_like(path: Path | int, model: os.stat_result, *, follow_symlinks: bool = True) -> None:
-    """Gives a new file (or descriptor) to the owner of ``model``. Only root can, and only root needs to."""
+    """Give a new file (or descriptor) to the owner of ``model``. Only root can, and only root needs to."""
     if os.geteuid() != 0:
         return
-    # A descriptor has no other way than to be followed.
+    # A descriptor cannot be a link, and os.stat refuses follow_symlinks for one.
     stat = os.fstat(path) if isinstance(path, int) else os.stat(path, follow_symlinks=follow_symlinks)
     if (stat.st_uid, stat.st_gid) == (model.st_uid, model.st_gid):
         return
@@ -76,15 +50,51 @@ def own_like(path: Path | int, model: os.stat_result, *, follow_symlinks: bool =
         os.chown(path, model.st_uid, model.st_gid, follow_symlinks=follow_symlinks)
 
 
-_KIND = re.compile(r"(?<=LOG)\..*|\d+")
-"""What is taken out of a file's name to get its kind: numbers, and what tells one LOG from another."""
+def attributes(path: Path | int) -> list[str]:
+    """Return the names of the extended attributes, ACLs among them; none if the file system has none. Raise OSError."""
+    try:
+        return os.listxattr(path)
+    except OSError as error:
+        if error.errno in NO_ATTRIBUTES:
+            return []
+        raise
+
+
+def keep_attributes(source: Path | int, target: Path | int) -> None:
+    """Copy extended attributes and ACLs, if the file system has them and this user may set them. Raise OSError."""
+    names = attributes(source)
+    for name in attributes(target):
+        if name in ACL and name not in names:
+            # Inherited from a default ACL of the directory: it would admit users that the source does not.
+            os.removexattr(target, name)
+    for name in names:
+        try:
+            os.setxattr(target, name, os.getxattr(source, name))
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EACCES, *NO_ATTRIBUTES):
+                raise
+
+
+def keep_access(source: Path, target: Path) -> None:
+    """Copy mode, extended attributes and ACLs; :func:`own_like` copies the owner. Raise OSError."""
+    mode = os.stat(source, follow_symlinks=False).st_mode & 0o7777
+    if os.stat(target, follow_symlinks=False).st_mode & 0o7777 != mode:
+        os.chmod(target, mode)
+    keep_attributes(source, target)
+
+
+def drop_acl(path: Path) -> None:
+    """Remove every ACL from a directory of kstate's own: its files are for the owner alone."""
+    for name in ACL:
+        with contextlib.suppress(OSError):
+            os.removexattr(path, name)
 
 
 def take_access(path: Path, app: Path, original: Path) -> None:
-    """Gives the database in ``path`` and its new files owner, mode and ACL of those of ``original``, file by file.
+    """Give the staged database in ``path`` and its new files owner, mode and ACL of ``original``, file by file.
 
-    A file that the original has not gets those of one of its kind. Where there is no such database, another one of the
-    application is the model; without any, only the owner is carried over. Files that are linked are the original's.
+    A file without a namesake there takes those of a file of its kind. If ``original`` is no database, another database
+    of the application is the model; without any, only the owner is copied. Linked files are the original's already.
     """
     model = original if (original / "CURRENT").exists() else _any_database(app)
     parent = os.stat(path.parent)
@@ -107,6 +117,7 @@ def _kind(name: str) -> str:
 
 
 def _by_kind(database: Path) -> dict[str, Path]:
+    """Return a model for each name and each kind of file in a database: the first of the kind."""
     models: dict[str, Path] = {}
     with os.scandir(database) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
@@ -116,6 +127,7 @@ def _by_kind(database: Path) -> dict[str, Path]:
     return models
 
 
+# Hundreds of new stores of one application would walk its whole tree again each.
 @functools.lru_cache(maxsize=4)
 def _any_database(app: Path) -> Path | None:
     for folder, folders, files in os.walk(app):
@@ -123,12 +135,3 @@ def _any_database(app: Path) -> Path | None:
         if "CURRENT" in files:
             return Path(folder)
     return None
-
-
-@contextmanager
-def reading() -> Iterator[None]:
-    """Within it things are only looked at. Raises Refused in place of PermissionError."""
-    try:
-        yield
-    except PermissionError as error:
-        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=access_hint(error.filename)) from None

@@ -1,9 +1,9 @@
-"""Which runs ``clean`` may delete, and deleting them. It runs from cron: what is in doubt is left alone and said."""
+"""Choose the runs that ``clean`` may delete, and delete them. It runs from cron: a doubtful run is retained."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from typing import Final
 
 from kstate_cli import clock
 from kstate_cli.change.engine import pinned_bytes
-from kstate_cli.change.folder import forget, read_runs, understood
+from kstate_cli.change.folder import forget, read_runs, require_understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.lost import lost_copies, only_copy
 from kstate_cli.change.removal import refuse_foreign, refuse_unproved, remove_run, remove_staged
@@ -21,48 +21,52 @@ from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunH
 from kstate_cli.texts import command, did_you_mean
 
 PRECIOUS_EVENT: Final = "precious"
-"""What the run has kept may be the only copy of records that a log has lost: deleted only when it is named."""
+"""Event of a run whose backup may be the only copy of records that a log has lost: only ``--run`` deletes it."""
 
+_INTERRUPTED: Final = "was interrupted"
+_MAY_RUN: Final = "is under way, or was interrupted"
+"""Without the lock the two cannot be told apart."""
 _GO_ON: Final = "there is no undo to it any more; to go on"
+"""Begins the way on from a run that is half deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanRequest:
-    """What is to be deleted."""
+    """The runs to delete."""
 
     app: Path
     older_than: timedelta
     names: frozenset[str] = frozenset()
-    """Only these runs, however old and whatever they keep; all that are old enough when empty."""
+    """Only these runs, whatever their age and backup; if empty, every run that is old enough."""
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """A run that is left although it is old enough, and why."""
+class RetainedRun:
+    """A run that is not deleted although it is old enough, and why."""
 
     run: str
     why: str
 
     @property
     def text(self) -> str:
-        """One line for the user."""
+        """Return a line for the user."""
         return f"run {self.run} is left: {self.why}"
 
 
 @dataclass(slots=True)
 class Choice:
-    """Runs that may be deleted, oldest first, and those that are left."""
+    """The runs that may be deleted, oldest first, and the retained ones."""
 
     runs: list[Run] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    retained: list[RetainedRun] = field(default_factory=list)
 
 
 def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
-    """What may be deleted. Without the lock a run that has not ended may be going on.
+    """Choose what may be deleted. Without the lock an unfinished run may still be running.
 
-    Raises Refused for runs that are not understood whole and the only copy of a lost APP, UsageError for no run.
+    Raise Refused for runs that are not understood and for the only copy of a lost APP, UsageError for unknown names.
     """
-    runs = understood(read_runs(request.app))
+    runs = require_understood(read_runs(request.app))
     unknown = request.names - {run.name for run in runs}
     if unknown:
         raise UsageError(
@@ -70,38 +74,49 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
             hint=f"{did_you_mean(sorted(unknown), {run.name for run in runs})}"
             f"they are listed by {command('status', request.app)}",
         )
-    limit = clock.now() - request.older_than
-    choice = Choice()
-    # Who names a run knows what it keeps.
-    looked_at = () if request.names else runs
-    lost = {one.run.name: one.sentences for one in lost_copies(request.app, looked_at)}
-    for run in runs:
-        named = run.name in request.names
-        if request.names and not named:
-            continue
-        # What is half deleted already is of no use to anybody.
-        if (
-            not named
-            and run.events
-            and run.state is not RunState.CLEANING
-            and datetime.fromisoformat(run.settled_at) > limit
-        ):
-            continue
-        why = _why_left(request.app, run, named=named, locked=locked)
-        if why is None:
-            why = lost.get(run.name)
-        if why is None:
-            choice.runs.append(run)
-        elif named:
-            raise Refused(f"run {run.name} is not deleted: {why}", where=str(run.path))
-        else:
-            choice.left.append(Left(run.name, why))
+    choice = _chosen_by_name(request, runs, locked=locked) if request.names else _chosen_by_age(request, runs, locked)
     _refuse_only_copy(request, choice)
     return choice
 
 
-def _why_left(app: Path, run: Run, *, named: bool, locked: bool) -> str | None:
-    interrupted = "was interrupted" if locked else "is under way, or was interrupted"
+def _chosen_by_name(request: CleanRequest, runs: Sequence[Run], *, locked: bool) -> Choice:
+    """Return the requested runs. Raise Refused for one that may not be deleted.
+
+    Whoever names a run knows its backup: only an unfinished switch or undo stands in the way.
+    """
+    choice = Choice()
+    for run in runs:
+        if run.name not in request.names:
+            continue
+        why = _why_unsettled(request.app, run, locked=locked)
+        if why is not None:
+            raise Refused(f"run {run.name} is not deleted: {why}", where=str(run.path))
+        choice.runs.append(run)
+    return choice
+
+
+def _chosen_by_age(request: CleanRequest, runs: Sequence[Run], locked: bool) -> Choice:
+    """Return the runs that are old enough, and those of them that are retained."""
+    limit = clock.now() - request.older_than
+    choice = Choice()
+    lost = {copy.run.name: copy.sentences for copy in lost_copies(request.app, runs)}
+    for run in runs:
+        # A run that is half deleted is of no use to anyone, however young.
+        is_young = run.events and run.state is not RunState.CLEANING
+        if is_young and datetime.fromisoformat(run.settled_at) > limit:
+            continue
+        why = _why_unsettled(request.app, run, locked=locked)
+        why = why or _why_precious(request.app, run, locked=locked) or lost.get(run.name)
+        if why is None:
+            choice.runs.append(run)
+        else:
+            choice.retained.append(RetainedRun(run.name, why))
+    return choice
+
+
+def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:
+    """Return why a run is not deleted even by its name: its switch or undo has not ended."""
+    interrupted = _INTERRUPTED if locked else _MAY_RUN
     if run.state is RunState.SWITCHING:
         return (
             f"it {interrupted} at its switch, which the next command that changes the directory settles; to settle it "
@@ -109,9 +124,15 @@ def _why_left(app: Path, run: Run, *, named: bool, locked: bool) -> str | None:
         )
     if run.state is RunState.UNDOING:
         return f"it {interrupted} at its undo, which is finished by: {command('undo', app)}"
-    if run.state is RunState.STAGING and not named:
+    return None
+
+
+def _why_precious(app: Path, run: Run, *, locked: bool) -> str | None:
+    """Return why a run is deleted only by its name: a restoration may resume it, or records have no other copy."""
+    interrupted = _INTERRUPTED if locked else _MAY_RUN
+    if run.state is RunState.STAGING:
         return f"it {interrupted}; the command that is run next takes it over. To delete it: {_by_name(app, run)}"
-    if run.last(PRECIOUS_EVENT) and not named:
+    if run.last(PRECIOUS_EVENT):
         return f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')}. To delete it: {_by_name(app, run)}"
     return None
 
@@ -129,17 +150,17 @@ def _refuse_only_copy(request: CleanRequest, choice: Choice) -> None:
 def clean_runs(
     request: CleanRequest, choice: Choice, elsewhere: Callable[[Run], bool] = lambda _: False
 ) -> Iterator[tuple[str, int]]:
-    """Deletes; yields each run's name and the bytes that it freed. The lock is held.
+    """Delete the runs, and yield each run's name and the bytes that it freed. The lock is held.
 
-    ``elsewhere`` removes what a run has left in other places, before the journal goes that alone knows of it, and
-    returns whether there was anything; what it raises, KstateError, keeps the run.
+    ``elsewhere`` removes files of a run in other places, and returns whether there were any. It runs before the
+    journal is deleted, which alone records them. If it raises KstateError, the run stays.
 
-    A run that cannot be deleted whole does not keep the others: its error is raised at the end, with the full path.
-    Once any run is deleted, that is RunHalfway: no other class may be raised where something has changed.
+    An error of one run does not stop the others: it is raised at the end, with the full path. Once a run is deleted,
+    it becomes RunHalfway: no other class may be raised if something has changed.
     """
     failed: list[tuple[Run, OSError]] = []
-    begun: set[str] = set()
-    kept: list[KstateError] = []
+    partial: set[str] = set()
+    refusals: list[KstateError] = []
     deleted: list[str] = []
     for run in choice.runs:
         freed = pinned_bytes(run)
@@ -148,31 +169,31 @@ def clean_runs(
         try:
             _refuse(request.app, run)
             whole = not elsewhere(run) and whole
-            with half_deleted_is_said(request.app, run):
+            with note_half_deletion(request.app, run):
                 _delete(request.app, run)
         except OSError as error:
             failed.append((run, error))
             if not whole or names - set(os.listdir(run.path)):
-                begun.add(run.name)
+                partial.add(run.name)
         except KstateError as error:
-            kept.append(error)
+            refusals.append(error)
         else:
             deleted.append(run.name)
             yield run.name, freed
     if failed:
-        ended = _not_deleted(request.app, failed, begun)
-        ended.add_details(error.headline for error in kept)
+        ended = _not_deleted(request.app, failed, partial)
+        ended.add_details(error.headline for error in refusals)
         raise _halfway(ended, deleted) from failed[0][1]
-    if kept:
-        kept[0].add_details(error.headline for error in kept[1:])
-        raise _halfway(kept[0], deleted)
+    if refusals:
+        refusals[0].add_details(error.headline for error in refusals[1:])
+        raise _halfway(refusals[0], deleted)
 
 
-def _not_deleted(app: Path, failed: list[tuple[Run, OSError]], begun: set[str]) -> KstateError:
-    """What is told of runs that the disk has kept; ``begun`` are those of which something is gone."""
-    # One that is half deleted goes before one that is whole.
-    run, first = min(failed, key=lambda one: one[0].state is not RunState.CLEANING)
-    others = [f"run {one.name}: {error.strerror} ({error.filename})" for one, error in failed if one is not run]
+def _not_deleted(app: Path, failed: list[tuple[Run, OSError]], partial: set[str]) -> KstateError:
+    """Return the error for runs that could not be deleted; a part of those in ``partial`` was removed."""
+    # A run that is half deleted is reported before one that is whole.
+    run, first = min(failed, key=lambda failure: failure[0].state is not RunState.CLEANING)
+    others = [f"run {other.name}: {error.strerror} ({error.filename})" for other, error in failed if other is not run]
     if run.state is RunState.CLEANING:
         return RunHalfway(
             f"run {run.name} could not be deleted whole: {first.strerror}",
@@ -184,13 +205,13 @@ def _not_deleted(app: Path, failed: list[tuple[Run, OSError]], begun: set[str]) 
         f"run {run.name} could not be deleted: {first.strerror}",
         where=str(first.filename),
         details=others,
-        hint=("part of it may be gone; " if run.name in begun else "it is as it was; ")
+        hint=("part of it may be removed; " if run.name in partial else "it is unchanged; ")
         + f"fix the cause, then: {_by_name(app, run)}",
     )
 
 
 def _halfway(error: KstateError, deleted: list[str]) -> KstateError:
-    """The error itself, or what it is once other runs are deleted."""
+    """Return the error itself, or RunHalfway if other runs are deleted already."""
     if not deleted or isinstance(error, RunHalfway):
         return error
     halfway = RunHalfway(
@@ -205,8 +226,8 @@ def _halfway(error: KstateError, deleted: list[str]) -> KstateError:
 
 
 @contextmanager
-def half_deleted_is_said(app: Path, run: Run) -> Iterator[None]:
-    """Says of a run that a signal has left half deleted what that means, and how its deletion goes on."""
+def note_half_deletion(app: Path, run: Run) -> Iterator[None]:
+    """Note for a run that a signal leaves half deleted what that means, and how to continue the deletion."""
     try:
         yield
     except Interrupted as error:
@@ -216,7 +237,7 @@ def half_deleted_is_said(app: Path, run: Run) -> Iterator[None]:
 
 
 def _refuse(app: Path, run: Run) -> None:
-    """Everything that keeps a run from being deleted, before anything of it is, here or elsewhere. Raises Refused."""
+    """Raise Refused if a run may not be deleted. Called before any part of it is deleted, here or elsewhere."""
     refuse_foreign(run)
     if run.state is RunState.STAGING:
         refuse_unproved(app, run)
@@ -232,12 +253,12 @@ def _delete(app: Path, run: Run) -> None:
 
 
 def drop_earlier_rounds(app: Path, newest: str) -> list[str]:
-    """Deletes what rounds before the run ``newest`` have kept; the lock is held. Returns what could not be deleted.
+    """Delete the backups of rounds before the run ``newest``. The lock is held. Return the failures, one text each.
 
-    The directory that each of them kept was a standby that the next round has caught up: nobody's only copy. A run that
-    keeps records which their log may have lost stays until somebody cleans it by its name.
+    Each backup was a standby that the next round has caught up, so it is not the only copy. A run whose backup may have
+    the only copy of records stays until the user cleans it by its name.
     """
-    left = []
+    failures = []
     for run in read_runs(app):
         earlier = run.name != newest and run.damage is None and run.state is RunState.KEPT
         if not earlier or not run.last(STANDBY_EVENT) or run.last(PRECIOUS_EVENT):
@@ -245,5 +266,5 @@ def drop_earlier_rounds(app: Path, newest: str) -> list[str]:
         try:
             remove_run(run)
         except (OSError, Refused) as error:
-            left.append(f"run {run.name} could not be deleted: {error}")
-    return left
+            failures.append(f"run {run.name} could not be deleted: {error}")
+    return failures

@@ -1,7 +1,12 @@
-"""The commit of a run and of its undoing: one system call between what announces it and what records it.
+"""The commit of a run, and of its undo: one system call between the line that announces it and the one that records it.
 
-``switching`` → exchange → ``switched``, and ``undoing`` → exchange → ``undone``. The mark that went in with its tree
-leaves APP once the record is durable (:mod:`kstate_cli.change.marks`).
+``switching`` → exchange → ``switched``, and ``undoing`` → exchange → ``undone``.
+
+The order is what makes a kill at any point repairable. Both trees and their lists are durable before the announcement,
+and the announcement is durable before the exchange: whatever the disk holds afterwards, a journal line tells that an
+exchange may have happened, and the mark in the exchanged tree tells whether it did. After the exchange both parent
+directories are synced first and the record is written second: a record never claims a rename that a power loss could
+still undo. The mark leaves APP last, once the record is durable (:mod:`kstate_cli.change.marks`).
 """
 
 from __future__ import annotations
@@ -14,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.change.commits_made import note_commit
-from kstate_cli.change.fingerprint import KEPT_LIST, MADE_LIST, STAGED_LIST, every_file, started_of, write_listing
-from kstate_cli.change.journal import Run, written_on_full_disk
+from kstate_cli.change.fingerprint import KEPT_LIST, MADE_LIST, STAGED_LIST, every_file, start_files_of, write_listing
+from kstate_cli.change.journal import Run, write_on_full_disk
 from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, remove_marks
 from kstate_cli.change.plan import Plan
@@ -28,25 +33,25 @@ _CANNOT_EXCHANGE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EXDEV, er
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """One of the two directions: its events, the mark that tells whether it was gone, and what is said half way."""
+    """One of the two directions: its events, the mark that proves the exchange, and texts for a failure after it."""
 
     announced: str
     recorded: str
     mark: str
     then: str
-    """What APP is after it."""
+    """What APP is after the exchange."""
     hint: str
-    """What to do where it cannot be recorded; the command that takes a run back follows."""
+    """The hint if the exchange cannot be recorded; the undo command follows it."""
 
 
-THERE: Final = Direction(
+FORWARD: Final = Direction(
     "switching",
     "switched",
     STAGED,
     "the new directory",
     "fix the disk, then run the command again: it finishes this run; or take the run back:",
 )
-BACK: Final = Direction(
+BACKWARD: Final = Direction(
     "undoing",
     "undone",
     UNDOING,
@@ -58,10 +63,10 @@ BACK: Final = Direction(
 def commit(
     app: Path, run: Run, way: Direction, *, announced: dict[str, Any], recorded: dict[str, Any], lost: bool = False
 ) -> None:
-    """Announces, exchanges APP with the tree of the run, and records; signals are held back by the caller.
+    """Announce, exchange APP with the tree of the run, and record. The caller holds signals back.
 
-    An APP that is ``lost`` only gets its name again. Raises OSError and Refused while nothing has changed, RunHalfway
-    once it has.
+    If APP is ``lost``, the tree is renamed to APP instead. Raise OSError and Refused while nothing has changed,
+    RunHalfway once something has.
     """
     run.write(way.announced, **announced)
     try:
@@ -69,7 +74,8 @@ def commit(
             os.rename(run.tree, app)
         else:
             exchange(app, run.tree)
-        note_commit(run.name, app, undone=way is BACK)
+        # At once: an error that comes next must not be reported as one that changed nothing.
+        note_commit(run.name, app, undone=way is BACKWARD)
     except OSError as error:
         if error.errno in _CANNOT_EXCHANGE:
             raise Refused(
@@ -86,28 +92,28 @@ def commit(
             hint=way.hint,
             hint_details=[command("undo", app)],
         ) from error
-    # Streams starts with the mark too, and the next command removes it: no reason to call a good run a failed one.
+    # Streams starts with the mark too, and the next command removes it: the run has succeeded all the same.
     with contextlib.suppress(OSError):
         remove_mark(app, way.mark)
 
 
 def record(app: Path, run: Run, way: Direction, **details: Any) -> None:
-    """Makes an exchange that has happened durable, then says so in the journal. Raises OSError."""
+    """Make an exchange that has happened durable, then record it in the journal. Raise OSError."""
     settle(app, run)
-    written_on_full_disk(run, way.recorded, **details)
+    write_on_full_disk(run, way.recorded, **details)
 
 
 def settle(app: Path, run: Run) -> None:
-    """Makes durable which tree lies where. Raises OSError."""
+    """Sync the two parent directories, so that no power loss undoes the exchange. Raise OSError."""
     sync_directory(app.parent)
     sync_directory(run.path)
 
 
 def list_trees(app: Path, run: Run) -> dict[str, str]:
-    """Writes down what is about to be kept, and what every start replaces in what was made: {event member: digest}.
+    """Write the lists of both trees beside the journal, and return their digests by the member of ``switching``.
 
-    Also makes sure that APP has no mark of an earlier run: what is kept must never look as if it had only been staged.
-    Raises OSError.
+    First APP loses every mark of an earlier run: a backup with a mark of staging would look like a tree that may be
+    swept. The lock file is shared next, since the lists are to describe the trees as they are exchanged. Raise OSError.
     """
     remove_marks(app)
     share_lock(app, run.tree)
@@ -115,10 +121,10 @@ def list_trees(app: Path, run: Run) -> dict[str, str]:
     return {
         "staged": write_listing(run.path / STAGED_LIST, staged),
         "kept": write_listing(run.path / KEPT_LIST, every_file(app)),
-        "made": write_listing(run.path / MADE_LIST, started_of(staged)),
+        "made": write_listing(run.path / MADE_LIST, start_files_of(staged)),
     }
 
 
 def switch(plan: Plan, run: Run, lists: dict[str, str]) -> None:
-    """Exchanges APP with the staged tree. Raises as ``commit`` does."""
-    commit(plan.app, run, THERE, announced=dict(lists), recorded={"warnings": list(plan.warnings)})
+    """Exchange APP with the staged tree. Raise as :func:`commit` does."""
+    commit(plan.app, run, FORWARD, announced=dict(lists), recorded={"warnings": list(plan.warnings)})

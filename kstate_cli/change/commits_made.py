@@ -1,7 +1,7 @@
-"""What this process has changed for good: whoever tells how a command ended must not say that nothing has changed.
+"""The exchanges of this process: the report of a failed command must not claim that nothing has changed.
 
-An exchange of directories is not taken back by an error that comes after it: a disk that fails, output that is not
-written. Such errors know nothing of the exchange. So the engine notes it here at once, and the end of the process asks.
+An error after the exchange, such as a failed disk or lost output, does not undo it and knows nothing of it. So the
+engine notes each exchange here at once, and the end of the process asks.
 """
 
 from __future__ import annotations
@@ -18,41 +18,39 @@ class Commit:
     """``0001-migrate``"""
     app: Path | None = None
     undone: bool = False
-    """The run was taken back."""
-    kept: bool = True
-    """What was there before is kept for undo."""
+    """The run was undone."""
+    has_backup: bool = True
+    """The directory before the run is kept for undo."""
 
     def __str__(self) -> str:
         app = self.app or "the application directory"
-        return (
-            f"run {self.run} was taken back: {app} is what it was"
-            if self.undone
-            else f"{app} was changed by run {self.run}"
-        )
+        if self.undone:
+            return f"run {self.run} was undone: {app} is as before the run"
+        return f"{app} was changed by run {self.run}"
 
 
 _commits: list[Commit] = []
 
 
-def note_commit(run: str, app: Path | None = None, *, undone: bool = False, kept: bool = True) -> None:
-    """The directories are exchanged: to be called right after the system call. It cannot fail."""
-    _commits.append(Commit(run, app, undone, kept))
+def note_commit(run: str, app: Path | None = None, *, undone: bool = False, has_backup: bool = True) -> None:
+    """Note an exchange, right after its system call. It cannot fail."""
+    _commits.append(Commit(run, app, undone, has_backup))
 
 
 def committed() -> Commit | None:
-    """The last exchange of this process; None where nothing was changed."""
+    """Return the last exchange of this process; None if nothing was changed."""
     return _commits[-1] if _commits else None
 
 
 def unchanged(*advice: str) -> str | None:
-    """A hint: that nothing has changed, and what to do. None once something has: the end of the command says what.
+    """Return the hint that nothing has changed, with advice; None once something has changed.
 
-    To be asked whenever a hint would say so: code that fails, or is interrupted, does not know whether the exchange has
-    happened.
+    Every hint that claims so comes from here: code that fails, or is interrupted, cannot know whether the exchange has
+    happened. The end of the command reports the change itself.
     """
     return None if committed() is not None else "; ".join(filter(None, ("nothing has changed", *advice)))
 
 
 def forget_commits() -> None:
-    """What was changed is gone, or nobody's: a temporary folder."""
+    """Forget the exchanges: they were in a temporary folder that is removed."""
     _commits.clear()

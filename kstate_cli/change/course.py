@@ -1,4 +1,9 @@
-"""The one course of every command that changes a directory by a plan: lock, take over, read, plan, check, carry out."""
+"""The course of every command that changes a directory by a plan: lock, take over, read, plan, check, carry out.
+
+The order matters. The lock comes first, so that nothing that is read afterwards can change. Unfinished runs are settled
+next, since a plan must start from a whole directory. Then the directory is read again, even if it was read without the
+lock before, and the place is checked for this very plan. Only ``carry_out`` writes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from kstate_cli.change.access import own_like
-from kstate_cli.change.clean import half_deleted_is_said
+from kstate_cli.change.clean import note_half_deletion
 from kstate_cli.change.commits_made import note_commit
 from kstate_cli.change.engine import Progress, RunOptions, RunResult, execute
 from kstate_cli.change.folder import read_runs, remove_empty_folders
@@ -30,12 +35,12 @@ from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 
 Tell = Callable[[str], None]
-"""Says one line to the user, at once."""
+"""Prints a line to the user, at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Which directory a command changes, and on which terms."""
+    """The directory that a command changes, and its conditions."""
 
     app: Path
     run: RunOptions
@@ -44,45 +49,44 @@ class Terms:
     lock_is_shared: bool = False
     dry_run: bool = False
     may_be_lost: bool = False
-    """APP may not be there: it is made anew, empty, before it is locked; gone again where what follows fails."""
+    """APP may be missing: it is created, empty, before it is locked, and removed again if the command fails."""
 
 
 class HasPlan(Protocol):
-    """What a command plans: the plan of the engine, and what only the command knows."""
+    """The plan of a command: that of the engine, and facts of the command."""
 
     @property
     def change(self) -> Plan:
-        """What the engine carries out."""
+        """Return the plan for the engine."""
 
 
 Planned = TypeVar("Planned", bound=HasPlan)
-Done = TypeVar("Done", covariant=True)
+Outcome = TypeVar("Outcome", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Course(Generic[Planned, Done]):
-    """What differs between one command and another on the way."""
+class Course(Generic[Planned, Outcome]):
+    """The parts of the course that differ between commands."""
 
     plan: Callable[[Application | None], Planned]
-    """Of APP as it is; None where it is not there. Called a second time once the lock is held. Raises Refused and
-    UsageError."""
+    """Plans for APP; None if APP is missing. Called again once the lock is held. Raises Refused and UsageError."""
     on_plan: Callable[[Planned], None]
-    """Sees the plan, an empty one too, before anything is staged."""
-    carry_out: Callable[[Planned], Done]
+    """Receives the plan, even an empty one, before anything is staged."""
+    carry_out: Callable[[Planned], Outcome]
     """Called under the lock with a plan that is not empty."""
     tell: Tell
-    """Hears what has become of runs that others had left unfinished: before what comes next can fail."""
+    """Prints how unfinished runs were settled, before a later step can fail."""
     progress: Progress
     workers: Workers | int
-    """They read the databases."""
+    """Processes that read the databases."""
 
 
-def follow(course: Course[Planned, Done], terms: Terms) -> tuple[Planned, Done | None]:
-    """The plan, and what came of it: None for a dry run, or when there was nothing to do.
+def follow(course: Course[Planned, Outcome], terms: Terms) -> tuple[Planned, Outcome | None]:
+    """Plan and carry out. Return the plan and the outcome: None for a dry run, or if there was nothing to do.
 
-    A dry run takes no lock and goes on beside a running application, as of its last flush.
+    A dry run takes no lock: it works while the application is running, as of its last flush.
 
-    Raises InUse and Refused before anything is changed, and whatever planning and carrying out raise.
+    Raise InUse and Refused before anything is changed, and the errors of planning and carrying out.
     """
     refuse_special(terms.app)
     if terms.dry_run:
@@ -94,18 +98,18 @@ def follow(course: Course[Planned, Done], terms: Terms) -> tuple[Planned, Done |
         return planned, None
     check_location(terms.app, lock_is_shared=terms.lock_is_shared)
     if not (terms.app / LOCK).exists():
-        # Taking the lock would create the file: what is refused, or done already, must not leave even that.
+        # Taking the lock would create the file: a command that is refused, or has nothing to do, leaves no file.
         planned = _plan(course, terms)
         if planned.change.empty:
             course.on_plan(planned)
             return planned, None
-    made = make_where_lost(terms.app, terms.wait, course.tell) if terms.may_be_lost else None
-    with ExitStack() as held:
+    new_inode = make_where_lost(terms.app, terms.wait, course.tell) if terms.may_be_lost else None
+    with ExitStack() as locks:
         try:
-            held.enter_context(application_lock(terms.app, terms.wait))
+            locks.enter_context(application_lock(terms.app, terms.wait))
         except BaseException:
-            if made is not None:
-                remove_empty(terms.app, made)
+            if new_inode is not None:
+                remove_empty(terms.app, new_inode)
             raise
         try:
             recover(terms.app, course.tell)
@@ -113,22 +117,22 @@ def follow(course: Course[Planned, Done], terms: Terms) -> tuple[Planned, Done |
             course.on_plan(planned)
             return planned, None if planned.change.empty else course.carry_out(planned)
         except BaseException:
-            if made is not None:
-                unmake(terms.app, made)
+            if new_inode is not None:
+                unmake(terms.app, new_inode)
             raise
 
 
 def _refuse_half_changed(terms: Terms) -> None:
-    """Beside a running application a plan can be made, beside a command that is changing the directory it cannot.
+    """Raise InUse if another command is changing the directory: a dry run has no lock against it.
 
-    Raises InUse.
+    A running application is no obstacle: it has no unfinished run.
     """
     table = read_lock_table()
     if table.is_locked(terms.app / LOCK) and unfinished_runs(terms.app):
         raise in_use(terms.app, table.holder(terms.app / LOCK))
 
 
-def _plan(course: Course[Planned, Done], terms: Terms) -> Planned:
+def _plan(course: Course[Planned, Outcome], terms: Terms) -> Planned:
     application = _read(course, terms)
     planned = course.plan(application)
     if application is not None and not planned.change.empty:
@@ -141,7 +145,7 @@ def _plan(course: Course[Planned, Done], terms: Terms) -> Planned:
     return planned
 
 
-def _read(course: Course[Planned, Done], terms: Terms) -> Application | None:
+def _read(course: Course[Planned, Outcome], terms: Terms) -> Application | None:
     if terms.may_be_lost and not terms.app.exists():
         return None
     application = read_application(
@@ -153,12 +157,12 @@ def _read(course: Course[Planned, Done], terms: Terms) -> Application | None:
 
 
 def make_where_lost(app: Path, wait: float, tell: Callable[[str], None]) -> int | None:
-    """The inode of the directory that is made where it is lost; None where it is there.
+    """Create a missing application directory, empty, and return its inode; None if it exists.
 
-    Unfinished runs are taken over first, and it is made under the lock of the lost: an empty directory would make what
-    a run has of the application look like something beside it, and an undo may be about to put it back.
+    Unfinished runs are settled first, and it is created under the lock of the lost application. Otherwise an empty
+    directory would make the only copy in a run look like a spare one, or get in the way of an undo.
 
-    Raises InUse and Refused.
+    Raise InUse and Refused.
     """
     if os.path.lexists(app):
         return None
@@ -169,28 +173,28 @@ def make_where_lost(app: Path, wait: float, tell: Callable[[str], None]) -> int 
         return None if os.path.lexists(app) else _make(app)
 
 
-def remove_empty(app: Path, made: int) -> None:
-    """Removes the directory of that inode, if it is still that one and empty. For who could not lock it."""
+def remove_empty(app: Path, inode: int) -> None:
+    """Remove the directory of that inode, if it is still in place and empty. For a command that could not lock it."""
     with contextlib.suppress(OSError):
-        if app.stat().st_ino == made:
+        if app.stat().st_ino == inode:
             app.rmdir()
 
 
-def unmake(app: Path, made: int) -> None:
-    """Removes the directory of that inode, if it is still that one and nobody has put anything into it.
+def unmake(app: Path, inode: int) -> None:
+    """Remove the directory of that inode, if it is still in place and has nothing but the lock file.
 
-    The lock is held: nobody else's lock file goes with it.
+    The lock is held, so the lock file is not in use by another process.
     """
     with contextlib.suppress(OSError):
-        if app.stat().st_ino == made and set(os.listdir(app)) <= {LOCK}:
+        if app.stat().st_ino == inode and set(os.listdir(app)) <= {LOCK}:
             (app / LOCK).unlink(missing_ok=True)
-            remove_empty(app, made)
+            remove_empty(app, inode)
 
 
 def _make(app: Path) -> int:
-    """An empty application directory as ``StateDirectory`` makes it: rwxr-x---, of the state.dir's owner.
+    """Create an application directory as ``StateDirectory`` does: rwxr-x---, of the state.dir's owner.
 
-    Returns its inode: after a switch another directory has its name.
+    Return its inode: after a switch another directory has its name.
     """
     app.mkdir(mode=0o750)
     own_like(app, app.parent.stat())
@@ -199,20 +203,20 @@ def _make(app: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRequest:
-    """What is to be done, and how."""
+    """A change whose plan is complete before its run, as that of ``migrate`` and ``wipe``."""
 
     terms: Terms
     planner: Callable[[Application], Plan]
     """Raises Refused and UsageError."""
     purge: bool = False
-    """Delete what would be kept for undo."""
+    """Delete the backup for undo at once."""
     last_word: Callable[[], None] | None = None
     """Called under the lock before anything is staged; raises Refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeOutcome:
-    """The plan, and what became of it (None for a dry run, or when there was nothing to do)."""
+    """The plan and its result (None for a dry run, or if there was nothing to do)."""
 
     plan: Plan
     result: RunResult | None
@@ -224,9 +228,9 @@ class _Planned:
 
 
 def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell) -> ChangeOutcome:
-    """Carries the plan out, or only plans: ``follow`` says in which order, and what ``on_plan`` and ``tell`` are told.
+    """Carry the plan out, or only plan, by the course of :func:`follow`.
 
-    Raises InUse, Refused, RunFailed and RunHalfway.
+    Raise InUse, Refused, RunFailed and RunHalfway.
     """
 
     def plan(application: Application | None) -> _Planned:
@@ -248,11 +252,11 @@ def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress:
 
 
 def _purge(plan: Plan, result: RunResult) -> None:
-    """Deletes what the run has kept. Raises RunHalfway: the change itself is done."""
-    note_commit(result.run, plan.app, kept=False)
+    """Delete the backup of the run. Raise RunHalfway: the change itself is done."""
+    note_commit(result.run, plan.app, has_backup=False)
     run = next(run for run in read_runs(plan.app) if run.name == result.run)
     try:
-        with half_deleted_is_said(plan.app, run):
+        with note_half_deletion(plan.app, run):
             remove_run(run)
     except (OSError, Refused) as error:
         why, where = (error.headline, error.where) if isinstance(error, Refused) else (error.strerror, error.filename)

@@ -1,8 +1,11 @@
-"""What earlier runs ended in: after a failure a cron job must not wipe or restore in a loop.
+"""The journals of earlier runs: how restorations ended, and how long runs took.
 
-Restorations write their state (KIP-696, KIP-728) to the journal; wipes and migrations have none. A restoration that
-ended in ERROR, or three in a row whose process died, stand in the way of the next restoration or wipe until somebody
-says ``--after-error``, or a restoration ends well.
+After a failure a cron job must not wipe or restore in a loop. Restorations write their state (KIP-696, KIP-728) to the
+journal; wipes and migrations have none. A restoration that ended in ERROR, or three interrupted ones in a row, block
+the next restoration or wipe. The user passes ``--after-error``, or a restoration ends well.
+
+The expected duration of a run comes from figures that were measured on other machines. The journal of each run records
+what the figures predicted (``rough_seconds``), and so how this machine, its disk and these stores differ from them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kstate_cli.change.folder import read_runs, understood
+from kstate_cli.change.folder import read_runs, require_understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.plan import BuildStore, EditDatabase, Plan
 from kstate_cli.errors import Refused
@@ -21,7 +24,7 @@ from kstate_cli.texts import command
 
 STATE_EVENT = "state"
 INTERRUPTED: Final = "INTERRUPTED"
-"""Of a restoration whose process died: no state that it writes itself."""
+"""The state of a restoration whose process died: it cannot write that one itself."""
 _ERROR = "ERROR"
 _NOT_RUNNING = "NOT_RUNNING"
 _ENDED = frozenset({_ERROR, _NOT_RUNNING})
@@ -30,15 +33,15 @@ _INTERRUPTED_AT_MOST = 3
 
 
 def state_of(run: Run) -> str | None:
-    """The state that a restoration wrote last; None for other runs.
+    """Return the last state of a restoration; None for other runs.
 
-    Where its process died before its switch: ``INTERRUPTED``. After it nothing was left to restore: ``NOT_RUNNING``,
-    whatever it had still written.
+    If its process died before the switch, the state is ``INTERRUPTED``. After the switch nothing remained to restore,
+    so the state is ``NOT_RUNNING``, whatever the journal records last.
     """
     state = run.last(STATE_EVENT).get("state")
     if state is None:
         return None
-    # Who lives to see a run fail writes its last state; a run that was swept by another command has none.
+    # A process that survives its failed run writes the last state. Another command swept a run that has none.
     if state not in _ENDED and run.state is RunState.FAILED:
         return INTERRUPTED
     if state not in _ENDED and run.state in _SWITCHED:
@@ -47,10 +50,10 @@ def state_of(run: Run) -> str | None:
 
 
 def refuse_after_error(app: Path, *, after_error: bool) -> None:
-    """Refuses where the last restoration ended in ERROR, or three in a row were interrupted. Raises Refused."""
+    """Raise Refused if the last restoration ended in ERROR, or the last three were interrupted."""
     if after_error:
         return
-    runs = [run for run in understood(read_runs(app)) if state_of(run) is not None]
+    runs = [run for run in require_understood(read_runs(app)) if state_of(run) is not None]
     if not runs:
         return
     last = runs[-1]
@@ -80,11 +83,12 @@ def _interrupted(runs: Sequence[Run]) -> int:
 
 
 ROUGH_EVENT_MEMBER: Final = "rough_seconds"
-"""Of the line ``created``."""
+"""Member of the line ``created``."""
 RECORDS_EVENT: Final = "sorted"
-"""A note of a restoration: how many ``records`` it has made sorted files of, without those of a run before it."""
+"""A note of a restoration: how many ``records`` it has sorted itself, without those of the run that it resumes."""
 _MIB: Final = 1024 * 1024
 _RUN: Final = 1.0
+"""Seconds of any run: lock, lists, switch."""
 _DATABASE: Final = 0.08
 """Seconds for opening, editing and verifying one database: 200 in 7.6 s with two at once."""
 _REWRITTEN: Final = 90 * _MIB
@@ -92,57 +96,57 @@ _REWRITTEN: Final = 90 * _MIB
 _RESTORED: Final = 50 * _MIB
 """Bytes of records a second and worker, of key-value stores: 20 M records of 100 bytes in 20 s with two at once."""
 _SMALLER: Final = 10
-"""A run that was expected to take so many times less tells nothing: what it took was its beginning and its end."""
+"""A run that was so many times smaller proves nothing: most of its time was its beginning and its end."""
 _KINDS: Final = frozenset({RunState.KEPT, RunState.UNDONE})
 _SHORT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A rough time."""
+    """An estimated duration."""
 
     seconds: float
     like: str | None
-    """The run that it is reckoned by; None where only figures from elsewhere are known."""
+    """The earlier run that the estimate is based on; None if it is based on the figures alone."""
 
     @property
     def rounded(self) -> int:
-        """In seconds, upwards, and to two digits: it is no better known than that. At least ten."""
+        """Return the seconds, rounded up to two digits, since the estimate is no better than that; at least ten."""
         whole = max(_SHORT, math.ceil(self.seconds))
         unit: int = 10 ** (len(str(whole)) - 2)
         return math.ceil(whole / unit) * unit
 
     @property
     def is_short(self) -> bool:
-        """Not worth a number."""
+        """Return whether the duration is not worth a number."""
         return self.seconds < _SHORT
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How quick a restoration was."""
+    """The speed of a restoration."""
 
     per_second: float
-    """Records, of the whole run: until its switch."""
+    """Records a second, of the whole run until its switch."""
     run: str
 
 
 def measured_rate(runs: Iterable[Run], records: int) -> Rate | None:
-    """The rate of the newest restoration that can tell how long ``records`` take; None where there is none.
+    """Return the rate of the newest restoration that is large enough to estimate ``records``; None if none is.
 
-    It is that of kstate, on this machine: a start of Streams, which writes record by record, is slower.
+    It is the rate of kstate on this machine: a start of Streams, which writes record by record, is slower.
     """
     for run in reversed(list(runs)):
-        done = run.last(RECORDS_EVENT).get("records")
+        records_sorted = run.last(RECORDS_EVENT).get("records")
         if run.damage is not None or run.state not in _KINDS or not run.seconds:
             continue
-        if type(done) is int and done > 0 and done * _SMALLER >= records:
-            return Rate(done / run.seconds, run.name)
+        if type(records_sorted) is int and records_sorted > 0 and records_sorted * _SMALLER >= records:
+            return Rate(records_sorted / run.seconds, run.name)
     return None
 
 
 def rough_seconds(plan: Plan, workers: int) -> float:
-    """By the figures alone (docs/performance.md), with so many databases at once."""
+    """Return the seconds by the figures alone (docs/performance.md), with ``workers`` databases at once."""
     restored = sum(step.size for step in plan.steps if isinstance(step, BuildStore))
     rewritten = sum(step.rewritten_bytes for step in plan.steps if isinstance(step, EditDatabase))
     databases = plan.databases + sum(1 for step in plan.steps if isinstance(step, BuildStore))
@@ -151,18 +155,18 @@ def rough_seconds(plan: Plan, workers: int) -> float:
 
 
 def expected(plan: Plan, workers: int, runs: Iterable[Run]) -> Expected:
-    """How long ``plan`` will take, by the newest of the former ``runs`` of its command that can tell."""
+    """Return how long ``plan`` will take, by the newest comparable one of the earlier ``runs`` of its command."""
     rough = rough_seconds(plan, workers)
     verb = plan.command.split(maxsplit=1)[0]
     for run in reversed(list(runs)):
-        told = _told(run, verb)
-        if told is not None and told[0] * _SMALLER >= rough:
-            return Expected(rough * told[1] / told[0], run.name)
+        times = _predicted_and_actual(run, verb)
+        if times is not None and times[0] * _SMALLER >= rough:
+            return Expected(rough * times[1] / times[0], run.name)
     return Expected(rough, None)
 
 
-def _told(run: Run, verb: str) -> tuple[float, float] | None:
-    """What a run was to take by the figures, and what it took; None where it ended otherwise, or does not say."""
+def _predicted_and_actual(run: Run, verb: str) -> tuple[float, float] | None:
+    """Return the seconds of a run by the figures, and its real ones; None if it did not end well or lacks them."""
     if run.damage is not None or run.state not in _KINDS or run.seconds is None:
         return None
     first: dict[str, Any] = run.events[0]

@@ -1,4 +1,8 @@
-"""Carries out the steps that concern one database: the jobs of the workers."""
+"""Carry out the steps that concern one database, and verify built databases: the jobs of the workers.
+
+A worker writes to the staged directory alone, and syncs nothing: the engine syncs the whole file system once, after all
+jobs and before the switch is announced. Until then nothing depends on these files.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,8 @@ from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 
 MOST_OVERLAPPING: Final = 8
-"""More overlapping files in a database that was there are merged: at 20 RocksDB slows down writes of who opens it, at
-36 it stops them (``level0_slowdown_writes_trigger``, ``level0_stop_writes_trigger``)."""
+"""More overlapping files in an existing database are merged. At 20 RocksDB slows down the application's writes, at 36
+it stops them (``level0_slowdown_writes_trigger``, ``level0_stop_writes_trigger``)."""
 _ENTRIES = re.compile(r"# entries=(\d+)")
 
 DatabaseStep = EditDatabase | CreateDatabase | BuildDatabase
@@ -33,19 +37,19 @@ DatabaseStep = EditDatabase | CreateDatabase | BuildDatabase
 
 @dataclass(frozen=True, slots=True)
 class EditJob:
-    """One step, and where it is carried out."""
+    """A step and the directories that it works on."""
 
     step: DatabaseStep
     app: Path
     staged: Path
     copy_ssts: bool
     release: Release
-    """What is new is made as this release makes it: the one that is to open it."""
+    """The release that will open the database: new databases and column families get its options."""
 
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """What a job has done, for the report: bytes of SSTs written anew, rows, headers."""
+    """The figures of a job for the report: bytes of rewritten SSTs, rows, headers."""
 
     path: str
     rewritten_bytes: int = 0
@@ -54,12 +58,12 @@ class EditResult:
 
 
 def edit(job: EditJob) -> EditResult:
-    """Carries out a step in the staged directory. Raises RocksError, naming the database, and OSError."""
+    """Carry out a step in the staged directory. Raise RocksError, which names the database, and OSError."""
     step, path = job.step, job.staged / job.step.path
     if isinstance(step, BuildDatabase):
         build_database(step, job.app, job.staged)
         return EditResult(step.path)
-    edited = EditResult(step.path)
+    result = EditResult(step.path)
     try:
         if isinstance(step, CreateDatabase):
             make_parents(path.parent, job.staged)
@@ -67,14 +71,20 @@ def edit(job: EditJob) -> EditResult:
             with WritableStore(path, job.release) as store:
                 store.set_offsets(encode_rows(step.offsets))
         else:
-            edited = _edit_existing(step, job)
+            result = _edit_existing(step, job)
     except (RocksError, MalformedBytesError) as error:
         raise RocksError(f"{step.path}: {error}") from None
+    # Last, since RocksDB replaces files until it is closed.
     take_access(path, job.app, job.app / step.path)
-    return edited
+    return result
 
 
 def _edit_existing(step: EditDatabase, job: EditJob) -> EditResult:
+    """Clone a database and change it in one open.
+
+    Conversions come first, since they read the families that are dropped next. Offsets follow the rows that they are
+    about. The rewrite is last: it then writes only the SSTs that remain.
+    """
     path = job.staged / step.path
     copy_tree(job.app / step.path, path, copy_ssts=job.copy_ssts)
     lost, converted = [0], 0
@@ -104,7 +114,10 @@ def _converted(store: WritableStore, conversion: Conversion, lost: list[int]) ->
 
 
 def _keep_times(step: EditDatabase, path: Path) -> None:
-    """Rewritten SSTs are as old as the data in them: an SST younger than ``.checkpoint`` would tell of a crash."""
+    """Give rewritten SSTs the age of their data: up to 4.2 an SST younger than ``.checkpoint`` looks like a crash.
+
+    Linked SSTs are skipped: they are the original's own files.
+    """
     if step.before.newest_sst_ns:
         for name in os.listdir(path):
             if is_sst(name) and (path / name).stat().st_nlink == 1:
@@ -112,7 +125,7 @@ def _keep_times(step: EditDatabase, path: Path) -> None:
 
 
 def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
-    """Carries out a step in the staged directory. Raises RocksError and OSError."""
+    """Ingest the sorted files of a step in the staged directory. Raise RocksError and OSError."""
     path = staged / step.path
     make_parents(path.parent, staged)
     try:
@@ -122,11 +135,8 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
             if step.family not in store.column_families:
                 store.create(step.family)
             store.ingest(step.family, [[Path(file) for file in layer] for layer in step.layers], move=True)
-            if step.exists:
-                if step.layers and store.overlapping(step.family) > MOST_OVERLAPPING:
-                    store.merge_small(step.family, MOST_OVERLAPPING)
-            elif not step.stays and store.overlapping(step.family) > FEW_LAYERS:
-                store.compact(step.family)
+            _merge_overlapping(step, store)
+            # Offsets come last: they must never be ahead of the rows that they are about.
             if step.offsets is not None:
                 store.set_offsets(encode_rows(step.offsets))
     except RocksError as error:
@@ -134,22 +144,31 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
     take_access(path, app, app / step.path)
 
 
+def _merge_overlapping(step: BuildDatabase, store: WritableStore) -> None:
+    """Merge files with common keys where they would slow the application down: an existing store only in part."""
+    if step.exists:
+        if step.layers and store.overlapping(step.family) > MOST_OVERLAPPING:
+            store.merge_small(step.family, MOST_OVERLAPPING)
+    elif not step.stays and store.overlapping(step.family) > FEW_LAYERS:
+        store.compact(step.family)
+
+
 def make_parents(folder: Path, staged: Path) -> None:
-    """Task and store folders as Streams makes them: of the application's owner, 0755."""
+    """Create task and store folders as Streams does: of the application's owner, 0755."""
     missing = []
     while folder != staged and not folder.is_dir():
         missing.append(folder)
         folder = folder.parent
     for path in reversed(missing):
-        # Two stores of one task may get here at once.
+        # Two workers may create the folder of one task at once.
         path.mkdir(mode=0o755, exist_ok=True)
         own_like(path, path.parent.stat())
 
 
 def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
-    """Opens what was built and holds it against the step. Raises RocksError, naming the database.
+    """Open a built database and compare it with its step. Raise RocksError, which names the database.
 
-    How many entries there are is looked at in a new database only: one that was caught up had some before.
+    Entries are counted in a new database only: an existing one had some before.
     """
     path = staged / step.path
     if logs := unflushed_logs(path):
@@ -162,12 +181,19 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
             if stored != step.offsets:
                 raise RocksError(f"{step.path}: column family offsets holds {stored}, not {step.offsets}")
         if not step.exists:
-            match = _ENTRIES.search(shadow.table_properties(step.family))
-            entries = int(match[1]) if match else 0
-            # A compaction leaves out what is overwritten or deleted; nothing may be left of deletes alone.
-            wrong = entries != step.rows if step.stays else entries > step.rows
-            if wrong or (step.rows > step.deletes and not entries):
-                raise RocksError(f"{step.path}: {entries} entries, where the sorted files have {step.rows}")
+            _verify_entries(step, shadow)
         if full:
             for _ in shadow.rows(step.family):
                 pass
+
+
+def _verify_entries(step: BuildDatabase, shadow: Shadow) -> None:
+    """Compare the number of entries of a new database with that of its sorted files. Raise RocksError.
+
+    A compaction drops overwritten and deleted rows: then there may be fewer entries, but none only if all were deletes.
+    """
+    match = _ENTRIES.search(shadow.table_properties(step.family))
+    entries = int(match[1]) if match else 0
+    wrong = entries != step.rows if step.stays else entries > step.rows
+    if wrong or (step.rows > step.deletes and not entries):
+        raise RocksError(f"{step.path}: {entries} entries, where the sorted files have {step.rows}")

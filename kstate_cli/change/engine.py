@@ -1,7 +1,12 @@
-"""Carries out a plan: stage, verify, switch, keep. One ``renameat2(RENAME_EXCHANGE)`` is the commit.
+"""Carry out a plan: stage, verify, switch, keep. One ``renameat2(RENAME_EXCHANGE)`` is the commit.
 
-Everything before it leaves the application directory as it was; after it the new one is in place, whole. The caller
-holds the application lock all the while.
+Before the exchange the application directory is unchanged; after it the new one is in place, whole. The caller holds
+the application lock throughout.
+
+The order of syncs: the journal's ``created`` and the folder of the run are durable before the tree is created. The mark
+of staging is durable before any other file of the tree, so that a tree without a mark was never staged. The file system
+is synced once all databases are built and verified. Then the lists of both trees are written, and :mod:`commit` takes
+over. Nothing of APP is touched before that.
 """
 
 from __future__ import annotations
@@ -43,14 +48,14 @@ class RunOptions:
     verify_full: bool = False
     copy_ssts: bool = False
     reason: str | None = None
-    """What the user says it is for; the journal keeps it."""
+    """The user's reason, which the journal records."""
     standby: bool = False
-    """What is made is a standby: written down, so that nothing is added to it once somebody has used it."""
+    """The new directory is a standby: its proof is written, so that a used standby is never caught up."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run did."""
+    """The result of a run, for the report."""
 
     run: str
     headers_dropped: int
@@ -58,9 +63,9 @@ class RunResult:
 
 
 Progress = Callable[[str, str, int], None]
-"""Called with a phase, a path and the bytes of SSTs written there."""
+"""Is called with a phase, a path and the bytes of SSTs written there."""
 Prepare = Callable[[Run], tuple[Step, ...]]
-"""Makes, in the folder of a run, what steps need that the plan could only announce; returns the steps in full."""
+"""Creates the files of announced steps in the folder of a run, and returns the complete steps."""
 
 
 def execute(
@@ -71,10 +76,10 @@ def execute(
     prepare: Prepare | None = None,
     workers: Workers | None = None,
 ) -> RunResult:
-    """Carries out ``plan``, with ``workers`` of its own where none are given.
+    """Carry out ``plan``, with own workers if none are given.
 
-    Raises Refused, RunFailed and, after a signal, Interrupted or KeyboardInterrupt when APP is what it was, RunHalfway
-    when the switch has happened but could not be recorded.
+    Raise Refused, RunFailed and, after a signal, Interrupted or KeyboardInterrupt if APP is unchanged; RunHalfway if
+    the switch has happened but could not be recorded.
     """
     run: Run | None = None
     try:
@@ -96,7 +101,7 @@ def execute(
             try:
                 counts = _stage(plan, run, options, pool, progress)
             except BaseException:
-                # What is staged is swept now. Where one job fails, or a signal comes, others still write there.
+                # The staged tree is swept next, while other jobs may still be writing to it.
                 pool.stop()
                 raise
         progress("switch", str(plan.app), 0)
@@ -105,7 +110,7 @@ def execute(
             announce_standby(plan.app, run, before=lists["kept"], after=lists["staged"])
     except (OSError, RocksError, KstateError, Interrupted, KeyboardInterrupt) as error:
         raise _failed(plan, run, error) from error
-    # A signal must not part the exchange from what is known of it: it is delivered once the run is recorded.
+    # A signal between the exchange and its record would report a changed directory as unchanged.
     with signals_held():
         try:
             with timed(_LOG, f"switched {plan.app}"):
@@ -116,6 +121,7 @@ def execute(
 
 
 def _stage(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress: Progress) -> StagingCounts:
+    """Create the tree with its mark, stage, verify, and sync."""
     progress("stage", str(plan.app), 0)
     os.mkdir(run.tree)
     own_like(run.tree, plan.app.stat())
@@ -137,21 +143,11 @@ def _stage(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress
 
 
 def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
-    """Sweeps what was staged (where that fails too, the next command does it); returns the error to show."""
-    left = ""
-    if run is not None:
-        try:
-            # What a signal has cut short may be resumed.
-            by_signal = isinstance(error, (Interrupted, KeyboardInterrupt))
-            ended = cut_short(_signal_of(error)) if by_signal else None
-            sweep(plan.app, run, str(error), keep_sorted_files=by_signal, ended=ended)
-        except (OSError, Refused) as also:
-            left = f"; what it had staged is still in {run.path} ({also}): the next command removes it"
-        if isinstance(error, Refused) and not left:
-            forget(plan.app, run)
+    """Sweep the staged tree, and return the error to report. If the sweep fails too, the next command does it."""
+    remains = "" if run is None else _swept(plan, run, error)
     if isinstance(error, (Refused, Interrupted, KeyboardInterrupt)):
         return error
-    hint = f"the application directory is as it was{left}; fix the cause and run the command again"
+    hint = f"the application directory is unchanged{remains}; fix the cause and run the command again"
     if isinstance(error, KstateError):
         return RunFailed(
             f"{plan.command} failed: {error.headline}",
@@ -161,9 +157,23 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
             hint_details=[*filter(None, [error.hint]), *error.hint_details],
         )
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    # A staging area, or a folder for temporary files, may lie on another file system.
+    # A staging area, or a folder for temporary files, may be on another file system.
     file = file_of(error) if isinstance(error, OSError) else None
     return RunFailed(f"{plan.command} failed: {text}", where=file or str(plan.app), hint=hint)
+
+
+def _swept(plan: Plan, run: Run, error: BaseException) -> str:
+    """Sweep the staged tree of a failed run. Return a text about what remains; empty if nothing does."""
+    try:
+        # A run that a signal ended may be resumed: its sorted files stay.
+        by_signal = isinstance(error, (Interrupted, KeyboardInterrupt))
+        ended = cut_short(_signal_of(error)) if by_signal else None
+        sweep(plan.app, run, str(error), keep_sorted_files=by_signal, ended=ended)
+    except (OSError, Refused) as failure:
+        return f"; what it had staged is still in {run.path} ({failure}): the next command removes it"
+    if isinstance(error, Refused):
+        forget(plan.app, run)
+    return ""
 
 
 def _signal_of(error: BaseException) -> str:
@@ -171,14 +181,14 @@ def _signal_of(error: BaseException) -> str:
 
 
 def pinned_bytes(run: Run) -> int:
-    """Bytes on disk that deleting what the run keeps would free: files without another hard link."""
+    """Return the bytes on disk that deleting a run would free: those of files without another hard link."""
     total = 0
     for top in (run.tree, run.path / SORTED_FILES):
         if top.is_symlink():
             continue
         for folder, _, files in os.walk(top):
             for name in files:
-                # Beside a run that goes on files may vanish.
+                # While the run is active, files may vanish.
                 with contextlib.suppress(FileNotFoundError):
                     stat = os.stat(os.path.join(folder, name), follow_symlinks=False)
                     if stat.st_nlink == 1:

@@ -1,10 +1,11 @@
-"""What a directory consists of, to be compared later: names, sizes, times and small files' contents, never inodes.
+"""Lists of the files of a directory, to compare it later: names, sizes, times and digests of small files, never inodes.
 
-RocksDB has a checksum for each block of an SST. Nothing has one for an offset in ``.checkpoint``, for a Position, for
-OPTIONS: of those the contents are summed.
+RocksDB has a checksum for each block of an SST. An offset in ``.checkpoint``, a Position and OPTIONS have none: the
+lists hold SHA-256 digests of such files.
 
-The lists are files beside the journal, which keeps their digests: a list that is lost costs the names of what differs,
-and nothing else.
+The lists are files beside the journal, which records their digests. If a list is lost, messages cannot name the
+differing files, but the comparison still works. Each list is synced when it is written; its folder is synced with the
+file system before the journal announces the switch.
 """
 
 from __future__ import annotations
@@ -28,32 +29,31 @@ LISTS: Final = frozenset({KEPT_LIST, MADE_LIST, STAGED_LIST})
 _SCHEMA = 1
 _MOST_BYTES = 1 << 30
 _MOST_SUMMED_BYTES: Final = 16 << 20
-"""Larger files are SSTs and write-ahead logs, which RocksDB itself sums."""
+"""Larger files are SSTs and write-ahead logs, which have checksums of RocksDB."""
 _NOT_SUMMED: Final = ("LOG",)
-"""What RocksDB tells people; nobody reads it."""
+"""RocksDB's log for people, which no program reads."""
 _WATCHED = ("CURRENT", "MANIFEST-", CHECKPOINT)
 _UNNAMED = "(which files: their list is lost)"
 
 Listing = dict[str, list[int | str]]
-"""Relative path to what there is to say of it."""
+"""Relative path to the facts of it: see :func:`every_file`."""
 
 
-def started_files(app: Path) -> Listing:
-    """Size, mtime and sum of each CURRENT, MANIFEST and ``.checkpoint…`` file: every start replaces them."""
-    return started_of(every_file(app))
+def start_files(app: Path) -> Listing:
+    """Return size, mtime and digest of each CURRENT, MANIFEST and ``.checkpoint…`` file: every start replaces them."""
+    return start_files_of(every_file(app))
 
 
-def started_of(listing: Listing) -> Listing:
-    """Of a whole list, what ``started_files`` gives."""
+def start_files_of(listing: Listing) -> Listing:
+    """Return the part of a whole list that :func:`start_files` returns."""
     return {path: facts for path, facts in listing.items() if os.path.basename(path).startswith(_WATCHED)}
 
 
 def every_file(app: Path) -> Listing:
-    """Of each file [size in bytes, mtime in ns], of each link its target, of each folder nothing.
+    """Return the list of a directory: [size in bytes, mtime in ns] of a file, the target of a link, [] of a folder.
 
-    Files that no checksum of RocksDB's covers have the SHA-256 of their contents as well.
-    Without the lock file, which both directories share, and without marks. Raises Refused for what this user may not
-    read, OSError otherwise.
+    Files that RocksDB has no checksum of have the SHA-256 of their contents as well. The lock file, which both
+    directories share, and marks are excluded. Raise Refused if this user may not read a file, OSError otherwise.
     """
     listing: Listing = {}
     folders = [""]
@@ -84,7 +84,7 @@ def _sum(entry: os.DirEntry[str], size: int) -> list[str]:
 
 
 def digest(listing: Listing) -> str:
-    """SHA-256 of a listing, the same for the same files."""
+    """Return the SHA-256 of a list; equal for equal files."""
     return hashlib.sha256(_encoded(listing)).hexdigest()
 
 
@@ -93,7 +93,7 @@ def _encoded(listing: Listing) -> bytes:
 
 
 def write_listing(path: Path, listing: Listing) -> str:
-    """Writes a list, durable once its folder is synced; returns its digest. Raises OSError."""
+    """Write a list, durable once its folder is synced, and return its digest. Raise OSError."""
     data = _encoded(listing)
     with naming(path), open(path, "xb") as file:
         own_like(file.fileno(), os.stat(path.parent))
@@ -104,56 +104,58 @@ def write_listing(path: Path, listing: Listing) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def differences_from(path: Path, wanted: str, now: Listing) -> list[str]:
-    """Paths that differ from the list in ``path``, whose digest is ``wanted``."""
-    if digest(now) == wanted:
+def differences_from(path: Path, list_digest: str, now: Listing) -> list[str]:
+    """Return the paths that differ from the list in ``path``, whose digest is ``list_digest``."""
+    if digest(now) == list_digest:
         return []
-    before = _read_listing(path, wanted)
+    before = _read_listing(path, list_digest)
     return differences(before, now) if before is not None else [_UNNAMED]
 
 
-def other_times(path: Path, wanted: str, now: Listing) -> Listing | None:
-    """The list in ``path`` where nothing but times of files differs from it; None otherwise, or where it is lost."""
-    before = _read_listing(path, wanted)
+def other_times(path: Path, list_digest: str, now: Listing) -> Listing | None:
+    """Return the list in ``path`` if only times of files differ from it; None otherwise, or if the list is lost."""
+    before = _read_listing(path, list_digest)
     return before if before is not None and only_times(before, now) else None
 
 
 def only_times(before: Listing, now: Listing) -> bool:
-    """Whether the same files have the same sizes and sums: a copy without times, or with whole seconds, leaves that."""
+    """Return whether the same files have the same sizes and digests, as after a copy without times."""
     return before.keys() == now.keys() and all(
-        _timeless(before[path]) == _timeless(_as_told(before[path], now[path])) for path in now
+        _timeless(before[path]) == _timeless(_comparable(before[path], now[path])) for path in now
     )
 
 
 def _timeless(facts: list[int | str]) -> list[int | str]:
-    """Without the time, which a file has and a link has not."""
+    """Return facts without the time, which a file has and a link has not."""
     return [facts[0], *facts[2:]] if facts and isinstance(facts[0], int) else facts
 
 
-def _as_told(before: list[int | str], facts: list[int | str]) -> list[int | str]:
+def _comparable(before: list[int | str], facts: list[int | str]) -> list[int | str]:
+    """Return facts without a digest if the earlier list has none: an older kstate wrote it."""
     return facts[: len(before)] if before and isinstance(before[0], int) else facts
 
 
 def set_times(folder: Path, listing: Listing) -> None:
-    """Gives files the times of a list. Raises OSError."""
+    """Give files the times of a list. Raise OSError."""
     for path, facts in listing.items():
         if facts and isinstance(facts[0], int):
             os.utime(folder / path, ns=(int(facts[1]), int(facts[1])), follow_symlinks=False)
 
 
-def more_than_listed(path: Path, wanted: str, now: Listing) -> list[str]:
-    """As ``differences_from``, but what is missing now is no difference: somebody has begun to delete it."""
-    if not now or digest(now) == wanted:
+def added_or_changed(path: Path, list_digest: str, now: Listing) -> list[str]:
+    """As :func:`differences_from`, but a missing path is no difference: a sweep may have begun to delete the tree."""
+    if not now or digest(now) == list_digest:
         return []
-    before = _read_listing(path, wanted)
+    before = _read_listing(path, list_digest)
     return [_UNNAMED] if before is None else sorted(name for name in now if before.get(name) != now[name])
 
 
-def _read_listing(path: Path, wanted: str) -> Listing | None:
+def _read_listing(path: Path, list_digest: str) -> Listing | None:
+    """Return the list in ``path``; None if it is lost or another than the journal recorded."""
     try:
         with reading(), open(path, "rb") as file:
             data = file.read(_MOST_BYTES)
-        if hashlib.sha256(data).hexdigest() != wanted:
+        if hashlib.sha256(data).hexdigest() != list_digest:
             return None
         listing: Listing = parse_json(data)["files"]
     except (OSError, ValueError):
@@ -162,11 +164,11 @@ def _read_listing(path: Path, wanted: str) -> Listing | None:
 
 
 def differences(before: Listing, now: Listing) -> list[str]:
-    """Paths that came, went or changed, sorted; those of which only the time differs where there are no others.
+    """Return the added, removed and changed paths, sorted; those with another time alone only if there are no others.
 
-    A list of an older kstate has no sums: only what it tells is compared.
+    A list of an older kstate has no digests, so none are compared with it.
     """
-    now = {path: _as_told(before.get(path, facts), facts) for path, facts in now.items()}
+    now = {path: _comparable(before.get(path, facts), facts) for path, facts in now.items()}
     changed = sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
     more = [p for p in changed if p not in before or p not in now or _timeless(before[p]) != _timeless(now[p])]
     return more or changed

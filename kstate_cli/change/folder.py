@@ -1,6 +1,10 @@
-"""The folder of an application's runs: ``STATE_DIR/.kstate/<application.id>``. What is not kstate's is never touched.
+"""The folder of an application's runs: ``STATE_DIR/.kstate/<application.id>``. Foreign files in it are never touched.
 
-Only real directories count, and only those that are named like a run: ``NNNN-command``. Nothing here follows a link.
+Only real directories count as runs, and only those with a run's name: ``NNNN-command``. Nothing here follows a link.
+
+Each folder is created, gets its owner and mode, and then its *parent* is synced: the first line of a journal must not
+be durable in a folder that a power loss removes. Files of kstate's own are written under a draft name, synced, renamed
+into place, and then the folder is synced, so that a reader gets the old or the new file, whole.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import Any, Final
 from kstate_cli import __version__
 from kstate_cli.change.access import drop_acl, own_like, reading
 from kstate_cli.change.fingerprint import LISTS
-from kstate_cli.change.journal import FOUND_EMPTY, JOURNAL, JOURNALS, Run, read_run
+from kstate_cli.change.journal import EMPTY_AT_START, JOURNAL, JOURNALS, Run, read_run
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.redaction import redacted
@@ -26,7 +30,7 @@ from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.names import OWN_FOLDER
 
 COMMANDS: Final = frozenset({"migrate", "wipe", "restore", "rehome"})
-"""The commands that make runs."""
+"""The commands that create runs."""
 _OF_ANOTHER = (
     "what it keeps is neither put in the place of this application nor deleted here: move the folder to the runs of "
     "its own. Was the application directory renamed, and its runs with it? Kafka Streams knows it by its "
@@ -36,14 +40,14 @@ _NAME = re.compile(r"(\d{4,})-([a-z][a-z-]*)")
 
 
 def runs_folder(app: Path) -> Path:
-    """``STATE_DIR/.kstate/<application.id>``: on the file system of APP, and Streams never looks there."""
+    """Return ``STATE_DIR/.kstate/<application.id>``: on the file system of APP, and ignored by Streams."""
     return app.parent / OWN_FOLDER / app.name
 
 
 def read_runs(app: Path) -> list[Run]:
-    """The runs of an application, oldest first, those that are damaged among them.
+    """Return the runs of an application, oldest first, damaged ones included.
 
-    Raises Refused for links, and for what this user may not read.
+    Raise Refused for links, and if this user may not read them.
     """
     folder = runs_folder(app)
     with reading():
@@ -72,21 +76,22 @@ def _folders(folder: Path) -> list[tuple[int, Path]]:
             name = _NAME.fullmatch(entry.name)
             if name is None or not entry.is_dir(follow_symlinks=False):
                 continue
-            # A newer kstate may have other commands: their journal tells that they are kstate's.
-            if name[2] in COMMANDS or any(os.path.lexists(os.path.join(entry.path, one)) for one in JOURNALS):
+            # A newer kstate may have other commands: a journal proves that the folder is a run.
+            if name[2] in COMMANDS or any(os.path.lexists(os.path.join(entry.path, journal)) for journal in JOURNALS):
                 numbered.append((int(name[1]), Path(entry.path)))
     return numbered
 
 
 def _of_another(run: Run) -> str | None:
-    """The application.id that the journal of a run names, where it is not that of the folder which the run lies in."""
-    told = run.events[0].get("app") if run.events else None
-    name = os.path.basename(told) if isinstance(told, str) else run.path.parent.name
-    return name if name != run.path.parent.name else None
+    """Return the application.id in the journal of a run if it differs from that of its folder; None otherwise."""
+    app = run.events[0].get("app") if run.events else None
+    if not isinstance(app, str) or os.path.basename(app) == run.path.parent.name:
+        return None
+    return os.path.basename(app)
 
 
-def understood(runs: list[Run]) -> list[Run]:
-    """The runs, all of them understood whole. Raises Refused, naming the first that is not."""
+def require_understood(runs: list[Run]) -> list[Run]:
+    """Return the runs if every one is understood. Raise Refused, naming the first that is not."""
     _refuse_copies(runs)
     for run in runs:
         if run.damage is not None:
@@ -104,14 +109,14 @@ def understood(runs: list[Run]) -> list[Run]:
 
 
 def make_runs_folder(app: Path) -> Path:
-    """The folder of the runs, made durable if it is not there; the application's owner's alone.
+    """Return the folder of the runs, created durably if it is missing. It is for the application's owner alone.
 
-    Raises OSError, and leaves no empty folder then.
+    Raise OSError; no empty folder remains then.
     """
     folder = runs_folder(app)
     try:
         if not folder.parent.exists():
-            # Applications of several owners may share a state.dir: who may make one there may have runs of it, too.
+            # Applications of several owners may share a state.dir: whoever may create one there may have runs there.
             model = app.parent.stat()
             folder.parent.mkdir(mode=0o700)
             drop_acl(folder.parent)
@@ -131,11 +136,11 @@ def make_runs_folder(app: Path) -> Path:
 
 
 def _refuse_copies(runs: list[Run]) -> None:
-    """Two folders of one run: what one of them says may be about the tree of the other. Raises Refused."""
-    known: dict[str, Run] = {}
+    """Raise Refused for two folders of one run: the journal of one may describe the tree of the other."""
+    by_token: dict[str, Run] = {}
     for run in runs:
         if run.token is not None:
-            first = known.setdefault(run.token, run)
+            first = by_token.setdefault(run.token, run)
             if first is not run:
                 raise Refused(
                     f"{run.name} is a copy of run {first.name}",
@@ -145,10 +150,10 @@ def _refuse_copies(runs: list[Run]) -> None:
 
 
 def create_run(app: Path, command: str, *, reason: str | None = None, **details: Any) -> Run:
-    """A new run directory with its first event. Raises OSError, leaving nothing that counts."""
+    """Create the folder of a run with its first event. Raise OSError; a folder without an event is ignored then."""
     folder = make_runs_folder(app)
-    owner = app.stat()  # the application's, who can then clean up
-    # Whatever is there keeps its number, a link or a folder of somebody else's too.
+    owner = app.stat()  # of the application, who can then clean up
+    # Every entry keeps its number, foreign links and folders included: a number is never used twice.
     numbers = [int(digits[0]) for name in os.listdir(folder) if (digits := re.match(r"\d+", name))]
     path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split(maxsplit=1)[0]}"
     path.mkdir(mode=0o750)
@@ -159,15 +164,15 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     run = Run(path, [])
     token = secrets.token_hex(16)
     if not holds_tasks(app):
-        details[FOUND_EMPTY] = True
+        details[EMPTY_AT_START] = True
     run.write("created", command=command, app=str(app), token=token, **invoker(), reason=reason, **details)
     own_like(path / JOURNAL, owner)
-    os.chmod(path / JOURNAL, 0o644)  # whatever the umask: the owner must be able to go on
+    os.chmod(path / JOURNAL, 0o644)  # whatever the umask: the owner must be able to continue
     return run
 
 
 def remove_empty_folders(app: Path) -> None:
-    """Removes ``.kstate/<application.id>`` and ``.kstate`` once nothing is in them."""
+    """Remove ``.kstate/<application.id>`` and ``.kstate`` if they are empty."""
     folder = runs_folder(app)
     for path in (folder, folder.parent):
         if path.is_symlink():
@@ -181,12 +186,12 @@ def remove_empty_folders(app: Path) -> None:
 
 
 def forget(app: Path, run: Run) -> None:
-    """Removes the folder of a run that has nothing but its journal and its lists, and no other. Suppresses OSError."""
+    """Remove the folder of a run that has nothing but its journal and its lists. Suppress OSError."""
     with contextlib.suppress(OSError):
         names = set(os.listdir(run.path))
         if names - JOURNALS - LISTS:
             return
-        # The journal goes last: without it nothing would say whose the rest is.
+        # The journal goes last: without it the next command could not tell whose the rest is.
         for name in sorted(names, key=lambda name: name in JOURNALS):
             os.unlink(run.path / name)
         run.path.rmdir()
@@ -195,7 +200,7 @@ def forget(app: Path, run: Run) -> None:
 
 
 def invoker() -> dict[str, Any]:
-    """``argv`` without secrets, ``user``, ``host``, ``pid`` and ``version``."""
+    """Return who runs kstate, for the journal: ``argv`` without secrets, ``user``, ``host``, ``pid``, ``version``."""
     user = str(os.geteuid())
     with contextlib.suppress(ImportError, KeyError, OSError):  # a uid without a name: containers have them
         user = getpass.getuser()
@@ -212,16 +217,19 @@ def invoker() -> dict[str, Any]:
 AGES: Final = "ages.json"
 STANDBY: Final = "standby.json"
 OWN_FILES: Final = (AGES, STANDBY)
-"""All of them; ``kstate clean`` leaves them."""
+"""Every file of kstate's own there; ``kstate clean`` keeps them."""
 _DRAFT: Final = ".tmp"
-"""What is behind the name of one that is not whole yet."""
+"""The suffix of a file that is not complete yet."""
 
 
 def write_own_file(app: Path, path: Path, data: bytes) -> None:
-    """Replaces ``path``, which lies in the folder of the runs of ``app``. Raises OSError; then it is as it was."""
+    """Replace ``path``, a file in the folder of the runs of ``app``. Raise OSError; the file is unchanged then.
+
+    The caller holds the application lock. The file belongs to the application's owner, who can then continue.
+    """
     make_runs_folder(app)
     draft = path.with_name(path.name + _DRAFT)
-    draft.unlink(missing_ok=True)  # of a process that died: whoever holds the lock is alone
+    draft.unlink(missing_ok=True)  # of a process that died: the lock excludes a living one
     try:
         with open(draft, "xb") as file:
             file.write(data)
@@ -237,7 +245,7 @@ def write_own_file(app: Path, path: Path, data: bytes) -> None:
 
 
 def remove_drafts(app: Path) -> None:
-    """Removes what processes that died in :func:`write_own_file` have left. The lock is held. Suppresses OSError."""
+    """Remove the drafts of processes that died in :func:`write_own_file`. The lock is held. Suppress OSError."""
     for name in OWN_FILES:
         with contextlib.suppress(OSError):
             (runs_folder(app) / (name + _DRAFT)).unlink()

@@ -1,9 +1,14 @@
-"""One run and its journal: JSON lines, each made durable before the step that it announces.
+"""One run and its journal: JSON lines, each durable before the step that it announces.
 
-The journal is ``STATE_DIR/.kstate/<application.id>/<run>/journal.jsonl``, or ``cleaning.jsonl`` once what the run keeps
-is being deleted. Beside it lies ``tree``: the staged new application directory before the switch, the old one after it.
-The marks in the trees say which of the two it is (:mod:`kstate_cli.change.marks`): the journal cannot be written in the
+The journal is ``STATE_DIR/.kstate/<application.id>/<run>/journal.jsonl``, or ``cleaning.jsonl`` once the backup is
+being deleted. Beside it is ``tree``: the staged new application directory before the switch, the old one after it. The
+marks in the trees tell which of the two it is (:mod:`kstate_cli.change.marks`): the journal cannot be written in the
 same instant as the switch, and it can be lost.
+
+A line is appended in this order: the end of the file is cut back to the last whole line, the new line is written, the
+file is synced. Only then may the caller take the step. If any of it fails, the file is cut back and synced again: the
+next command must not read a line whose step was never taken. The first line also syncs the folder, since the
+fsync of a new file does not make its name durable.
 """
 
 from __future__ import annotations
@@ -27,34 +32,33 @@ from kstate_cli.signals import signals_held
 
 JOURNAL: Final = "journal.jsonl"
 LEAVING: Final = "cleaning.jsonl"
-"""The journal of a run that is being deleted: a file system without a free block can still rename it, and the name says
-what a line of it could not."""
+"""The journal of a run that is being deleted. A full file system cannot take another line, but it can rename a file."""
 JOURNALS: Final = frozenset({JOURNAL, LEAVING})
 TREE: Final = "tree"
 SORTED_FILES: Final = "runs"
-"""Sorted files of a restoration, until they are ingested."""
-FOUND_EMPTY: Final = "empty"
-"""Member of ``created``, true where the application directory held no task when the run began; absent otherwise."""
+"""Folder of a restoration's sorted files, until they are ingested."""
+EMPTY_AT_START: Final = "empty"
+"""Member of ``created``: true if the application directory had no task when the run began, absent otherwise."""
 _MOST_BYTES = 64 * 1024 * 1024
 
 
 class RunState(Enum):
-    """What has become of a run."""
+    """The state of a run, as its journal records it."""
 
     STAGING = "staging"
-    """The new directory is being made; nothing has changed."""
+    """The new directory is being staged; APP is unchanged."""
     SWITCHING = "switching"
-    """The exchange was announced: the marks say whether it happened."""
+    """The exchange was announced: the marks tell whether it happened."""
     KEPT = "kept"
-    """Done; the old directory is kept for undo."""
+    """The run is done; the old directory is its backup for undo."""
     UNDOING = "undoing"
     """The exchange back was announced."""
     UNDONE = "undone"
-    """Taken back; the directory that the run had made is kept until ``kstate clean``."""
+    """The run was undone; the directory that it had made stays until ``kstate clean``."""
     FAILED = "failed"
-    """Ended before the switch; what was staged is gone."""
+    """The run ended before the switch; its staged tree was removed."""
     CLEANING = "cleaning"
-    """What was kept is being deleted: its journal has another name. An older kstate wrote a line."""
+    """The backup is being deleted: the journal has its other name. An older kstate wrote a line instead."""
 
 
 _STEPS: Final[dict[str, tuple[frozenset[RunState | None], RunState]]] = {
@@ -67,11 +71,11 @@ _STEPS: Final[dict[str, tuple[frozenset[RunState | None], RunState]]] = {
     "failed": (frozenset({RunState.STAGING, RunState.SWITCHING}), RunState.FAILED),
     "cleaning": (frozenset(RunState), RunState.CLEANING),
 }
-"""Which event leads from which states to which. Other events are notes, and change nothing."""
+"""By event: the states that it may follow, and the state after it. Other events are notes without a state."""
 
 
 def _step(state: RunState | None, event: str) -> RunState | None:
-    """The state after an event. Raises JournalError for one that cannot follow."""
+    """Return the state after an event. Raise JournalError for one that cannot follow."""
     before, after = _STEPS.get(event, (None, state))
     if before is None:
         before = frozenset(RunState)
@@ -87,36 +91,36 @@ class Run:
     path: Path
     events: list[dict[str, Any]]
     state: RunState | None = None
-    """None for a run that was killed before its first event."""
+    """None: the run was killed before its first event."""
     damage: str | None = None
-    """Why nothing that this run keeps may be touched: its journal cannot be believed."""
+    """Why the journal is untrustworthy: then nothing of this run may be touched."""
     _length: int = field(default=0, repr=False)
-    """Bytes of whole lines; what lies behind them was cut off by a crash, and never announced anything."""
+    """Bytes of whole lines. A crash may leave part of a line behind them, which never announced a step."""
     _file: str = field(default=JOURNAL, repr=False)
 
     @property
     def name(self) -> str:
-        """``0001-migrate``: the number orders the runs of an application."""
+        """Return ``0001-migrate``: the number orders the runs of an application."""
         return self.path.name
 
     @property
     def tree(self) -> Path:
-        """The application directory that is not in its place: the staged one, later the kept one."""
+        """Return the path of the other application directory: the staged one, later the backup."""
         return self.path / TREE
 
     @property
     def token(self) -> str | None:
-        """What the marks of this run name; None for a run of an older kstate, which had no marks."""
+        """Return the token in the marks of this run; None for a run of an older kstate, which had no marks."""
         return self.events[0].get("token") if self.events else None
 
     @property
     def settled_at(self) -> str:
-        """When the run got the state that it has (ISO 8601); notes that come later do not make it younger."""
+        """Return when the run got its present state (ISO 8601); later notes do not count."""
         return str(next(event["at"] for event in reversed(self.events) if event["event"] in _STEPS))
 
     @property
     def seconds(self) -> float | None:
-        """How long it took until its switch, or until it failed; None where neither is known."""
+        """Return the seconds from the beginning to the switch or failure; None if the run had neither."""
         ends = [event["at"] for event in self.events if event["event"] in ("switched", "failed")]
         if not ends:
             return None
@@ -124,11 +128,11 @@ class Run:
         return max(0.0, (ended - began).total_seconds())
 
     def last(self, name: str) -> dict[str, Any]:
-        """The last event of this name; empty when there is none."""
+        """Return the last event of this name; empty if there is none."""
         return next((event for event in reversed(self.events) if event["event"] == name), {})
 
     def write(self, event: str, **details: Any) -> None:
-        """Appends an event and makes it durable. Raises OSError, and ValueError for one that cannot follow."""
+        """Append an event, durably. Raise OSError, and ValueError for an event that cannot follow."""
         state = _step(self.state, event)
         row = {"event": event, "at": _now(), **details}
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if self.events else os.O_CREAT)
@@ -146,11 +150,11 @@ class Run:
         self.state = state
 
     def give_up(self) -> None:
-        """Announces, durably, that what is kept is being deleted; no room is needed for it but that of a name.
+        """Announce, durably, that the backup is being deleted. It needs no free block.
 
-        Raises OSError: unless the state is CLEANING then, nothing is announced.
+        Raise OSError; the deletion is announced only if the state is CLEANING then.
         """
-        # A signal must not part the new name from what is known of it.
+        # A signal between the rename and the assignment would leave the object with the wrong file name.
         with signals_held():
             before = self._file, self.state
             if self._file != LEAVING:
@@ -166,14 +170,14 @@ class Run:
                 raise
 
     def _append(self, descriptor: int, line: bytes) -> None:
-        """All of it, durable, or nothing: what the caller takes for not announced must not be there to be read."""
-        # A line that was cut off by a crash goes: what it announced never began.
+        """Append a whole line durably, or leave the file as it was: see the order in the docstring of the module."""
+        # Part of a line that a crash cut off: the step that it would have announced never began.
         if os.fstat(descriptor).st_size != self._length:
             os.ftruncate(descriptor, self._length)
         try:
-            left = memoryview(line)
-            while left:
-                left = left[os.write(descriptor, left) :]
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -183,10 +187,10 @@ class Run:
 
 
 def read_run(path: Path) -> Run:
-    """The run in a folder. Whatever is wrong with its journal is its ``damage``: nothing is raised but for OSError."""
+    """Read the run in a folder. Every fault of its journal becomes its ``damage``; only OSError is raised."""
     run = Run(path, [])
     data = None
-    # Beside a clean it may get its other name, once, between the two looks at it.
+    # While a clean is running, the journal may get its other name between listing and opening: once.
     for _ in range(2):
         journals = JOURNALS & set(os.listdir(path))
         if len(journals) > 1:
@@ -202,14 +206,17 @@ def read_run(path: Path) -> Run:
             break
     if data is not None:
         _take_in(run, data)
-    if run.damage is None and not run.events and set(os.listdir(path)) - JOURNALS:
-        run.damage = f"its journal is {'missing' if data is None else 'empty'}"
-    if run.damage is None and run.events and run._file == LEAVING:
+    if run.damage is not None:
+        return run
+    if run.events and run._file == LEAVING:
         run.state = RunState.CLEANING
+    elif not run.events and set(os.listdir(path)) - JOURNALS:
+        run.damage = f"its journal is {'missing' if data is None else 'empty'}"
     return run
 
 
 def _take_in(run: Run, data: bytes) -> None:
+    """Add the whole lines of a journal to a run, up to the first damaged one."""
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(keepends=True)):
         try:
             row = decode_line(line.removesuffix(b"\n"), number)
@@ -225,7 +232,7 @@ def _take_in(run: Run, data: bytes) -> None:
 
 
 def _journal(path: Path) -> bytes | None:
-    """The bytes of a journal; None where there is none. Raises JournalError."""
+    """Return the bytes of a journal; None if there is none. Raise JournalError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -235,11 +242,11 @@ def _journal(path: Path) -> bytes | None:
     except OSError as error:
         raise JournalError(f"cannot be opened: {error.strerror}") from None
     with open(descriptor, "rb") as file:
-        opened = os.fstat(descriptor)
-        if not stat.S_ISREG(opened.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise JournalError("is not a regular file")
-        if opened.st_size > _MOST_BYTES:
-            raise JournalError(f"has {opened.st_size:,} bytes: kstate writes no more than {_MOST_BYTES:,}")
+        if status.st_size > _MOST_BYTES:
+            raise JournalError(f"has {status.st_size:,} bytes: kstate writes no more than {_MOST_BYTES:,}")
         try:
             return file.read()
         except OSError as error:
@@ -250,10 +257,11 @@ def _now() -> str:
     return clock.now().isoformat(timespec="milliseconds")
 
 
-def written_on_full_disk(run: Run, event: str, **details: Any) -> None:
-    """As ``run.write``, for an event after which nobody asks for the list of what was staged. Raises OSError.
+def write_on_full_disk(run: Run, event: str, **details: Any) -> None:
+    """Write an event after which the list of the staged tree is not needed any more. Raise OSError.
 
-    Where there is no room for the line, that list makes some.
+    A run whose end cannot be written could never be cleaned. So on a full disk that list is deleted to free a block,
+    and the line is written again.
     """
     try:
         run.write(event, **details)
@@ -267,37 +275,37 @@ def written_on_full_disk(run: Run, event: str, **details: Any) -> None:
 
 
 CREATED: Final = "created"
-"""The folder of the run is there, and nothing in it yet."""
+"""The folder of the run exists and is empty."""
 INTERRUPTED: Final = "interrupted"
-"""Its process is gone, and nobody has brought it to its end yet."""
+"""Its process has died, and no command has settled it yet."""
 DAMAGED: Final = "damaged"
-"""Its journal cannot be believed."""
+"""Its journal is damaged."""
 UNFINISHED: Final = (None, RunState.STAGING, RunState.SWITCHING, RunState.UNDOING)
-"""Runs that the next command which needs the directory takes over. With CLEANING ``clean`` alone goes on."""
+"""Runs that the next command about the directory takes over. Only ``clean`` continues a run in CLEANING."""
 RUN_STATES: Final = (CREATED, *(state.value for state in RunState), INTERRUPTED, DAMAGED)
-"""All of them: whoever lists states lists these."""
+"""Every state name: those of the journal, and three that it cannot record."""
 
 
-def state_shown(run: Run, *, held: bool | None) -> str:
-    """One of ``RUN_STATES``. ``held``: whether a process has the lock; None where nobody can tell."""
+def run_state_name(run: Run, *, locked: bool | None) -> str:
+    """Return one of ``RUN_STATES``. ``locked``: whether a process holds the lock; None if the system does not tell."""
     if run.damage is not None:
         return DAMAGED
-    if run.state in UNFINISHED and held is False:
+    if run.state in UNFINISHED and locked is False:
         return INTERRUPTED
     return run.state.value if run.state else CREATED
 
 
 def cut_short(signal_name: str | None = None) -> dict[str, Any]:
-    """What the line ``failed`` has besides of a run that did not fail by itself; None: its process was gone."""
+    """Return members of ``failed`` for a run that a signal ended; None: its process had died."""
     return {"cut_short": True, "signal": signal_name}
 
 
 def was_cut_short(run: Run) -> bool:
-    """Whether a signal, or the end of its process, ended a run that is FAILED. An older kstate did not say."""
+    """Return whether a signal, or the death of its process, ended a FAILED run. An older kstate did not record it."""
     return run.state is RunState.FAILED and run.last("failed").get("cut_short") is True
 
 
 def signal_of(run: Run) -> str | None:
-    """The signal that ended a run, such as ``SIGTERM``; None for other ends, and where the journal does not tell."""
+    """Return the signal that ended a run, such as ``SIGTERM``; None for other ends, and without a record."""
     name = run.last("failed").get("signal")
     return name if was_cut_short(run) and isinstance(name, str) else None

@@ -1,8 +1,8 @@
-"""One line of a journal: how it is written, and what is believed of one that is read.
+"""One line of a journal: write it, and read it with every check that a damaged line could fail.
 
 Version 2: a JSON object with ``schema_version``, ``n`` (its number in the journal, from 0), ``event``, ``at`` (ISO 8601
 with an offset), the event's own members, and last ``sum``: the CRC-32 of the line without it, as eight hex digits. So a
-line that was changed, lost, repeated or moved is noticed. Version 1 has neither ``n`` nor ``sum``; it is only read.
+line that was changed, lost, repeated or moved is noticed. Version 1 has neither ``n`` nor ``sum``; kstate can read it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _SUM = re.compile(rb', "sum": "([0-9a-f]{8})"\}')
 _SUM_BYTES = len(b', "sum": "01234567"}')
 
 _OF_2: Final = frozenset({"n", "sum", "token"})
+"""Members that only version 2 has."""
 
 _MEMBERS: Final[dict[str, dict[str, type]]] = {
     "created": {"command": str},
@@ -29,7 +30,7 @@ _MEMBERS: Final[dict[str, dict[str, type]]] = {
     "resumes": {"predecessor": str},
     "spent": {"seconds": dict},
 }
-"""What an event must have, in every version. Other members and other events are nobody's business here."""
+"""Members that an event must have, in every version. Other members and other events are not checked here."""
 _MEMBERS_OF_1: Final[dict[str, dict[str, type]]] = {
     "switching": {"old_inode": int, "new_inode": int, "fingerprint": dict}
 }
@@ -40,13 +41,13 @@ _MEMBERS_OF_2: Final[dict[str, dict[str, type]]] = {
 
 
 class JournalError(ValueError):
-    """A line is not what kstate has written there; the message says why."""
+    """A line is not what kstate wrote there; the message says why."""
 
 
 def encode_line(row: dict[str, Any], number: int) -> bytes:
-    """The line of an event, with its newline. ``row`` has ``event`` and ``at``.
+    """Return the line of an event, with its newline. ``row`` has ``event`` and ``at``.
 
-    Raises JournalError for one that ``decode_line`` would not believe: nothing is written that cannot be read.
+    Raise JournalError for a line that :func:`decode_line` would refuse: nothing is written that cannot be read.
     """
     body = json.dumps({"schema_version": SCHEMA, "n": number, **row}).encode()
     line = body[:-1] + b', "sum": "%08x"}' % zlib.crc32(body)
@@ -55,7 +56,7 @@ def encode_line(row: dict[str, Any], number: int) -> bytes:
 
 
 def decode_line(line: bytes, number: int) -> dict[str, Any]:
-    """The event of a line without its newline. Raises JournalError."""
+    """Return the event of a line without its newline. Raise JournalError."""
     try:
         row = parse_json(line)
     except ValueError:
@@ -68,7 +69,7 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
     if version > SCHEMA:
         raise JournalError(f"has schema_version {version}: a newer kstate wrote it")
     if version == SCHEMA or _OF_2 & row.keys():
-        # What says which version it is may be what is damaged.
+        # The member that holds the version may itself be damaged.
         _check_sum(line)
         if version != SCHEMA:
             raise JournalError(f"has schema_version {version}, and members that only version {SCHEMA} has")

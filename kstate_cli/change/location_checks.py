@@ -1,4 +1,4 @@
-"""Whether an application directory lies where it can be changed safely: file system, mounts, space, owner, links."""
+"""Check that an application directory can be changed safely where it is: file system, mounts, space, owner, links."""
 
 from __future__ import annotations
 
@@ -19,23 +19,20 @@ from kstate_cli.statedir.names import LOST_AND_FOUND
 from kstate_cli.texts import LOCK_IS_SHARED, command, size_text
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024
-"""What RocksDB sets aside for the MANIFEST and the log of one open database."""
+"""The space that RocksDB reserves for the MANIFEST and the log of an open database."""
 
 
 def check_change(plan: Plan, *, workers: int, copy_ssts: bool, lock_is_shared: bool) -> None:
-    """Refuses to carry a plan out where its directory lies: see the three below. Raises Refused."""
+    """Raise Refused if the plan cannot be carried out safely in the place of its directory."""
     check_location(plan.app, lock_is_shared=lock_is_shared)
     with reading():
         if not copy_ssts:
             _check_owner(plan.app)
-        _check_room(plan, workers, copy_ssts=copy_ssts)
+        _check_space(plan, workers, copy_ssts=copy_ssts)
 
 
 def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -> None:
-    """Refuses directories whose lock cannot be relied on or, for a command that ``exchanges`` them, whose exchange.
-
-    Raises Refused.
-    """
+    """Raise Refused if the lock of a directory is unreliable or, for a command that ``exchanges`` it, the exchange."""
     mounts = read_mounts()
     if exchanges:
         _check_mounts_of_app(app, mounts)
@@ -47,11 +44,11 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
             hint=f"make sure that the application is stopped everywhere, then say {LOCK_IS_SHARED}",
         )
     if exchanges:
-        _check_one_file_system(app)
+        _check_devices(app)
     if os.statvfs(app.parent).f_flag & os.ST_RDONLY:
         raise Refused(
             f"{app.parent} is on a file system that is mounted read-only",
-            hint="look at why (after an error of the disk the kernel does that), then mount it for writing",
+            hint="find out why (after a disk error the kernel does that), then mount it for writing",
         )
     if not os.access(app.parent, os.W_OK | os.X_OK):
         raise Refused(
@@ -73,21 +70,24 @@ def _check_mounts_of_app(app: Path, mounts: tuple[Mount, ...]) -> None:
 
 
 def _check_mounts_of_runs(app: Path, mounts: tuple[Mount, ...], *, exchanges: bool) -> None:
-    """Nothing is exchanged across a mount, one of the same file system for one; what it hides is nobody's to delete."""
+    """Raise Refused for mounts among the runs: no exchange crosses a mount, and ``clean`` must not delete behind one.
+
+    A bind mount of the same file system is no exception: ``renameat2`` answers EXDEV.
+    """
     folder = runs_folder(app)
     for mount in mounts_at_or_below(folder.parent, mounts):
         if mount.point in (folder.parent, folder):
             if exchanges:
                 raise Refused(
                     f"{mount.point} is a mount point: nothing can be exchanged across it in one step",
-                    hint=f"unmount it, so that what runs keep lies beside {app}",
+                    hint=f"unmount it, so that the backups of runs are beside {app}",
                 )
         elif mount.point.is_relative_to(folder):
             raise Refused(f"{mount.point} is a mount point among what runs have kept", hint="unmount it first")
 
 
-def _check_one_file_system(app: Path) -> None:
-    """A btrfs subvolume is in no table of mounts, and yet nothing is linked or exchanged across its border."""
+def _check_devices(app: Path) -> None:
+    """Raise Refused for btrfs subvolumes: no table lists them, yet no link or exchange crosses their border."""
     device = os.stat(app.parent).st_dev
     for path in (app, runs_folder(app).parent, runs_folder(app)):
         with reading():
@@ -100,28 +100,28 @@ def _check_one_file_system(app: Path) -> None:
             )
 
 
-def room_needed(plan: Plan, workers: int, *, copy_ssts: bool) -> int:
-    """Bytes that a plan takes beside what is there: copied files, SSTs that are written anew, stores that are open.
+def required_space(plan: Plan, workers: int, *, copy_ssts: bool) -> int:
+    """Return the additional bytes of a plan: copied files, rewritten SSTs, reserves of open stores.
 
-    Raises Refused for a directory on another file system, which no mount tells.
+    Raise Refused for a directory on another file system that no table of mounts lists.
     """
     copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
     return copied + plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
 
 
-def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
-    """Refuses when the file system has no room for the staged directory. Raises Refused."""
+def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
+    """Raise Refused if the file system has no space, or no inodes, for the staged directory."""
     edits = sum(1 for step in plan.steps if isinstance(step, EditDatabase))
-    needed = room_needed(plan, workers, copy_ssts=copy_ssts)
+    required = required_space(plan, workers, copy_ssts=copy_ssts)
     stat = os.statvfs(plan.app)
     free = stat.f_bavail * stat.f_frsize
-    if needed > free:
+    if required > free:
         backups = any(run.state in (RunState.KEPT, RunState.UNDONE) for run in read_runs(plan.app))
         raise Refused(
-            f"not enough room: {size_text(needed)} are needed beside {plan.app}, {size_text(free)} are free",
-            hint="make room there; this deletes the backups that earlier runs keep for undo:"
+            f"not enough free space: {size_text(required)} are needed beside {plan.app}, {size_text(free)} are free",
+            hint="free space there; this deletes the backups that earlier runs keep for undo:"
             if backups
-            else "make room there, then run the command again",
+            else "free space there, then run the command again",
             hint_details=[command("clean", plan.app)] if backups else (),
         )
     files = edits * 16
@@ -133,7 +133,7 @@ def _check_room(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
 
 
 def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
-    """Bytes that are copied. Raises Refused for a directory on another file system, which no mount tells."""
+    """Return the bytes that are copied. Raise Refused for a directory on another file system."""
     total = 0
     try:
         device = os.stat(path).st_dev
@@ -145,31 +145,37 @@ def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
         if entry.name == LOST_AND_FOUND:
             continue
         if entry.is_dir(follow_symlinks=False):
-            try:
-                its_device = entry.stat(follow_symlinks=False).st_dev
-            except FileNotFoundError:
-                continue
-            if its_device != device:
-                raise Refused(
-                    f"{entry.path} is a file system of its own inside the application directory, a btrfs subvolume for "
-                    "one: its files cannot be linked",
-                    hint="make it a plain directory",
-                )
-            total += _copied_bytes(Path(entry.path), copy_ssts=copy_ssts)
+            if _on_device(entry, device):
+                total += _copied_bytes(Path(entry.path), copy_ssts=copy_ssts)
         elif not database or copy_ssts or not is_never_changed(entry.name):
-            # A dry run may look beside a running application, which removes files meanwhile.
+            # During a dry run the application may be running, and remove files.
             with contextlib.suppress(FileNotFoundError):
                 total += entry.stat(follow_symlinks=False).st_size
     return total
 
 
+def _on_device(entry: os.DirEntry[str], device: int) -> bool:
+    """Return whether a directory still exists; Raise Refused if it is on another device than its parent."""
+    try:
+        its_device = entry.stat(follow_symlinks=False).st_dev
+    except FileNotFoundError:
+        return False  # a running application has dropped it
+    if its_device != device:
+        raise Refused(
+            f"{entry.path} is a file system of its own inside the application directory, a btrfs subvolume for one: "
+            "its files cannot be linked",
+            hint="make it a plain directory",
+        )
+    return True
+
+
 def _who_may(uid: int) -> str:
-    """Nobody who is that user already is told to become it: a file of a group that one is not in is root's to keep."""
+    """Return who can keep the owner of a file. The present user cannot: a foreign group needs root then."""
     return "root" if uid in (0, os.geteuid()) else f"{user_name(uid)} or root"
 
 
 def _check_owner(app: Path) -> None:
-    """Refuses when this user could not give the copies to the owner of the files. Raises Refused."""
+    """Raise Refused if this user could not give the copies to the owner of the files."""
     if os.geteuid() == 0:
         return
     groups = {os.getegid(), *os.getgroups()}

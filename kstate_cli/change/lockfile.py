@@ -1,8 +1,8 @@
 """The application lock: ``APP/.lock``, a POSIX record lock as the JVM takes it (``StateDirectory.lockStateDirectory``).
 
-``flock`` would not conflict with Java; on the same file it keeps commands of kstate apart, also those that may go on
-beside a running application. The file is opened once and never again while the lock is held: closing any descriptor of
-it would drop the lock.
+``flock`` does not conflict with Java. On the same file it excludes other commands of kstate, also those that may run
+while the application is running. The file is opened once, and never again while the lock is held: POSIX drops the lock
+when *any* descriptor of the file is closed.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ _POLL_SECONDS = 0.2
 
 @contextlib.contextmanager
 def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
-    """Holds the application's lock, waiting up to ``wait`` seconds for it.
+    """Hold the application's lock, and wait up to ``wait`` seconds for it.
 
-    Of a lost application, which cannot run, it is the lock of what kstate has kept of it. Raises InUse (with the pid
-    where the system tells) when somebody else holds it, Refused when it cannot be opened.
+    If the application directory is missing, its folder of runs is locked instead. Raise InUse (with the pid if the
+    system reports it) if another process holds the lock, Refused if it cannot be opened.
     """
     deadline = time.monotonic() + wait
     while True:
         if not os.path.lexists(app):
             with _lock_of_the_lost(app, deadline):
                 if os.path.lexists(app):
-                    continue  # who held it before has put it back
+                    continue  # the previous holder has restored it
                 yield
             return
-        with _opened(app) as descriptor:
+        with _lock_file(app) as descriptor:
+            # First Java's lock, then that of kstate: every command takes them in this order, so none waits in a circle.
             _wait_for(lambda: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, deadline)
             if _tells_locks_apart(app):
                 _flock(descriptor, app, deadline)
@@ -54,9 +55,9 @@ def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
-    """Keeps other commands of kstate out, not the application: for what is beside its directory only.
+    """Exclude other commands of kstate, but not the application: for changes beside its directory only.
 
-    Raises InUse and Refused as ``application_lock`` does, which it is where the file system knows one kind of lock.
+    Raise InUse and Refused as :func:`application_lock`, which is used if the file system has one kind of lock.
     """
     if not app.exists() or not _tells_locks_apart(app):
         with application_lock(app, wait):
@@ -64,7 +65,7 @@ def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
         return
     deadline = time.monotonic() + wait
     while True:
-        with _opened(app) as descriptor:
+        with _lock_file(app) as descriptor:
             _flock(descriptor, app, deadline)
             if _in_place(descriptor, app):
                 yield
@@ -72,27 +73,27 @@ def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
 
 
 def _in_place(descriptor: int, app: Path) -> bool:
-    """Whether the file that is locked is the lock of APP still: while one waits another directory may get the name."""
+    """Return whether the locked file is still the lock of APP: during a wait another directory may get the name."""
     try:
         in_place = os.stat(app / LOCK, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    held = os.fstat(descriptor)
-    return (in_place.st_dev, in_place.st_ino) == (held.st_dev, held.st_ino)
+    locked = os.fstat(descriptor)
+    return (in_place.st_dev, in_place.st_ino) == (locked.st_dev, locked.st_ino)
 
 
 def share_lock(app: Path, other: Path) -> None:
-    """Makes the lock file of ``other``, which is about to take APP's place, the very one that is held. Raises OSError.
+    """Make the held lock file that of ``other`` too, which is about to take APP's place. Raise OSError.
 
-    The lock guards what has the name of the application only if it is one inode before and after the exchange.
+    A POSIX lock belongs to an inode: it guards the application's name only if both trees have the same one.
     """
-    held = os.stat(app / LOCK, follow_symlinks=False)
+    locked = os.stat(app / LOCK, follow_symlinks=False)
     try:
         in_other = os.stat(other / LOCK, follow_symlinks=False)
     except FileNotFoundError:
         pass
     else:
-        if (in_other.st_dev, in_other.st_ino) == (held.st_dev, held.st_ino):
+        if (in_other.st_dev, in_other.st_ino) == (locked.st_dev, locked.st_ino):
             return
         os.unlink(other / LOCK)
     os.link(app / LOCK, other / LOCK)
@@ -116,13 +117,14 @@ def _lock_of_the_lost(app: Path, deadline: float) -> Iterator[None]:
 
 
 def _tells_locks_apart(app: Path) -> bool:
-    """NFS and the like make both kinds of locks into one."""
+    """Return whether the file system has two kinds of locks: NFS and the like make ``flock`` a POSIX lock."""
     mount = mount_of(app, read_mounts())
     return mount is not None and not mount.may_not_share_locks
 
 
 @contextlib.contextmanager
-def _opened(app: Path) -> Iterator[int]:
+def _lock_file(app: Path) -> Iterator[int]:
+    """Open the lock file, created if it is missing, and close it at the end. Raise Refused."""
     path = app / LOCK
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise Refused(
@@ -162,15 +164,15 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
                     hint="its file system has no POSIX locks: move the state.dir to a local one, or correct its mount",
                 ) from None
             if time.monotonic() >= deadline:
-                raise in_use(app, read_lock_table().holder(app / LOCK), waited=waits) from None
+                raise in_use(app, read_lock_table().holder(app / LOCK), after_wait=waits) from None
             time.sleep(_POLL_SECONDS)
 
 
-def in_use(app: Path, pid: int | None, *, waited: bool = False) -> InUse:
-    """Return the error for a directory that another process holds; ``waited``: the command has waited for it."""
+def in_use(app: Path, pid: int | None, *, after_wait: bool = False) -> InUse:
+    """Return the error for a directory that another process holds; ``after_wait``: the command has waited for it."""
     who = f"process {pid}" if pid else "another process"
     return InUse(
         f"{app} is in use by {who}",
         hint="stop the application (or the other kstate) first, or wait for it "
-        + ("longer" if waited else "with --wait SECONDS"),
+        + ("longer" if after_wait else "with --wait SECONDS"),
     )

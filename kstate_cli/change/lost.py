@@ -1,4 +1,4 @@
-"""What runs keep and APP has nothing of any more: somebody has emptied it, and theirs may be the only copies."""
+"""Backups of runs that have what APP has lost: APP was emptied or removed, and they may be the only copies."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.change.fingerprint import digest, started_files
-from kstate_cli.change.journal import FOUND_EMPTY, Run, RunState
+from kstate_cli.change.fingerprint import digest, start_files
+from kstate_cli.change.journal import EMPTY_AT_START, Run, RunState
 from kstate_cli.change.undo import UndoOptions
 from kstate_cli.statedir.find import CONTENTS, DATABASE, SST, contents
 from kstate_cli.texts import command, shell
@@ -16,86 +16,86 @@ from kstate_cli.texts import command, shell
 
 @dataclass(frozen=True, slots=True)
 class LostCopy:
-    """A run that keeps what APP has lost."""
+    """A run whose backup has contents that APP has lost."""
 
     app: Path
     run: Run
-    what: str
+    contents: str
     """One of ``CONTENTS``."""
     newest: bool
-    """Whether it is the run that ``undo`` takes back."""
+    """Whether ``undo`` rolls back this run."""
 
     @property
     def text(self) -> str:
-        """What is lost, and where it is."""
-        return f"{self.app} holds no {self.what} any more, and this run keeps what it had"
+        """Return what is lost, and where the copy is."""
+        return f"{self.app} holds no {self.contents} any more, and this run keeps what it had"
 
     @property
     def back(self) -> str | None:
-        """The command that puts it back; None where no command does."""
+        """Return the command that restores the backup; None if there is none."""
         return UndoOptions(discard_newer=True).command(self.app) if self.newest else None
 
     @property
     def delete(self) -> str:
-        """The command that deletes it."""
+        """Return the command that deletes the run."""
         return command("clean", self.app, "--run", self.run.name)
 
     @property
     def ways(self) -> str:
-        """What to do about it."""
+        """Return what the user can do, in sentences."""
         back = "" if self.back is None else f"To put them back: {self.back}. "
         return f"{back}To delete it: {self.delete}"
 
     @property
     def sentences(self) -> str:
-        """Both, one after the other."""
+        """Return the fact and the ways in sentences."""
         return f"{self.text}. {self.ways}"
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyCopy:
-    """A run that keeps all that is left of an APP."""
+    """A run that has the only copy of a lost APP."""
 
     app: Path
     run: Run
 
     @property
     def text(self) -> str:
-        """What is lost, and who has it."""
-        what = "it" if self._kept else "what it had made of it, which undo has put aside"
-        return f"{self.app} is lost, and run {self.run.name} keeps the only copy of {what}"
+        """Return what is lost, and which run has the copy."""
+        copy = "it" if self._is_backup else "what it had made of it, which undo has put aside"
+        return f"{self.app} is lost, and run {self.run.name} keeps the only copy of {copy}"
 
     @property
     def back(self) -> str:
-        """The command that puts it back."""
-        return command("undo", self.app) if self._kept else shell("mv", self.run.tree, self.app)
+        """Return the command that restores the directory."""
+        return command("undo", self.app) if self._is_backup else shell("mv", self.run.tree, self.app)
 
     @property
-    def _kept(self) -> bool:
+    def _is_backup(self) -> bool:
         return self.run.state is RunState.KEPT
 
 
 def lost_copies(app: Path, runs: Sequence[Run]) -> Iterator[LostCopy]:
-    """The runs, of those that are understood, that keep what APP has nothing of any more.
+    """Yield the understood runs whose backup has contents that APP has lost.
 
-    None where APP is not there at all, which whoever asks has to know, or is as a run has left it
-    (``wipe --everything``). Raises Refused for what may not be read.
+    Yield none if APP itself is missing (:func:`only_copy`), or if a run emptied it on purpose (``wipe --everything``).
+    Raise Refused for files that this user may not read.
     """
     runs = [run for run in runs if run.damage is None]
     if not runs or not os.path.lexists(app):
         return
-    there = _contents(app, runs)
-    if len(there) == len(CONTENTS):
+    present = _contents(app, runs)
+    if len(present) == len(CONTENTS):
         return
     newest = next((run for run in reversed(runs) if run.state is RunState.KEPT), None)
     for run in runs:
-        what = _lost(run, there)
-        if what is not None:
-            yield LostCopy(app, run, what, newest=run is newest)
+        lost = _lost(run, present)
+        if lost is not None:
+            yield LostCopy(app, run, lost, newest=run is newest)
 
 
 def only_copy(app: Path, runs: Sequence[Run]) -> OnlyCopy | None:
-    """The newest run that has an APP which is not there any more; None where it is there, or no run has it."""
+    """Return the newest run that has the copy of a missing APP; None if APP exists, or no run has a copy."""
     if os.path.lexists(app):
         return None
     for state in (RunState.KEPT, RunState.UNDONE):
@@ -106,24 +106,25 @@ def only_copy(app: Path, runs: Sequence[Run]) -> OnlyCopy | None:
 
 
 def _contents(app: Path, runs: Sequence[Run]) -> frozenset[str]:
-    """Which of ``CONTENTS`` APP has; what a run has taken out on purpose counts as there."""
-    there = contents(app)
-    if len(there) == len(CONTENTS):
-        return there
-    now = digest(started_files(app))
+    """Return which of ``CONTENTS`` APP has; those that a run has removed on purpose count as present."""
+    present = contents(app)
+    if len(present) == len(CONTENTS):
+        return present
+    now = digest(start_files(app))
     if any(run.state is RunState.KEPT and run.last("switching").get("made") == now for run in runs):
-        # That digest is not of SSTs: where databases are left, theirs may have been deleted since.
-        whole = SST in there or DATABASE not in there
+        # That digest does not cover SSTs: if databases remain, their SSTs may have been deleted since.
+        whole = SST in present or DATABASE not in present
         return frozenset(CONTENTS) if whole else frozenset(CONTENTS) - {SST}
-    return there
+    return present
 
 
-def _lost(run: Run, there: frozenset[str]) -> str | None:
+def _lost(run: Run, present: frozenset[str]) -> str | None:
+    """Return the first of ``CONTENTS`` that the backup of a run has and APP has not; None if there is none."""
     if run.state not in (RunState.KEPT, RunState.UNDONE):
         return None
-    if run.state is RunState.UNDONE and run.last("created").get(FOUND_EMPTY) is True:
-        return None  # nothing was lost: undo has made it as empty as it was found
-    kept = contents(run.tree)
-    # What an undo has put aside may well have had stores that the directory never had: a restoration's.
-    looked_for = CONTENTS if run.state is RunState.KEPT else CONTENTS[:1]
-    return next((one for one in looked_for if one in kept and one not in there), None)
+    if run.state is RunState.UNDONE and run.last("created").get(EMPTY_AT_START) is True:
+        return None  # nothing was lost: undo has restored the empty directory
+    in_backup = contents(run.tree)
+    # After an undo the tree is what the run had made, such as restored stores that APP never had before.
+    candidates = CONTENTS if run.state is RunState.KEPT else CONTENTS[:1]
+    return next((name for name in candidates if name in in_backup and name not in present), None)

@@ -1,16 +1,20 @@
-"""Marks: small files in the root of an application directory that say what its tree is.
+"""Marks: small files in the root of an application directory that record the state of its tree.
 
-A journal lies beside the trees and can be lost, cut or copied apart from them, and an inode is no proof either: overlay
-file systems give others after a remount, and so does a copy. So what decides whether a tree may be removed lies in it.
+A journal is stored beside the trees and can be lost, cut or copied apart from them. An inode proves nothing either:
+overlay file systems renumber after a remount, and a copy has others. So the proof that a tree may be removed is a file
+in that tree.
 
-``.kstate-staged``: the first thing in a tree that is being staged. It goes through the exchange with its tree, and is
-removed from APP once the journal's ``switched`` is durable. A tree that has it was never switched in and may be swept;
-an APP that has it was. A tree without it is somebody's only copy.
+``.kstate-staged``: the first file of a tree that is being staged. It goes through the exchange with its tree, and is
+removed from APP once the journal's ``switched`` is durable. A tree with it was never switched in and may be swept; an
+APP with it was switched in. A tree without it may be the only copy of an application.
 
-``.kstate-undoing``: put into a kept tree before it is exchanged back, and removed from APP once ``undone`` is durable.
-It tells whether that exchange happened, and never allows anything to be removed.
+``.kstate-undoing``: added to a backup before it is exchanged back, and removed from APP once ``undone`` is durable. It
+tells whether that exchange happened, and never allows a removal.
 
-Kafka Streams looks at task directories, ``.lock`` and its process file only: it starts from an APP with either mark.
+A mark is durable before the step that it proves: its bytes are synced before the file is closed, then the entry in the
+directory. Its removal is synced too, since a mark that came back after a power loss would make a backup look staged.
+
+Kafka Streams reads task directories, ``.lock`` and its process file only: it starts from an APP with either mark.
 """
 
 from __future__ import annotations
@@ -35,11 +39,11 @@ _MOST_BYTES = 4096
 
 
 def put_mark(folder: Path, mark: str, token: str) -> None:
-    """Makes the mark of the run with this token durable in ``folder``. Raises OSError, FileExistsError included."""
+    """Add the mark of the run with this token to ``folder``, durably. Raise OSError, FileExistsError included."""
     descriptor = os.open(folder / mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         own_like(descriptor, os.stat(folder))
-        os.fchmod(descriptor, 0o644)  # whatever the umask: who goes on with it may be another user
+        os.fchmod(descriptor, 0o644)  # whatever the umask: another user may continue the run
         with naming(folder / mark):
             os.write(descriptor, json.dumps({"schema_version": _SCHEMA, "token": token}).encode() + b"\n")
             os.fsync(descriptor)
@@ -49,9 +53,9 @@ def put_mark(folder: Path, mark: str, token: str) -> None:
 
 
 def token_of(folder: Path, mark: str) -> str | None:
-    """The token of the run whose mark is there; empty when it cannot be told, None when there is no mark.
+    """Return the token in a mark; empty if the mark is unreadable or malformed, None if there is no mark.
 
-    Raises Refused where this user may not read it, OSError other than for a file that is not there.
+    Raise Refused if this user may not read it, OSError for other errors than a missing file.
     """
     try:
         with reading():
@@ -59,6 +63,7 @@ def token_of(folder: Path, mark: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError:
+        # A link, a socket or the like: somebody has put it there.
         if os.path.lexists(folder / mark):
             return ""
         raise
@@ -75,13 +80,13 @@ def token_of(folder: Path, mark: str) -> str | None:
 
 
 def remove_mark(folder: Path, mark: str) -> None:
-    """Removes a mark, durably. Raises OSError."""
+    """Remove a mark, durably. Raise OSError."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(folder / mark)
         sync_directory(folder)
 
 
 def remove_marks(folder: Path) -> None:
-    """Removes both marks, durably: what is exchanged away must not look as if it had only been staged."""
+    """Remove both marks, durably: a tree that leaves APP becomes a backup and must not look staged."""
     for mark in sorted(MARKS):
         remove_mark(folder, mark)

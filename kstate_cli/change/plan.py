@@ -1,4 +1,4 @@
-"""What a change will do, as immutable data: the same object is printed by ``--dry-run`` and executed by a run."""
+"""The plan of a change as immutable data: ``--dry-run`` prints the object that a run executes."""
 
 from __future__ import annotations
 
@@ -15,71 +15,71 @@ from kstate_cli.releases import Release
 from kstate_cli.statedir.model import Database
 
 FEW_LAYERS: Final = 3
-"""So many layers stay as they are: RocksDB's universal compaction begins with four."""
+"""So many layers are not compacted: RocksDB's universal compaction begins with four."""
 
 
 @dataclass(frozen=True, slots=True)
 class OmitTree:
-    """A directory that the new application directory does not have; the kept one still does."""
+    """Leave a directory out of the new application directory; the backup still has it."""
 
     path: str
     why: str
     action: str = field(default="leave out", init=False)
 
     def describe(self) -> str:
-        """One line for the plan."""
+        """Return a line for the plan."""
         return self.why
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile:
-    """A file that the new application directory does not have."""
+    """Leave a file out of the new application directory."""
 
     path: str
     why: str
     action: str = field(default="remove file", init=False)
 
     def describe(self) -> str:
-        """One line for the plan."""
+        """Return a line for the plan."""
         return self.why
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """A small file, written whole."""
+    """Write a small file as a whole."""
 
     path: str
     data: bytes
-    what: str
+    summary: str
     keep_time: bool = False
-    """The file stays as old as the one that it replaces: up to 4.2 an SST that is younger than ``.checkpoint`` is all
-    that tells of a crash, and only who vouches for the whole task may write a young one."""
+    """Keep the mtime of the replaced file. Up to 4.2 an SST younger than ``.checkpoint`` is the only trace of a crash:
+    only a step that vouches for the whole task may write a young file."""
     action: str = field(default="write file", init=False)
 
     def describe(self) -> str:
-        """One line for the plan."""
-        return self.what
+        """Return a line for the plan."""
+        return self.summary
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Rows of a headers column family that move to the column family of the older layout."""
+    """Move rows of a headers column family to the column family of the older layout."""
 
     source: str
     target: str
     layout: str
-    """What is left of a value: a name of ``formats.layouts.STRIP``."""
+    """The layout of the converted values: a name of ``formats.layouts.STRIP``."""
 
 
 @dataclass(frozen=True, slots=True)
 class EditDatabase:
-    """Everything that changes in one RocksDB, done in one open."""
+    """Apply every change to one RocksDB in one open."""
 
     path: str
     before: Database
     drop: tuple[str, ...] = ()
     offsets: OffsetsRecord | None = None
-    """The whole content that the column family ``offsets`` is to have; None leaves it alone."""
+    """The new whole content of the column family ``offsets``; None keeps it unchanged."""
     sst_format: int | None = None
     """Rewrite every SST with this format_version; None keeps the files themselves."""
     conversions: tuple[Conversion, ...] = ()
@@ -87,7 +87,7 @@ class EditDatabase:
 
     @property
     def families_after(self) -> frozenset[str]:
-        """The column families that the database has afterwards."""
+        """Return the column families of the changed database."""
         names = set(self.before.column_families) - set(self.drop)
         names |= {c.target for c in self.conversions}
         names -= {c.source for c in self.conversions}
@@ -97,7 +97,7 @@ class EditDatabase:
 
     @property
     def rewritten_bytes(self) -> int:
-        """Bytes of SSTs that are written anew."""
+        """Return the bytes of the SSTs that are rewritten."""
         dropped = set(self.drop)
         files = [f for name, live in self.before.live.items() if name not in dropped for f in live]
         if self.sst_format is not None:
@@ -106,7 +106,7 @@ class EditDatabase:
         return sum(file.size for name in sources for file in self.before.live.get(name, ()))
 
     def describe(self) -> str:
-        """One line for the plan."""
+        """Return a line for the plan."""
         parts = []
         if self.offsets is not None:
             parts.append(f"offsets: {_record_text(self.offsets)}")
@@ -119,7 +119,7 @@ class EditDatabase:
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase:
-    """A RocksDB that only carries an offset: a segment for a windowed store that has none, or a store without rows.
+    """Create a RocksDB that only carries an offset: a segment of a windowed store without one, or a store without rows.
 
     Streams adds the column families of the store itself when it opens it.
     """
@@ -129,59 +129,59 @@ class CreateDatabase:
     action: str = "create carrier segment"
 
     def describe(self) -> str:
-        """One line for the plan."""
+        """Return a line for the plan."""
         return f"offsets: {_record_text(self.offsets)}"
 
 
 @dataclass(frozen=True, slots=True)
 class MoveStore:
-    """A store that lies elsewhere in the new application directory, with all its files as they are."""
+    """Move a store, with all its files unchanged, to another place in the new application directory."""
 
     path: str
-    """Where it goes: nothing else of the plan is there, and what the old directory has there leaves."""
+    """The new place: no other step concerns it, and what the old directory has there is left out."""
     source: str
-    """Where it lies in the old one, relative to it too."""
+    """The old place, relative to the application directory too."""
     databases: tuple[Database, ...]
     why: str
     action: str = field(default="move store", init=False)
 
     def describe(self) -> str:
-        """One line for the plan."""
+        """Return a line for the plan."""
         return self.why
 
 
 @dataclass(frozen=True, slots=True)
 class BuildStore:
-    """A store that is restored. Which databases that makes (``BuildDatabase``) is known once its files are sorted."""
+    """Restore a store. Its databases (``BuildDatabase``) are only known once its files are sorted."""
 
     path: str
-    what: str
+    summary: str
     replaces: bool
-    """The store is rebuilt: what is there is left out of the new directory."""
+    """The store is rebuilt: the old one is left out of the new directory."""
     size: int
-    """Bytes of the records that it is made from: about what its sorted files take."""
+    """Bytes of the records that it is made from: about the size of its sorted files."""
     action: str = field(default="restore store", init=False)
 
     def describe(self) -> str:
-        """One line for the plan."""
-        return self.what
+        """Return a line for the plan."""
+        return self.summary
 
 
 @dataclass(frozen=True, slots=True)
 class BuildDatabase:
-    """One RocksDB that takes sorted files in, oldest first; a new one unless it is in the staged directory already."""
+    """Ingest sorted files, oldest first, into a RocksDB: a new one unless ``exists``."""
 
     path: str
     kind: str
     release: Release
     family: str
     layers: tuple[tuple[str, ...], ...]
-    """SSTs on this host, oldest layer first; on the same file system they are taken, not copied.
+    """SSTs on this host, oldest layer first; on the same file system they are moved, not copied.
 
-    Files of one layer have no key in common, and follow each other in the order of keys.
+    Files of one layer have no key in common, and are in the order of their keys.
     """
     rows: int
-    """Rows and deletes in all of them together."""
+    """Rows and deletes in all of the files together."""
     deletes: int
     offsets: OffsetsRecord | None
     """The whole content of the column family ``offsets``; None for releases that have none."""
@@ -190,11 +190,11 @@ class BuildDatabase:
 
     @property
     def stays(self) -> bool:
-        """A new database of so few layers is not compacted: it has exactly the entries of its files."""
+        """Return whether the database is not compacted: then it has exactly the entries of its files."""
         return not self.exists and len(self.layers) <= FEW_LAYERS
 
     def describe(self) -> str:
-        """One line for the journal."""
+        """Return a line for the journal."""
         return f"{sum(map(len, self.layers))} sorted files with {self.rows} rows into {self.family}"
 
 
@@ -216,40 +216,42 @@ class Plan:
 
     app: Path
     command: str
-    """What the journal and ``kstate status`` call it: ``migrate --to 4.2``."""
+    """The command as the journal and ``kstate status`` print it: ``migrate --to 4.2``."""
     source: str
     target: str
     steps: tuple[Step, ...]
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     task_times: Mapping[str, int] = field(default_factory=dict)
-    """The mtime, in ns, that a task directory is to have: as of when its oldest data is. Others keep theirs."""
+    """The new mtime, in ns, of a task directory: the time of its oldest data. Other directories keep theirs."""
 
     @property
     def empty(self) -> bool:
-        """Nothing to do."""
+        """Return whether there is nothing to do."""
         return not self.steps
 
     @property
     def databases(self) -> int:
-        """RocksDBs that are changed, moved or made anew, as far as the plan knows them."""
-        moved = sum(len(step.databases) for step in self.steps if isinstance(step, MoveStore))
-        return moved + sum(1 for step in self.steps if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase)))
+        """Return how many RocksDBs are changed, moved or created, as far as the plan knows them."""
+        in_moved_stores = sum(len(step.databases) for step in self.steps if isinstance(step, MoveStore))
+        return in_moved_stores + sum(
+            1 for step in self.steps if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))
+        )
 
     @property
     def rewritten_bytes(self) -> int:
-        """Bytes of SSTs that are written anew."""
+        """Return the bytes of the SSTs that are rewritten."""
         rewritten = sum(step.rewritten_bytes for step in self.steps if isinstance(step, EditDatabase))
         return rewritten + sum(step.size for step in self.steps if isinstance(step, BuildStore))
 
 
 class RemarkKind(Enum):
-    """What a remark means for the plan that it is part of."""
+    """The effect of a remark on its plan."""
 
     NOTE = "note"
-    """Worth knowing; the run ends with 0."""
+    """Information only; the run ends with 0."""
     WARNING = "warning"
-    """Something is lost or left undone; the run ends with 1."""
+    """Something is lost or not done; the run ends with 1."""
     UNCLEAN = "unclean"
     """A task may hold uncommitted rows: the plan is refused unless the user allows it."""
     LOSS = "loss"
@@ -265,7 +267,7 @@ class Remark:
 
 
 Change = Step | Remark
-"""What a rule of a planner yields."""
+"""A result of a planner's rule."""
 
 
 def note(text: str) -> Remark:

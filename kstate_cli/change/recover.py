@@ -1,4 +1,8 @@
-"""Takes over runs whose process died: before the switch they are swept away, after it they are finished."""
+"""Settle runs whose process died: sweep those before their switch, finish those after it.
+
+The marks in the trees decide, and the journal alone never does. A settled switch is synced before its end is recorded,
+exactly as a run does it itself: the power may have failed right after the exchange, before anything was synced.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +13,24 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.change.commit import BACK, THERE, record, settle
-from kstate_cli.change.fingerprint import STAGED_LIST, digest, every_file, more_than_listed, started_files
-from kstate_cli.change.folder import forget, read_runs, understood
-from kstate_cli.change.journal import UNFINISHED, Run, RunState, cut_short, written_on_full_disk
+from kstate_cli.change.commit import BACKWARD, FORWARD, record, settle
+from kstate_cli.change.fingerprint import STAGED_LIST, added_or_changed, digest, every_file, start_files
+from kstate_cli.change.folder import forget, read_runs, require_understood
+from kstate_cli.change.journal import UNFINISHED, Run, RunState, cut_short, write_on_full_disk
 from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, token_of
 from kstate_cli.change.removal import refuse_unproved, sweep
 from kstate_cli.errors import Refused
 from kstate_cli.texts import shell, some
 
 _BEFORE: Final = "interrupted before the switch"
-_NAMED = 3
+_MOST_NAMES = 3
 
 
 class RecoveryOutcome(Enum):
-    """What became of a run that was taken over."""
+    """How a run was settled."""
 
     SWEPT = "swept"
-    """It had never switched: what it had staged is gone."""
+    """It had never switched: its staged tree was removed."""
     FINISHED = "finished"
     """It had switched."""
     UNDO_CANCELLED = "undo-cancelled"
@@ -46,8 +50,8 @@ _TEXTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
-    """A run that was taken over."""
+class SettledRun:
+    """A run that another command has settled."""
 
     run: str
     outcome: RecoveryOutcome
@@ -55,28 +59,28 @@ class Recovered:
 
     @property
     def text(self) -> str:
-        """One line for the user."""
+        """Return a line for the user."""
         return _TEXTS[self.outcome].format(self.run, self.app)
 
 
 def unfinished_runs(app: Path) -> list[Run]:
-    """Runs that ended in the middle (the caller knows that nobody holds the lock). Raises Refused."""
-    return [run for run in understood(read_runs(app)) if run.state in UNFINISHED]
+    """Return the unfinished runs; the caller knows that no process holds the lock. Raise Refused."""
+    return [run for run in require_understood(read_runs(app)) if run.state in UNFINISHED]
 
 
 def tell_unfinished(app: Path, tell: Callable[[str], None]) -> None:
-    """Says what a command that changed something would take over. Raises Refused as ``unfinished_runs`` does."""
+    """Print which runs the next change would settle. Raise Refused as :func:`unfinished_runs`."""
     for run in unfinished_runs(app):
         tell(f"run {run.name} is unfinished: the next command that changes something takes it over")
 
 
-def recover(app: Path, tell: Callable[[str], None]) -> list[Recovered]:
-    """Brings every unfinished run to an end; the lock is held. Each is told of at once, whatever becomes of the next.
+def recover(app: Path, tell: Callable[[str], None]) -> list[SettledRun]:
+    """Settle every unfinished run. The lock is held. Each is reported at once, whatever happens to the next.
 
-    Raises OSError where the disk still fails; Refused, naming the run, for one that is not understood whole and for
-    trees that nothing proves to have been staged only: nothing is touched then.
+    Raise OSError if the disk still fails. Raise Refused, with the name of the run, if a run is not understood or a tree
+    is not proved to be staged only: nothing is touched then.
     """
-    runs = understood(read_runs(app))
+    runs = require_understood(read_runs(app))
     for run in runs:
         if run.state is RunState.STAGING:
             refuse_unproved(app, run)
@@ -84,7 +88,7 @@ def recover(app: Path, tell: Callable[[str], None]) -> list[Recovered]:
     for run in runs:
         outcome = _recovered(app, run)
         if outcome is not None:
-            settled.append(Recovered(run.name, outcome, app))
+            settled.append(SettledRun(run.name, outcome, app))
             tell(settled[-1].text)
     return settled
 
@@ -108,45 +112,54 @@ def _recovered(app: Path, run: Run) -> RecoveryOutcome | None:
 
 
 def _settle_switch(app: Path, run: Run) -> RecoveryOutcome:
-    """An announced exchange: where the mark of staging is, the staged tree is."""
+    """Settle an announced exchange: the staged tree is the one with the mark of staging."""
     here, there = _has(app, STAGED, run), _has(run.tree, STAGED, run)
     if not os.path.lexists(app) and _settles_lost(app, run, staged=there):
-        record(app, run, THERE, recovered=True)
+        record(app, run, FORWARD, recovered=True)
         return RecoveryOutcome.FINISHED
-    # An exchange leaves a whole directory in the run: where there is none, a sweep of it was cut off.
+    # After an exchange the run has a whole directory. If it has none, a sweep of the staged tree was cut off.
     swept = not here and os.path.isdir(app) and run.token is not None and _is_empty(run.tree)
     if here == there and not swept:
         raise _neither(app, run)
-    wanted = run.last("switching").get("staged")
-    if there and isinstance(wanted, str):
-        # With its mark a release may have run on it, before somebody put it aside: then it is no staged tree.
-        changed = more_than_listed(run.path / STAGED_LIST, wanted, every_file(run.tree))
-        if changed:
-            raise Refused(
-                f"run {run.name} was interrupted at its switch, its tree has changed since: {some(changed, _NAMED)}",
-                where=str(run.path),
-                hint=f"it may hold what the application did: keep what you need as {app}, move {run.path} elsewhere",
-            )
+    if there:
+        _refuse_changed(app, run)
     if there or swept:
         settle(app, run)
         sweep(app, run, _BEFORE, ended=cut_short())
         return RecoveryOutcome.SWEPT
-    record(app, run, THERE, recovered=True)
+    record(app, run, FORWARD, recovered=True)
     remove_mark(app, STAGED)
     return RecoveryOutcome.FINISHED
 
 
-def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
-    """APP is gone, and its mark with it. Whether the tree of the run proves to be what was there before the switch.
+def _refuse_changed(app: Path, run: Run) -> None:
+    """Raise Refused if a tree with the mark of staging has changed since its list was written.
 
-    Raises Refused where it is, whole, what the run had made: there has been no exchange, so what was there before is
-    gone, and only its owner can say whether that takes its place.
+    A release may have run on it in APP's place, before a user moved it back here: then it is no staged tree any more.
     """
-    told = run.last("switching")
+    list_digest = run.last("switching").get("staged")
+    if not isinstance(list_digest, str):
+        return
+    changed = added_or_changed(run.path / STAGED_LIST, list_digest, every_file(run.tree))
+    if changed:
+        raise Refused(
+            f"run {run.name} was interrupted at its switch, its tree has changed since: {some(changed, _MOST_NAMES)}",
+            where=str(run.path),
+            hint=f"it may hold what the application did: keep what you need as {app}, move {run.path} elsewhere",
+        )
+
+
+def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
+    """Return whether the tree of the run is proved to be the directory before the switch. APP and its mark are missing.
+
+    Raise Refused if the tree is the whole new directory: there was no exchange, so the old directory is lost, and only
+    its owner can decide whether the new one takes its place.
+    """
+    announced = run.last("switching")
     if not _is_folder(run.tree):
         return False
     content = digest(every_file(run.tree))
-    if staged and content == told.get("staged"):
+    if staged and content == announced.get("staged"):
         raise Refused(
             f"run {run.name} was interrupted before its switch, and {app} is lost since: {run.tree} is what the run "
             "has made of it, whole",
@@ -154,33 +167,32 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
             hint="to take that:",
             hint_details=[shell("mv", run.tree, app)],
         )
-    return not staged and content == told.get("kept")
+    return not staged and content == announced.get("kept")
 
 
 def _settle_undo(app: Path, run: Run) -> RecoveryOutcome:
-    """An announced exchange back: where the mark of undoing is, the kept directory is."""
+    """Settle an announced exchange back: the backup is the tree with the mark of undoing."""
     here, there = _has(app, UNDOING, run), _has(run.tree, UNDOING, run)
-    # What could not announce an undo takes its mark away again; that its line is there may be known to the disk alone.
+    # An undo that could not be announced removes its mark again. Its line may have reached the disk all the same.
     if here == there and (here or not _is_kept(run)):
         raise _neither(app, run)
     if not here:
         settle(app, run)
-        written_on_full_disk(run, "undo-cancelled")
+        write_on_full_disk(run, "undo-cancelled")
         remove_mark(run.tree, UNDOING)
         return RecoveryOutcome.UNDO_CANCELLED
-    record(app, run, BACK, recovered=True)
+    record(app, run, BACKWARD, recovered=True)
     remove_mark(app, UNDOING)
     return RecoveryOutcome.UNDO_FINISHED
 
 
 def _is_kept(run: Run) -> bool:
-    """Whether the tree of a run is, file by file, what was there before its switch."""
-    wanted = run.last("switching").get("kept")
-    return _is_folder(run.tree) and digest(every_file(run.tree)) == wanted
+    """Return whether the tree of a run is, file by file, the directory before its switch."""
+    return _is_folder(run.tree) and digest(every_file(run.tree)) == run.last("switching").get("kept")
 
 
 def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
-    """Interrupted between what the journal says and the removal of a mark, or between a mark and what announces it."""
+    """Settle a kept run that was interrupted between a journal line and its mark, in either order."""
     back = _has(app, UNDOING, run)
     if back and not _is_back(app, run):
         raise Refused(
@@ -194,20 +206,20 @@ def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
     if _has(run.tree, UNDOING, run):
         remove_mark(run.tree, UNDOING)
     if back:
-        # The journal has lost its last lines: the exchange back did happen.
-        record(app, run, BACK, recovered=True)
+        # The exchange back did happen: the journal has lost its last lines.
+        record(app, run, BACKWARD, recovered=True)
         remove_mark(app, UNDOING)
         return RecoveryOutcome.UNDO_FINISHED
     return None
 
 
 def _is_back(app: Path, run: Run) -> bool:
-    """Whether the trees themselves prove that an undo has exchanged them; a mark can be copied, or put there."""
+    """Return whether the trees themselves prove that an undo has exchanged them: a mark alone may be a copy."""
     if _has(run.tree, UNDOING, run):
         return False
-    told = run.last("switching")
-    return digest(every_file(app)) == told.get("kept") or (
-        _is_folder(run.tree) and digest(started_files(run.tree)) == told.get("made")
+    announced = run.last("switching")
+    return digest(every_file(app)) == announced.get("kept") or (
+        _is_folder(run.tree) and digest(start_files(run.tree)) == announced.get("made")
     )
 
 
@@ -226,11 +238,11 @@ def _is_folder(path: Path) -> bool:
 
 
 def _neither(app: Path, run: Run) -> Refused:
-    what = "an older kstate made it, and left no mark" if run.token is None else "no mark tells whether it happened"
+    why = "an older kstate made it, and left no mark" if run.token is None else "no mark tells whether it happened"
     state = "its undo" if run.state is RunState.UNDOING else "its switch"
     where = "is there" if os.path.lexists(app) else "is lost"
     return Refused(
-        f"run {run.name} was interrupted at {state}, and {what}: {app} {where}, {run.tree} may be its only other copy",
+        f"run {run.name} was interrupted at {state}, and {why}: {app} {where}, {run.tree} may be its only other copy",
         where=str(run.path),
         hint=f"nothing is done until it is out of the way: keep what you need as {app}, move {run.path} elsewhere",
     )

@@ -1,4 +1,10 @@
-"""Deleting what kstate has made: a staged tree by its mark, what a run keeps by a journal that is understood whole."""
+"""Delete files of kstate: a staged tree by its mark, the backup of a run by a journal that is understood.
+
+An interruption at any point must leave something that the next command recognizes. In a staged tree the mark is deleted
+last. A backup is deleted only after its journal has its other name, durably: half a directory must never be restored.
+The journal itself is deleted after everything else, and the folder is synced before that, so that a power loss cannot
+bring files back without the journal that explains them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.change.fingerprint import LISTS, digest, every_file
-from kstate_cli.change.journal import FOUND_EMPTY, JOURNALS, SORTED_FILES, TREE, Run, RunState, written_on_full_disk
+from kstate_cli.change.journal import EMPTY_AT_START, JOURNALS, SORTED_FILES, TREE, Run, RunState, write_on_full_disk
 from kstate_cli.change.marks import STAGED, token_of
 from kstate_cli.change.system_calls import free, sync_directory
 from kstate_cli.errors import Refused
@@ -19,16 +25,16 @@ from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.names import LOST_AND_FOUND
 
 _OWN: Final = frozenset({TREE, SORTED_FILES, *JOURNALS, *LISTS})
-"""All that belongs in the folder of a run."""
+"""The names that belong in the folder of a run."""
 _BATCH: Final = 16
-"""So many files go at first before another try; then twice as many."""
-_NAMED = 3
+"""Files that are deleted before the second attempt; each further attempt doubles them."""
+_MOST_NAMES = 3
 
 
 def remove_tree(path: Path) -> None:
-    """Deletes a directory. What cannot be deleted does not keep the rest: the first OSError is raised at the end.
+    """Delete a directory. An error does not stop the deletion: the first OSError is raised at the end.
 
-    The mark of a staged tree goes last: what is left after an interruption still has it. Nothing follows a link.
+    The mark of a staged tree goes last, so that the rest of an interrupted deletion still has it. No link is followed.
     """
     first: OSError | None = None
     for entry in sorted(os.scandir(path), key=lambda entry: entry.name == STAGED):
@@ -47,60 +53,63 @@ def remove_tree(path: Path) -> None:
 
 
 def _remove_all(top: Path) -> None:
-    """A directory without marks, however deep; goes on where something cannot be deleted."""
-    first: OSError | None = None
+    """Delete a directory without marks, of any depth. Raise the first OSError at the end."""
+    errors: list[OSError] = []
     folders = [str(top)]
-    for folder in folders:  # grows while it goes
+    for folder in folders:  # grows while it is read
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    try:
-                        if entry.is_dir(follow_symlinks=False):
-                            folders.append(entry.path)
-                        else:
-                            os.unlink(entry.path)
-                    except OSError as error:
-                        first = first or error
-        except PermissionError as error:
-            # The file system's own folder is empty as a rule, and can be removed unread.
-            if os.path.basename(folder) != LOST_AND_FOUND:
-                first = first or error
+                    _remove_entry(entry, folders, errors)
         except OSError as error:
-            first = first or error
+            # The file system's own folder is usually empty, and can be removed unread.
+            if not (isinstance(error, PermissionError) and os.path.basename(folder) == LOST_AND_FOUND):
+                errors.append(error)
     for folder in reversed(folders):
         try:
             os.rmdir(folder)
         except OSError as error:
-            first = first or error
-    if first is not None:
-        raise first
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _remove_entry(entry: os.DirEntry[str], folders: list[str], errors: list[OSError]) -> None:
+    """Delete a file, or add a directory to ``folders``; add an OSError to ``errors``."""
+    try:
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(entry.path)
+        else:
+            os.unlink(entry.path)
+    except OSError as error:
+        errors.append(error)
 
 
 def sweep(
     app: Path, run: Run, why: str, *, keep_sorted_files: bool = False, ended: Mapping[str, Any] | None = None
 ) -> None:
-    """Removes what a run has staged (never switched in) and says so in its journal.
+    """Remove the staged tree of a run, which was never switched in, and record that in its journal.
 
-    With ``keep_sorted_files`` those of a restoration stay for the one that resumes it. ``ended`` is what the journal
-    says besides: ``cut_short`` of a run that did not fail by itself. Raises OSError, and Refused for
-    a tree that is not proved to have been staged only, or where APP is lost: nothing has been removed then.
+    The removal is durable before it is recorded: a FAILED run has no tree. With ``keep_sorted_files`` those of a
+    restoration stay for the one that resumes it. ``ended`` has further members of the line, such as ``cut_short``.
+    Raise OSError. Raise Refused if the tree is not proved to be staged only, or APP is lost: nothing is removed then.
     """
     remove_staged(app, run)
     if not keep_sorted_files:
         remove_sorted_files(run)
     sync_directory(run.path)
-    written_on_full_disk(run, "failed", why=why, **(ended or {}))
+    write_on_full_disk(run, "failed", why=why, **(ended or {}))
 
 
 def remove_staged(app: Path, run: Run) -> None:
-    """Removes the staged tree of a run, and writes nothing. Raises as ``sweep`` does."""
+    """Remove the staged tree of a run without a record. Raise as :func:`sweep`."""
     refuse_unproved(app, run)
     if run.tree.is_dir():
         remove_tree(run.tree)
 
 
 def remove_sorted_files(run: Run) -> None:
-    """Removes the sorted files of a restoration: made from a dump, and never anybody's only copy. Raises OSError."""
+    """Remove the sorted files of a restoration: they come from a dump, and are never an only copy. Raise OSError."""
     folder = run.path / SORTED_FILES
     if folder.is_symlink():
         raise Refused(
@@ -111,7 +120,7 @@ def remove_sorted_files(run: Run) -> None:
 
 
 def refuse_unproved(app: Path, run: Run) -> None:
-    """Refuses to remove a tree that is not proved to have been staged only. Raises Refused."""
+    """Raise Refused unless the tree of a run is proved to be staged only."""
     if not os.path.lexists(run.tree):
         return
     if run.tree.is_symlink() or not run.tree.is_dir():
@@ -120,24 +129,23 @@ def refuse_unproved(app: Path, run: Run) -> None:
     if not names:
         return
     if not _is_beside(app, run):
-        gone = "holds no task any more" if os.path.lexists(app) else "is lost"
-        raise _unproved(run, f"may be all that there is of {app}, which {gone}")
+        state = "holds no task any more" if os.path.lexists(app) else "is lost"
+        raise _unproved(run, f"may be all that there is of {app}, which {state}")
     token = token_of(run.tree, STAGED)
     if token is None:
         raise _unproved(run, "has no mark of staging: it may be the only copy of what was there before")
-    # A mark that was cut off by a crash is alone: everything else is made after it is durable.
+    # A mark that a crash cut off is alone: every other file is created after it is durable.
     if token != run.token and names != {STAGED}:
         raise _unproved(run, "has the mark of another run")
 
 
 def _is_beside(app: Path, run: Run) -> bool:
-    """Whether APP has what it had when the tree was staged.
+    """Return whether APP still has the files that it had when the tree was staged.
 
-    Where it is lost, or was emptied, the tree may be the last link to its files.
-
-    A restoration of what was empty, or not there, has made its tree from a dump.
+    If APP is lost or was emptied, the tree may have the last links to its files. But a restoration of an empty or
+    missing directory has made its tree from a dump.
     """
-    if run.state is not RunState.SWITCHING and run.last("created").get(FOUND_EMPTY) is True:
+    if run.state is not RunState.SWITCHING and run.last("created").get(EMPTY_AT_START) is True:
         return True
     if not os.path.lexists(app):
         return os.listdir(run.tree) == [STAGED]
@@ -155,10 +163,7 @@ def _unproved(run: Run, why: str) -> Refused:
 
 
 def refuse_foreign(run: Run) -> None:
-    """Refuses a run in whose folder somebody has put something: to be asked before anything of it is deleted.
-
-    Raises Refused.
-    """
+    """Raise Refused if the folder of a run has a foreign entry. Called before anything of it is deleted."""
     if run.tree.is_symlink() or (run.path / SORTED_FILES).is_symlink():
         raise Refused(
             f"{run.path} holds a symbolic link where kstate keeps a directory",
@@ -167,27 +172,27 @@ def refuse_foreign(run: Run) -> None:
     foreign = sorted(set(os.listdir(run.path)) - _OWN)
     if foreign:
         raise Refused(
-            f"run {run.name} has {', '.join(foreign[:_NAMED])} in its folder, which no run has made",
+            f"run {run.name} has {', '.join(foreign[:_MOST_NAMES])} in its folder, which no run has made",
             where=str(run.path),
             hint="move it elsewhere; nothing of the run is deleted before",
         )
 
 
 def remove_run(run: Run) -> None:
-    """Deletes a run with what it kept. Its journal gets another name first: half a directory must never be undone to.
+    """Delete a run with its backup. The journal gets its other name first, so that no undo restores half a directory.
 
-    Where there is no room even for that, undo proves what is left by a digest of all of it (``_announce``).
+    If there is no space even for that, undo recognizes an incomplete tree by its digest (:func:`_announce`).
 
-    Raises Refused as ``refuse_foreign``, and OSError with the full path of what could not be deleted; the rest is
-    deleted then, and another call goes on.
+    Raise Refused as :func:`refuse_foreign`, and OSError with the full path of an entry that could not be deleted. The
+    rest is deleted then, and another call continues.
     """
     refuse_foreign(run)
     if run.state is not RunState.CLEANING:
         _announce(run)
-    for kept in (run.tree, run.path / SORTED_FILES):
-        if kept.is_dir():
-            remove_tree(kept)
-    # The journal goes last: without it nothing would say that the rest may go.
+    for folder in (run.tree, run.path / SORTED_FILES):
+        if folder.is_dir():
+            remove_tree(folder)
+    # The journal goes last: without it the next command could not tell that the rest may be deleted.
     for name in set(os.listdir(run.path)) - JOURNALS:
         os.unlink(run.path / name)
     sync_directory(run.path)
@@ -198,37 +203,37 @@ def remove_run(run: Run) -> None:
 
 
 def _announce(run: Run) -> None:
-    """Makes durable that what is kept is being deleted. Raises OSError.
+    """Announce durably that the backup is being deleted. Raise OSError.
 
-    A disk is often cleaned because it is full. The announcement takes no block, but a btrfs whose metadata has no room
-    refuses even a rename, though never to delete. Then room is made first: by the lists, which only name files in
-    messages, and after them by files of the tree, where undo would notice that they are missing.
+    Users often clean a disk because it is full. The announcement takes no block. But a btrfs with full metadata refuses
+    even a rename, though it never refuses to delete. Then space is freed first: by the lists, which only serve
+    messages, and next by files of the tree, if undo would notice that they are missing.
     """
-    # Half a tree is never put back if undo compares it with a digest of all of it, or never looks at it.
+    # Undo never restores half a tree if it compares the tree with a digest, or never restores this run at all.
     unproved = run.state is RunState.KEPT and not isinstance(run.last("switching").get("kept"), str)
     try:
         run.give_up()
     except OSError as error:
         if error.errno not in FULL:
             raise
-        for _ in _make_room(run, None if not unproved else error):
+        for _ in _free_space(run, error if unproved else None):
             with contextlib.suppress(OSError):
                 run.give_up()
                 return
 
 
-def _make_room(run: Run, needed: OSError | None) -> Iterator[None]:
-    """Deletes a part of the run at a time, until nothing is left but its journal.
+def _free_space(run: Run, before_tree: OSError | None) -> Iterator[None]:
+    """Delete a part of the run at a time, until only its journal remains. Raise OSError.
 
-    Raises OSError; ``needed``, with the tree whole, where that may only go once it is announced.
+    ``before_tree`` is raised instead of deleting files of a tree that may only go once its deletion is announced.
     """
     for name in sorted(LISTS & set(os.listdir(run.path))):
         os.unlink(run.path / name)
     remove_sorted_files(run)
     free(run.path)
     yield
-    if needed is not None:
-        raise needed
+    if before_tree is not None:
+        raise before_tree
     run.state = RunState.CLEANING
     files = (os.path.join(folder, name) for folder, _, names in os.walk(run.tree, topdown=False) for name in names)
     batch = _BATCH

@@ -1,12 +1,17 @@
-"""Makes the whole new application directory beside the old one, and applies the steps of the plan to it.
+"""Stage: clone the whole application directory beside the old one, and apply the steps of the plan to the clone.
 
-Not where sorted files wait to be ingested: that is ``restore.staging``, below ``restore.staging_area``.
+The order within a clone: directories and links, moved stores, databases, then small files. A file about offsets is
+written after the rows, so it is never older than the data that it describes. Such a file is synced before it is renamed
+into place; everything else is synced with the file system at the end. Times of task directories are set last, since
+each write before changes them.
+
+Sorted files of a restoration wait elsewhere: ``restore.staging``, below ``restore.staging_area``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -31,48 +36,34 @@ from kstate_cli.parallel.workers import Workers
 from kstate_cli.releases import release
 
 _UNFINISHED: Final = ".ks-new"
-"""What a file is called behind its name until it is whole."""
+"""The suffix of a file that is not complete yet."""
 
 
 @dataclass(slots=True)
 class StagingCounts:
-    """What staging did, for the report."""
+    """The figures of staging, for the report."""
 
     headers_dropped: int = 0
     rows_converted: int = 0
 
 
 Progress = Callable[[str, int], None]
-"""Called with a step's path and the bytes of SSTs that it wrote."""
+"""Is called with a step's path and the bytes of SSTs that it wrote."""
 
 
 def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, copy_ssts: bool) -> StagingCounts:
-    """Clones the application directory and carries out the steps in the clone. Raises RocksError and OSError."""
-    omit = frozenset(
-        plan.app / step.path
-        for step in plan.steps
-        if isinstance(step, OmitTree) or (isinstance(step, BuildStore) and step.replaces)
-    )
-    moved = [step for step in plan.steps if isinstance(step, MoveStore)]
-    omit |= {plan.app / path for step in moved for path in (step.source, step.path)}
-    target = release(plan.target)
-    edited = frozenset(plan.app / step.path for step in plan.steps if isinstance(step, EditDatabase))
-    copy_tree(plan.app, staged, omit, edited, copy_ssts=copy_ssts)
-    for move in moved:
+    """Clone the application directory and carry out the steps in the clone. Raise RocksError and OSError."""
+    moves = [step for step in plan.steps if isinstance(step, MoveStore)]
+    # Edited databases are cloned by the worker that edits them, in parallel.
+    later = frozenset(plan.app / step.path for step in plan.steps if isinstance(step, EditDatabase))
+    copy_tree(plan.app, staged, _omitted(plan, moves), later, copy_ssts=copy_ssts)
+    for move in moves:
         _move(move, plan.app, staged, copy_ssts=copy_ssts)
-    jobs = [
-        EditJob(step, plan.app, staged, copy_ssts, target)
-        for step in plan.steps
-        if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))
-    ]
-    # The largest first: the last one to finish is then a small one.
-    jobs.sort(key=lambda job: -job.step.rewritten_bytes if isinstance(job.step, EditDatabase) else 0)
     counts = StagingCounts()
-    for done in workers.map(edit, jobs):
-        counts.headers_dropped += done.headers_dropped
-        counts.rows_converted += done.rows_converted
-        progress(done.path, done.rewritten_bytes)
-    # Files last: a .checkpoint is never older than the data that it speaks of.
+    for result in workers.map(edit, _jobs(plan, staged, copy_ssts=copy_ssts)):
+        counts.headers_dropped += result.headers_dropped
+        counts.rows_converted += result.rows_converted
+        progress(result.path, result.rewritten_bytes)
     for step in plan.steps:
         if isinstance(step, RemoveFile):
             (staged / step.path).unlink(missing_ok=True)
@@ -83,8 +74,30 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: Progress, *, cop
     return counts
 
 
+def _omitted(plan: Plan, moves: Sequence[MoveStore]) -> frozenset[Path]:
+    """Return the paths that the clone leaves out: omitted, rebuilt and moved stores, and the places that they take."""
+    omitted = {
+        plan.app / step.path
+        for step in plan.steps
+        if isinstance(step, OmitTree) or (isinstance(step, BuildStore) and step.replaces)
+    }
+    return frozenset(omitted | {plan.app / path for move in moves for path in (move.source, move.path)})
+
+
+def _jobs(plan: Plan, staged: Path, *, copy_ssts: bool) -> list[EditJob]:
+    """Return the jobs about databases, the largest rewrite first: then the last job to finish is a small one."""
+    target = release(plan.target)
+    jobs = [
+        EditJob(step, plan.app, staged, copy_ssts, target)
+        for step in plan.steps
+        if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))
+    ]
+    jobs.sort(key=lambda job: -job.step.rewritten_bytes if isinstance(job.step, EditDatabase) else 0)
+    return jobs
+
+
 def _move(step: MoveStore, app: Path, staged: Path, *, copy_ssts: bool) -> None:
-    """A clone of the store where it is to be; the folders above it are like those that it comes from."""
+    """Clone a store to its new place; the folders above it get the access of those above its old place."""
     like, folder = Path(step.source).parent, Path(step.path).parent
     if len(like.parts) == len(folder.parts):
         for source, target in zip(reversed(like.parents), reversed(folder.parents), strict=True):
@@ -96,9 +109,9 @@ def _move(step: MoveStore, app: Path, staged: Path, *, copy_ssts: bool) -> None:
 
 
 def _keep_times(plan: Plan, staged: Path) -> None:
-    """A task directory is as old as it was, or as its data: 4.3 must not find old state young.
+    """Keep the mtime of each task directory, or set it to the age of its data: 4.3 must not find old state young.
 
-    ``state.cleanup.dir.max.age.ms`` (``StateDirectory.cleanOutdatedDirsOnStartup``) goes by the mtime of the directory.
+    ``state.cleanup.dir.max.age.ms`` compares the directory's mtime (``StateDirectory.cleanOutdatedDirsOnStartup``).
     """
     for task in {_task_of(Path(step.path)) for step in plan.steps}:
         if (plan.app / task).is_dir() and (staged / task).is_dir():
@@ -110,11 +123,12 @@ def _keep_times(plan: Plan, staged: Path) -> None:
 
 
 def _task_of(path: Path) -> Path:
-    """``0_1`` of ``0_1/rocksdb/s``; ``__t__/0_1`` under a named topology."""
+    """Return ``0_1`` of ``0_1/rocksdb/s``; ``__t__/0_1`` under a named topology."""
     return Path(*path.parts[: 2 if is_topology(path.parts[0]) else 1])
 
 
 def _write_file(path: Path, data: bytes, *, keep_time: bool) -> None:
+    """Write a file under a draft name, sync it, give it its access, and rename it into place."""
     new = path.with_name(f"{path.name}{_UNFINISHED}")
     with naming(path), open(new, "xb") as file:
         file.write(data)
@@ -129,5 +143,5 @@ def _write_file(path: Path, data: bytes, *, keep_time: bool) -> None:
     else:
         own_like(new, path.parent.stat())
         if not set(ACL) & set(attributes(new)):
-            os.chmod(new, 0o644)  # whatever the umask of who runs kstate; an ACL of the directory has its own say
+            os.chmod(new, 0o644)  # whatever the umask; an inherited ACL decides by itself
     os.replace(new, path)

@@ -1,13 +1,12 @@
-"""``STATE_DIR/.kstate/<application.id>/standby.json``: that APP is a standby, and that nobody has used it since.
+"""``STATE_DIR/.kstate/<application.id>/standby.json``: the proof that APP is an unused standby.
 
-A standby is made and caught up by ``kstate restore --standby`` alone. Once Streams has started on it, or somebody has
-changed it by hand or with another command, its rows are no longer those of a dump up to some offset: nothing is added
-to it then.
+Only ``kstate restore --standby`` creates and catches up a standby. Once Streams has started on it, or a user or another
+command has changed it, its rows are no longer those of a dump up to an offset. kstate adds nothing to it then.
 
-What proves it is what the directory consists of (:mod:`kstate_cli.change.fingerprint`): each start of RocksDB replaces
-files. The file is written before the exchange, and names the directory on both sides of it, so that a process that dies
-between them leaves a standby whichever of the two it is. ``kstate clean`` leaves the file: the runs, which have the
-lists of files, may be gone.
+The proof is the list of its files (:mod:`kstate_cli.change.fingerprint`): each start of RocksDB replaces some of them.
+The file is durable before the exchange, and has the digests of both directories. So after a kill at any point the
+directory in place is still proved to be a standby. ``kstate clean`` keeps the file: it may delete the runs, which have
+the lists.
 """
 
 from __future__ import annotations
@@ -28,37 +27,37 @@ from kstate_cli.regular_files import read_small
 from kstate_cli.texts import shell, some
 
 STANDBY_EVENT: Final = "standby"
-"""In the journal of a run that makes a standby, or catches one up."""
+"""Event of a run that creates a standby, or catches it up."""
 _SCHEMA: Final = 1
 _MOST_BYTES: Final = 1 << 16
-_NAMED: Final = 3
+_MOST_NAMES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """What is known of a standby."""
+    """The proof that a directory is a standby."""
 
     run: str
     """The run that wrote it."""
     before: str
     """Digest of the files before the exchange of that run."""
     after: str
-    """And after it."""
+    """Digest of the files after it."""
 
 
 def announce_standby(app: Path, run: Run, *, before: str, after: str) -> None:
-    """Writes down that APP is a standby, before it is exchanged with the tree of ``run``. Raises OSError."""
+    """Write the proof, durably, before APP is exchanged with the tree of ``run``. Raise OSError."""
     row = {"schema_version": _SCHEMA, "run": run.name, "before": before, "after": after}
     write_own_file(app, standby_path(app), json.dumps(row, indent=1).encode() + b"\n")
 
 
 def standby_path(app: Path) -> Path:
-    """Where the file of an application lies."""
+    """Return the path of the file of an application."""
     return runs_folder(app) / STANDBY
 
 
 def read_standby(app: Path) -> Standby | None:
-    """What is written of APP; None where nothing is. Raises Refused for what is damaged, or of a newer kstate."""
+    """Return the proof for APP; None if there is none. Raise Refused if it is damaged, or a newer kstate wrote it."""
     path = standby_path(app)
     try:
         with reading():
@@ -74,40 +73,40 @@ def read_standby(app: Path) -> Standby | None:
         raise Refused(
             f"whether {app} is a standby cannot be read: {error}",
             where=str(path),
-            hint="a newer kstate may have written it; else make the standby anew, beside it or in its place",
+            hint="a newer kstate may have written it; else make the standby again, beside it or in its place",
         ) from None
 
 
 class StandbyUse(str, Enum):
-    """What has become of a directory that was a standby once."""
+    """The use of a directory since it became a standby."""
 
     unused = "unused"
-    """It is followed when the dump has grown."""
+    """It is caught up when the dump has grown."""
     used = "used"
-    """It was started, changed or taken back since its last round: it is never followed again."""
+    """It was started, changed or rolled back since its last round: it is never caught up again."""
     unreadable = "unreadable"
-    """What was written of it cannot be read."""
+    """Its proof cannot be read."""
 
 
 def standby_use(app: Path) -> StandbyUse | None:
-    """Whether APP is a standby; None where it never was one, or nothing is left of it."""
+    """Return the use of APP as a standby; None if it never was one, or is empty or missing."""
     try:
         now = every_file(app) if app.exists() else {}
-        known = read_standby(app) if now else None
-        if known is None:
+        standby = read_standby(app) if now else None
+        if standby is None:
             return None
-        return StandbyUse.unused if _why_used(app, known, now) is None else StandbyUse.used
+        return StandbyUse.unused if _why_used(app, standby, now) is None else StandbyUse.used
     except (Refused, OSError):
         return StandbyUse.unreadable
 
 
 def refuse_no_standby(app: Path) -> None:
-    """Lets pass what is lost or empty, and a standby that nobody has used since it was caught up. Raises Refused."""
+    """Raise Refused unless APP is missing, empty, or a standby that is unused since its last round."""
     now = every_file(app) if app.exists() else {}
     if not now:
         return
-    known = read_standby(app)
-    why = "it is no standby: kstate has not made it as one" if known is None else _why_used(app, known, now)
+    standby = read_standby(app)
+    why = "it is no standby: kstate has not made it as one" if standby is None else _why_used(app, standby, now)
     if why is not None:
         raise Refused(
             f"{app} is not followed: {why}",
@@ -117,20 +116,21 @@ def refuse_no_standby(app: Path) -> None:
         )
 
 
-def _why_used(app: Path, known: Standby, now: Listing) -> str | None:
-    run = next((one for one in read_runs(app) if one.name == known.run), None)
+def _why_used(app: Path, standby: Standby, now: Listing) -> str | None:
+    """Return why a directory is no unused standby any more; None if it still is."""
+    run = next((run for run in read_runs(app) if run.name == standby.run), None)
     if run is not None and run.state in (RunState.UNDOING, RunState.UNDONE):
-        return f"its last round, run {known.run}, was taken back"
-    if digest(now) not in (known.before, known.after):
-        return f"it was started or changed since its last round, run {known.run}{_changed(run, now)}"
+        return f"its last round, run {standby.run}, was taken back"
+    if digest(now) not in (standby.before, standby.after):
+        return f"it was started or changed since its last round, run {standby.run}{_changed(run, now)}"
     return None
 
 
 def _changed(run: Run | None, now: Listing) -> str:
-    wanted = "" if run is None else str(run.last("switching").get("staged", ""))
-    if run is None or not wanted:
+    list_digest = "" if run is None else str(run.last("switching").get("staged", ""))
+    if run is None or not list_digest:
         return ""
-    return f": {some(differences_from(run.path / STAGED_LIST, wanted, now), _NAMED)}"
+    return f": {some(differences_from(run.path / STAGED_LIST, list_digest, now), _MOST_NAMES)}"
 
 
 def _text(row: dict[str, Any], name: str) -> str:

@@ -1,4 +1,4 @@
-"""The few system calls that Python does not have: exchanging two directories, syncing one file system."""
+"""System calls that Python lacks or wraps poorly: exchange two directories, sync a file system or a directory."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from pathlib import Path
 from kstate_cli.errors import naming
 
 _AT_FDCWD = -100
+"""Of ``fcntl.h``: relative paths start at the working directory."""
 _RENAME_EXCHANGE = 2
+"""Of ``linux/fs.h``."""
 
 
 def _libc() -> ctypes.CDLL:
-    # The process has libc already; ctypes.util.find_library would start ldconfig or a compiler amid the switch.
+    # The process has libc already: ctypes.util.find_library would start ldconfig or a compiler amid a switch.
     return ctypes.CDLL(None, use_errno=True)
 
 
-def exchange(one: Path, other: Path) -> None:
-    """Swaps two directories in one step: ``renameat2(RENAME_EXCHANGE)``.
+def exchange(path: Path, other: Path) -> None:
+    """Exchange two directories in one step: ``renameat2(RENAME_EXCHANGE)``.
 
-    Raises OSError: EINVAL or ENOSYS where the file system cannot, EXDEV and EBUSY for mount points.
+    Raise OSError: EINVAL or ENOSYS if the file system cannot, EXDEV and EBUSY for mount points.
     """
     libc = _libc()
     if not hasattr(libc, "renameat2"):
         raise OSError(errno.ENOSYS, "this system has no renameat2")
-    done = libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
-    if done != 0:
+    result = libc.renameat2(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(one))
+        raise OSError(number, os.strerror(number), str(path))
 
 
 def sync_file_system(path: Path) -> None:
-    """Makes everything written to the file system of ``path`` durable. Raises OSError when writing back failed.
+    """Make everything written to the file system of ``path`` durable. Raise OSError if writing back failed.
 
-    One call in place of an fsync per file: a store has a handful of small files, and there are hundreds of stores.
+    One ``syncfs`` replaces an fsync per file: an application has hundreds of stores with a dozen small files each.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -52,13 +54,19 @@ def sync_file_system(path: Path) -> None:
 
 
 def free(path: Path) -> None:
-    """What was deleted is free once the file system has written that down. Raises nothing where that fails."""
+    """Have the file system release the blocks of deleted files now. Suppress OSError.
+
+    Copy-on-write file systems such as btrfs release them only once a transaction is written.
+    """
     with suppress(OSError):
         sync_file_system(path)
 
 
 def sync_directory(path: Path) -> None:
-    """Makes the entries of one directory durable."""
+    """Make the entries of a directory durable. Raise OSError.
+
+    An fsync of a file makes its bytes durable, not its name: a new, renamed or removed entry needs this call.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with naming(path):

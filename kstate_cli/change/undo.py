@@ -1,4 +1,8 @@
-"""``undo``: the same exchange, the other way, once what is put back is proved to be what was kept."""
+"""``undo``: the exchange the other way, once the tree is proved to be the backup of the run.
+
+The backup is compared with its list before anything is changed. Then its times are restored, APP loses its marks, the
+backup gets the mark of undoing, durably, and :mod:`commit` announces, exchanges and records.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.access import access_hint
-from kstate_cli.change.commit import BACK, commit
+from kstate_cli.change.commit import BACKWARD, commit
 from kstate_cli.change.fingerprint import (
     KEPT_LIST,
     MADE_LIST,
@@ -20,10 +24,10 @@ from kstate_cli.change.fingerprint import (
     only_times,
     other_times,
     set_times,
-    started_files,
+    start_files,
 )
-from kstate_cli.change.folder import invoker, read_runs, understood
-from kstate_cli.change.journal import Run, RunState, written_on_full_disk
+from kstate_cli.change.folder import invoker, read_runs, require_understood
+from kstate_cli.change.journal import Run, RunState, write_on_full_disk
 from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remove_marks, token_of
 from kstate_cli.errors import Refused, RunFailed
@@ -36,40 +40,40 @@ from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import LOCK_IS_SHARED, command, some
 
-_NAMED = 3
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class UndoOptions:
-    """How a run is to be taken back."""
+    """What the user allows for an undo."""
 
     discard_newer: bool = False
-    """Also where APP has changed since: what it has become is put aside."""
+    """Undo even if APP has changed since the run: the changed directory is put aside."""
     times_lost: bool = False
-    """Also where files have other times than they had, if all that was kept can be read whole."""
+    """Undo even if files have other times than at the switch, provided that every block of the backup can be read."""
     lock_is_shared: bool = False
-    """Whoever asks has made sure that the application is stopped on every host."""
+    """The user vouches that the application is stopped on every host."""
 
     def command(self, app: Path) -> str:
-        """The command that asks for it: one that is printed to be run next allows all that was allowed before."""
+        """Return the command line with these options: a printed command allows everything that was allowed before."""
         flags = {
             "--discard-newer": self.discard_newer,
             "--times-lost": self.times_lost,
             LOCK_IS_SHARED: self.lock_is_shared,
         }
-        return command("undo", app, *(flag for flag, given in flags.items() if given))
+        return command("undo", app, *(flag for flag, is_set in flags.items() if is_set))
 
 
 def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple[Run | None, str]:
-    """Takes back the newest run that is kept. Returns the run and a message.
+    """Roll back the newest run that has a backup. Return the run and a message.
 
-    Raises Refused where the kept directory is not what it was at the switch, and once Streams (or anybody) has changed
-    APP since, unless ``options`` allow that. Files whose times were lost get their times back.
+    Raise Refused if the backup is not the directory of the switch, or if APP has changed since, unless ``options``
+    allow that. Files get their lost times back.
     """
-    kept = [run for run in understood(read_runs(app)) if run.state is RunState.KEPT]
-    if not kept:
+    backups = [run for run in require_understood(read_runs(app)) if run.state is RunState.KEPT]
+    if not backups:
         return None, "nothing to undo"
-    run = kept[-1]
+    run = backups[-1]
     times = _prove_kept(app, run, options)
     name = run.events[0]["command"]
     lost = not os.path.lexists(app)
@@ -80,8 +84,8 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
         try:
             set_times(run.tree, times)
             _mark(app, run, lost=lost)
-            # Where the application directory is lost, what was kept only has to be renamed.
-            commit(app, run, BACK, announced=details, recorded={}, lost=lost)
+            # If APP is lost, the backup only needs a rename.
+            commit(app, run, BACKWARD, announced=details, recorded={}, lost=lost)
         except Refused:
             _cancel(run)
             raise
@@ -94,9 +98,9 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
 
 
 def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
-    """Raises Refused unless the kept tree is, file by file, the directory that the run found.
+    """Raise Refused unless the tree is, file by file, the directory before the run.
 
-    Returns the files whose times are to be set.
+    Return the files whose times are to be set.
     """
     if run.tree.is_symlink() or not run.tree.is_dir():
         raise Refused(
@@ -108,29 +112,29 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
         raise Refused(
             f"{run.tree} is marked as staged: it never was {app}", hint=f"look at {run.path}; move it elsewhere"
         )
-    wanted = run.last("switching").get("kept")
-    if not isinstance(wanted, str):
+    list_digest = run.last("switching").get("kept")
+    if not isinstance(list_digest, str):
         _prove_readable(app, run)
         return {}
     try:
-        now = every_file(run.tree)
-        changed = differences_from(run.path / KEPT_LIST, wanted, now)
-        times = other_times(run.path / KEPT_LIST, wanted, now) if changed else {}
-        if changed and times is not None:
-            if not options.times_lost:
-                raise _only_times(app, run, options, changed)
-            unreadable = what_is_unreadable(run.tree)
-            if unreadable is not None:
-                raise _cannot_be_put_back(app, run, unreadable)
-            return times
+        return _prove_listed(app, run, options, list_digest)
     except OSError as error:
         raise Refused(
             f"{error.filename or run.tree} cannot be read: {error.strerror}",
             hint=access_hint(error.filename or run.tree),
         ) from None
-    if changed:
+
+
+def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -> Listing:
+    """Compare the backup with its list. Return the files whose times are to be set. Raise Refused, OSError."""
+    now = every_file(run.tree)
+    changed = differences_from(run.path / KEPT_LIST, list_digest, now)
+    if not changed:
+        return {}
+    times = other_times(run.path / KEPT_LIST, list_digest, now)
+    if times is None:
         raise Refused(
-            f"what run {run.name} has kept is not what it was: {some(changed, _NAMED)}",
+            f"what run {run.name} has kept is not what it was: {some(changed, _MOST_NAMES)}",
             where=str(run.tree),
             hint=f"{app} stays as it is: undo would put a damaged directory in its place",
             hint_details=[
@@ -138,13 +142,18 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
                 f"or give it up: {command('clean', app, '--run', run.name)}",
             ],
         )
-    return {}
+    if not options.times_lost:
+        raise _only_times(app, run, options, changed)
+    unreadable = first_unreadable(run.tree)
+    if unreadable is not None:
+        raise _cannot_be_put_back(app, run, unreadable)
+    return times
 
 
 def _only_times(app: Path, run: Run, options: UndoOptions, changed: list[str]) -> Refused:
     return Refused(
         f"what run {run.name} has kept is not what it was: only times differ, of {len(changed)} files that have the "
-        f"names and sizes they had: {some(changed, _NAMED)}",
+        f"names and sizes they had: {some(changed, _MOST_NAMES)}",
         where=str(run.tree),
         hint="a copy without times does that (cp -r, GNU tar without --format=posix, rsync without -t); choose:",
         hint_details=[
@@ -165,15 +174,15 @@ def _cannot_be_put_back(app: Path, run: Run, why: str) -> Refused:
 
 
 def _prove_readable(app: Path, run: Run) -> None:
-    """An older kstate kept no list of files: at least everything in the tree must be understood. Raises Refused."""
-    wrong = what_is_not_understood(run.tree)
+    """Raise Refused unless the tree is understood: an older kstate kept no list to compare it with."""
+    wrong = first_problem(run.tree)
     if wrong is not None:
         raise _cannot_be_put_back(app, run, wrong)
 
 
 def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
     details = run.last("switching")
-    now = started_files(app)
+    now = start_files(app)
     if isinstance(details.get("made"), str):
         changed = differences_from(run.path / MADE_LIST, details["made"], now)
         times = bool(changed) and other_times(run.path / MADE_LIST, details["made"], now) is not None
@@ -181,21 +190,23 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
         before: Listing = {path: facts[1:] for path, facts in details["fingerprint"].items()}
         changed = differences(before, now)
         times = only_times(before, now)
-    # RocksDB begins another MANIFEST whenever it opens a database for writing: the same names say that nobody has.
+    # RocksDB starts another MANIFEST at each open for writing. So with the same names no database was opened.
     if changed and not (times and options.times_lost):
         ways = _ways_on(app, run, options)
         if times:
             ways.insert(0, f"if it was copied without its times: {replace(options, times_lost=True).command(app)}")
         only = "only the times of files, not their sizes: " if times else ""
         raise Refused(
-            f"{app} has changed since run {run.name}: {only}{some(changed, _NAMED)}", hint="choose:", hint_details=ways
+            f"{app} has changed since run {run.name}: {only}{some(changed, _MOST_NAMES)}",
+            hint="choose:",
+            hint_details=ways,
         )
 
 
 def _ways_on(app: Path, run: Run, options: UndoOptions) -> list[str]:
     aside = f"to put it aside: {replace(options, discard_newer=True).command(app)}"
     created = run.events[0]
-    # An empty directory is where every release wants it: migrating it brings nothing back.
+    # Every release accepts an empty directory: migrating it back would restore nothing.
     if created.get("source") == created.get("target") or not holds_tasks(app):
         return [aside]
     source = str(created.get("source", "RELEASE"))
@@ -204,11 +215,14 @@ def _ways_on(app: Path, run: Run, options: UndoOptions) -> list[str]:
 
 
 def _mark(app: Path, run: Run, *, lost: bool) -> None:
-    """Marks what goes back. What is put aside must not look as if it had only been staged. Raises OSError."""
+    """Mark the backup that goes back. APP loses its marks: a directory that is put aside must not look staged.
+
+    Raise OSError.
+    """
     if not lost:
         remove_marks(app)
         share_lock(app, run.tree)
-    # One that an interrupted undo has left, or somebody: it says nothing of this one.
+    # A mark from an interrupted undo says nothing about this one.
     if not (run.tree / UNDOING).is_dir() or (run.tree / UNDOING).is_symlink():
         remove_mark(run.tree, UNDOING)
     token = run.token
@@ -217,10 +231,10 @@ def _mark(app: Path, run: Run, *, lost: bool) -> None:
 
 
 def _cancel(run: Run) -> None:
-    """Takes the announcement back; where that fails too, the next command does it."""
+    """Cancel the announcement. If that fails too, the next command does it."""
     with contextlib.suppress(OSError):
         if run.state is RunState.UNDOING:
-            written_on_full_disk(run, "undo-cancelled")
+            write_on_full_disk(run, "undo-cancelled")
         remove_mark(run.tree, UNDOING)
 
 
@@ -229,19 +243,19 @@ def _failed(app: Path, options: UndoOptions, error: OSError) -> RunFailed:
     return RunFailed(
         f"undo failed: {error.strerror}{where}",
         where=str(app),
-        hint=f"{app} is as it was; fix the cause, then: {options.command(app)}",
+        hint=f"{app} is unchanged; fix the cause, then: {options.command(app)}",
     )
 
 
-def what_is_not_understood(tree: Path) -> str | None:
-    """The first thing in a directory that cannot be understood; None where all of it can. Raises OSError."""
-    wrong = (one for one in read_application(tree).all_problems() if one.fatal)
-    return next((one.text for one in wrong), None)
+def first_problem(tree: Path) -> str | None:
+    """Return the first fatal problem of a directory; None if there is none. Raise OSError."""
+    problems = (problem for problem in read_application(tree).all_problems() if problem.fatal)
+    return next((problem.text for problem in problems), None)
 
 
-def what_is_unreadable(tree: Path) -> str | None:
-    """The first thing in a directory that cannot be understood or read; None where all of it can. Raises OSError."""
-    wrong = what_is_not_understood(tree)
+def first_unreadable(tree: Path) -> str | None:
+    """Return the first fatal problem or unreadable block of a directory; None if all of it is whole. Raise OSError."""
+    wrong = first_problem(tree)
     if wrong is not None:
         return wrong
     for folder, _, names in os.walk(tree):

@@ -1,9 +1,9 @@
-"""Proves that the staged stores hold the original's data, before anything is switched.
+"""Prove that the staged stores hold the data of the originals, before the switch.
 
-Where SSTs are only linked, the live files of each column family being the very same inodes proves it at no cost per
-byte. Where rows were converted, both sides are read and compared. Where SSTs were rewritten, RocksDB has checked its
-own output and counted its input; here is looked at formats, and that rows are left where there were some; with
-``full`` at every row. Nothing is counted.
+- Linked SSTs: the live files of each column family are the same inodes. This proof costs nothing per byte.
+- Converted rows: both sides are read and compared.
+- Rewritten SSTs: RocksDB has checked its own output and counted its input. Here the formats are checked, and that a
+  family with rows still has some; with ``full`` every row is compared. Entries are not counted: compactions drop some.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from kstate_cli.rocks.shadow import LiveFile, Shadow
 
 
 class VerificationError(RocksError):
-    """A staged store is not what the plan says."""
+    """A staged store differs from the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """One step, and what its outcome is held against."""
+    """A step, and the directories that its result is compared with."""
 
     step: DatabaseStep | MoveStore
     app: Path
@@ -45,7 +45,7 @@ class _Check:
 
 
 def verify_staged(plan: Plan, staged: Path, workers: Workers, *, full: bool, linked: bool) -> None:
-    """Checks every database that the plan touches. Raises VerificationError or RocksError, naming it."""
+    """Check every database that the plan changes. Raise VerificationError or RocksError, which name it."""
     checks = [
         _Check(step, plan.app, staged, full, linked)
         for step in plan.steps
@@ -56,10 +56,9 @@ def verify_staged(plan: Plan, staged: Path, workers: Workers, *, full: bool, lin
 
 
 def _verify(check: _Check) -> None:
-    step, app, staged, full, linked = check.step, check.app, check.staged, check.full, check.linked
-    path = staged / step.path
+    step, path = check.step, check.staged / check.step.path
     if isinstance(step, BuildDatabase):
-        verify_database(step, staged, full=full)
+        verify_database(step, check.staged, full=check.full)
         return
     if isinstance(step, MoveStore):
         _verify_moved(check, step)
@@ -71,28 +70,32 @@ def _verify(check: _Check) -> None:
         with Shadow(path) as shadow:
             if isinstance(step, CreateDatabase):
                 _same_offsets(shadow, step.offsets)
-                return
-            if frozenset(shadow.column_families) != step.families_after:
-                raise VerificationError(f"has the column families {', '.join(shadow.column_families)}")
-            if step.offsets is not None:
-                _same_offsets(shadow, step.offsets)
-            touched = {c.source for c in step.conversions} | {c.target for c in step.conversions} | set(step.drop)
-            untouched = [name for name in step.before.data_families if name not in touched]
-            if step.sst_format is not None:
-                _formats(shadow, path, step.sst_format)
-                _compare_rows(step, app, shadow, untouched, full=full)
             else:
-                for name in untouched:
-                    _same_files(
-                        name, step.before.live[name], shadow.live_files(name), app / step.path, path, linked=linked
-                    )
-            _converted(step, app, shadow)
+                _verify_edited(check, step, shadow)
     except (RocksError, MalformedBytesError) as error:
         raise VerificationError(f"{step.path}: {error}") from None
 
 
+def _verify_edited(check: _Check, step: EditDatabase, shadow: Shadow) -> None:
+    """Compare an edited database with its step and its original."""
+    if frozenset(shadow.column_families) != step.families_after:
+        raise VerificationError(f"has the column families {', '.join(shadow.column_families)}")
+    if step.offsets is not None:
+        _same_offsets(shadow, step.offsets)
+    changed = {c.source for c in step.conversions} | {c.target for c in step.conversions} | set(step.drop)
+    unchanged = [name for name in step.before.data_families if name not in changed]
+    old, new = check.app / step.path, check.staged / step.path
+    if step.sst_format is not None:
+        _formats(shadow, new, step.sst_format)
+        _compare_rows(step, check.app, shadow, unchanged, full=check.full)
+    else:
+        for name in unchanged:
+            _same_files(name, step.before.live[name], shadow.live_files(name), old, new, linked=check.linked)
+    _converted(step, check.app, shadow)
+
+
 def _verify_moved(check: _Check, step: MoveStore) -> None:
-    """Every database opens where it is now, and all its column families are the very files that they were."""
+    """Check that every database opens in its new place, and that its column families have exactly the old files."""
     for before in step.databases:
         below = before.path.relative_to(check.app / step.source)
         path = check.staged / step.path / below
@@ -108,14 +111,14 @@ def _verify_moved(check: _Check, step: MoveStore) -> None:
             raise VerificationError(f"{step.path}: {error}") from None
 
 
-def _same_offsets(shadow: Shadow, wanted: OffsetsRecord) -> None:
+def _same_offsets(shadow: Shadow, planned: OffsetsRecord) -> None:
     stored = decode_rows(shadow.rows(OFFSETS_CF))
     if (
-        dict(stored.offsets) != dict(wanted.offsets)
-        or stored.status != wanted.status
-        or stored.position != wanted.position
+        dict(stored.offsets) != dict(planned.offsets)
+        or stored.status != planned.status
+        or stored.position != planned.position
     ):
-        raise VerificationError(f"column family offsets holds {stored}, not {wanted}")
+        raise VerificationError(f"column family offsets holds {stored}, not {planned}")
 
 
 def _same_files(
@@ -124,8 +127,8 @@ def _same_files(
     if before != after:
         raise VerificationError(f"column family {family} consists of other SSTs than before")
     for file in before:
-        one, other = (old / file.name).stat(), (new / file.name).stat()
-        if linked and (one.st_dev, one.st_ino) != (other.st_dev, other.st_ino):
+        original, clone = (old / file.name).stat(), (new / file.name).stat()
+        if linked and (original.st_dev, original.st_ino) != (clone.st_dev, clone.st_ino):
             raise VerificationError(f"{file.name} is not the original file")
         if not linked and _digest_file(old / file.name) != _digest_file(new / file.name):
             raise VerificationError(f"{file.name} is not a true copy")
@@ -139,7 +142,8 @@ def _digest_file(path: Path) -> bytes:
     return digest.digest()
 
 
-def _formats(shadow: Shadow, path: Path, wanted: int) -> None:
+def _formats(shadow: Shadow, path: Path, newest: int) -> None:
+    """Raise VerificationError for an SST whose format is newer than ``newest``."""
     for family in shadow.column_families:
         for file in shadow.live_files(family):
             if not is_sst(file.name):
@@ -147,14 +151,14 @@ def _formats(shadow: Shadow, path: Path, wanted: int) -> None:
             with open(path / file.name, "rb") as handle:
                 handle.seek(-sst.FOOTER_LENGTH, os.SEEK_END)
                 footer = sst.footer(handle.read())
-            if footer.format_version > wanted:
+            if footer.format_version > newest:
                 raise VerificationError(f"{file.name} still has format {footer.format_version}")
 
 
 def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[str], *, full: bool) -> None:
-    """Of a rewritten database: a family that had rows still has SSTs, and with ``full`` the very same rows.
+    """Check that each family of a rewritten database that had rows still has SSTs, and with ``full`` the same rows.
 
-    No entries are counted: a compaction drops what is overwritten or deleted, so fewer of them prove nothing.
+    Entries are not counted: a compaction drops overwritten and deleted rows, so fewer entries prove nothing.
     """
     for name in families:
         if not step.before.samples.get(name):
@@ -168,18 +172,18 @@ def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[
 
 
 def _converted(step: EditDatabase, app: Path, shadow: Shadow) -> None:
-    """Every conversion is read on both sides: it is the only change that writes rows."""
+    """Compare every converted row on both sides: a conversion is the only change that writes rows."""
     if not step.conversions:
         return
     with Shadow(app / step.path) as original:
         for conversion in step.conversions:
-            wanted = _digest_rows(_expected_rows(original, conversion))
-            if wanted != _digest_rows(shadow.rows(conversion.target)):
+            expected = _digest_rows(_expected_rows(original, conversion))
+            if expected != _digest_rows(shadow.rows(conversion.target)):
                 raise VerificationError(f"column family {conversion.target} does not hold the converted rows")
 
 
 def _expected_rows(original: Shadow, conversion: Conversion) -> Iterator[tuple[bytes, bytes]]:
-    """What the target must hold: its own rows and the converted ones, which win where a key is in both."""
+    """Yield the rows that the target must have: its own and the converted ones, which win if a key is in both."""
     strip = STRIP[conversion.layout]
     newer = ((key, 0, strip(value)[0]) for key, value in original.rows(conversion.source))
     older: Iterator[tuple[bytes, int, bytes]] = iter(())
@@ -190,6 +194,7 @@ def _expected_rows(original: Shadow, conversion: Conversion) -> Iterator[tuple[b
 
 
 def _digest_rows(rows: Iterator[tuple[bytes, bytes]]) -> tuple[int, bytes]:
+    """Return the number and the digest of rows. Lengths are digested too: no byte can move between key and value."""
     digest = hashlib.blake2b()
     count = 0
     for key, value in rows:

@@ -244,6 +244,6 @@ def _write_change(change: Commit) -> None:
 
 def _change_lines(change: Commit) -> list[str]:
     lines = [f"what was done: {change}"]
-    if change.app is not None and change.kept and not change.undone:
+    if change.app is not None and change.has_backup and not change.undone:
         lines.append(f"to take it back: {command('undo', change.app)}")
     return lines

@@ -245,7 +245,9 @@ def test_no_room(tmp_path: Path, warm: Warm) -> None:
         room = os.statvfs(small)
         (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - (16 << 20)))
         refused = warm(*words)
-        assert refused.status == 4 and "make room there, then run" in refused.err and not printed(refused), refused.told
+        assert refused.status == 4 and "free space there, then run" in refused.err and not printed(refused), (
+            refused.told
+        )
         (small / "other").unlink()
         assert warm(*words).status == 0
         room = os.statvfs(small)

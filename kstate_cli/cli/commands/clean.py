@@ -110,7 +110,7 @@ class _RunLines:
 
     def choice(self, choice: Choice) -> None:
         """What is left, though it is old enough, and that nothing else is there."""
-        for folder in choice.left:
+        for folder in choice.retained:
             say(folder.text, quiet=self._quiet)
             if self._json:
                 self._lines.line("left", {"run": folder.run, "message": folder.why})

@@ -55,7 +55,7 @@ def _row(run: Run, *, is_locked: bool | None) -> dict[str, Any]:
     from kstate_cli.restore.staging import store_progress
     from kstate_cli.restore.staging_area import left_in_area
 
-    state = journal.state_shown(run, held=is_locked)
+    state = journal.run_state_name(run, locked=is_locked)
     is_over = run.state not in journal.UNFINISHED or state == journal.INTERRUPTED
     restoration = INTERRUPTED if state == journal.INTERRUPTED and state_of(run) else state_of(run)
     first = run.events[0] if run.events else {}

@@ -73,10 +73,10 @@ def _show_steps(plan: Plan, how: PlanShown) -> None:
 def _summed_up(plan: Plan, how: PlanShown) -> Iterator[str]:
     """How much it is, the room and the time that it takes, and where that stays which is replaced."""
     from kstate_cli.change.folder import runs_folder
-    from kstate_cli.change.location_checks import room_needed
+    from kstate_cli.change.location_checks import required_space
     from kstate_cli.texts import command, size_text
 
-    room = room_needed(plan, how.workers, copy_ssts=how.copied)
+    room = required_space(plan, how.workers, copy_ssts=how.copied)
     counts = Counter(step.action for step in plan.steps)
     actions = ", ".join(f"{count} x {action}" for action, count in counts.most_common())
     yield f"{_extent(plan)}; {_number(len(plan.steps), 'step')}: {actions}"
