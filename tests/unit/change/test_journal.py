@@ -258,7 +258,7 @@ def test_an_error_within_a_run_keeps_its_hint_and_its_place(app: Path) -> None:
     assert isinstance(told, RunFailed)
     assert told.where == "/x"
     assert told.hint_details == ("raise ulimit -n", "to 4096")
-    assert "is as it was" in str(told.hint)
+    assert "is unchanged" in str(told.hint)
 
 
 def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
