@@ -93,7 +93,7 @@ def test_an_undo_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     note_commit("0007-migrate", Path("/data/app"), undone=True)
     tell(LOST)
     told = capsys.readouterr().err
-    assert "run 0007-migrate was taken back: /data/app is what it was" in told
+    assert "run 0007-migrate was undone: /data/app is as before the run" in told
     assert "kstate undo" not in told
 
 
