@@ -26,7 +26,8 @@ html_static_path = ["_static"]
 html_css_files = ["tables.css", "screens.css"]
 html_copy_source = False
 html_show_copyright = False
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx_copybutton"]
+copybutton_prompt_text = "$ "
 myst_heading_anchors = 4
 # Texts of commands and of Kafka Streams stand as they are printed: no curled quotes, no dash for two hyphens.
 smartquotes = False

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 INTERNALS: Final = "docs/internals"
+DOCS_URL: Final = "KSTATE_DOCS_URL"
+"""The variable with the address of the documentation site, for organizations that host it."""
 """The pages about Kafka Streams with their proofs: in the repository, and below ``share/doc/kstate`` if installed."""
 EXAMPLES: Final = "examples"
 """The folder of the examples: in the repository, in the package, and in the command that writes them."""
@@ -58,9 +60,22 @@ def lacking_options(words: Sequence[object]) -> list[str]:
     return sorted(option for option in lacking if words[0] in COMMANDS_WITH_OPTION[option])
 
 
+def documentation(name: str) -> str:
+    """Return where a page of the documentation is, for messages: ``documentation("docs/how-to/fleet.md")``.
+
+    Without KSTATE_DOCS_URL it is the path in the repository and below the installed documentation. With it, it is the
+    URL of the page on the site that ``scripts/docs.sh`` builds, where pages end in ``.html``.
+    """
+    site = os.environ.get(DOCS_URL)
+    if not site:
+        return name
+    path, anchor, section = name.removeprefix("docs/").partition("#")
+    return f"{site.rstrip('/')}/{path.removesuffix('.md')}.html{anchor}{section}"
+
+
 def internals(section: str) -> str:
-    """Return the name of a section of the documentation for messages: ``internals("start.md#going-down")``."""
-    return f"{INTERNALS}/{section}"
+    """Return where a section of the internals is, for messages: ``internals("start.md#going-down")``."""
+    return documentation(f"{INTERNALS}/{section}")
 
 
 def example(name: str) -> str:

@@ -178,7 +178,7 @@ def draw(recording: Recording, kept: str) -> str:
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-labelledby="t d">
   <title id="t">{html.escape(recording.title)}</title>
   <desc id="d">{html.escape(recording.says)}</desc>
-  <style>{_COLOURS}    .film {{ animation: play {whole:.1f}s step-end infinite }}
+  <style>{_COLOURS}    .film {{ animation: play {whole:.1f}s step-end {-film[0][1]:.1f}s infinite }}
     @keyframes play {{ {" ".join(steps)} }}
     @media (prefers-reduced-motion: reduce) {{ .film {{ animation: none; transform: translateY({last}px) }} }}
   </style>

@@ -13,7 +13,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from kstate_cli import __version__
-from kstate_cli.texts import INTERNALS, first_line, printable
+from kstate_cli.texts import DOCS_URL, INTERNALS, first_line, printable
 
 _NOT_INSTALLED = "not installed"
 
@@ -63,7 +63,10 @@ def _java() -> str:
 
 
 def _documentation() -> str:
-    """The folder below which there is what messages name as ``docs/…``."""
+    """Return the folder that contains the pages which messages name as ``docs/…``, or the address of their site."""
+    site = os.environ.get(DOCS_URL)
+    if site:
+        return site
     repository = Path(__file__).parents[2]
     if (repository / INTERNALS).is_dir():
         return str(repository)

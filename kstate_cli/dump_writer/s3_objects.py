@@ -24,7 +24,7 @@ from typing import Any, Final
 from kstate_cli.deadline import contact
 from kstate_cli.errors import KstateError, Refused, RunFailed, UsageError
 from kstate_cli.redaction import shown_uri
-from kstate_cli.texts import printable
+from kstate_cli.texts import documentation, printable
 
 _MARK: Final = "kstate-run"
 """The metadata key for the run that created an object conditionally."""
@@ -298,7 +298,7 @@ def _age(since: datetime, page: Mapping[str, Any]) -> float:
         return 0.0
 
 
-HOW_TO: Final = "docs/how-to/object-store.md"
+HOW_TO: Final = documentation("docs/how-to/object-store.md")
 _S3: Final = re.compile(r"(?i)s3[an]?://")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{1,61}[A-Za-z0-9]")
 _PART: Final = re.compile(r"[A-Za-z0-9_=.-]+")

@@ -6,8 +6,9 @@ from typing import Final
 
 from kstate_cli.explain.model import Texts
 from kstate_cli.fleet import findings as of
+from kstate_cli.texts import documentation
 
-_OTHERS = "all hosts at once: see docs/how-to/fleet.md"
+_OTHERS = f"all hosts at once: see {documentation('docs/how-to/fleet.md')}"
 
 FLEET: Final = {
     of.HOST_UNREAD: Texts(

@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 import kstate_cli
 from kstate_cli.cli.output import error_lines
 from kstate_cli.errors import Refused
-from kstate_cli.texts import command, filled, first_lines, printable, quoted
+from kstate_cli.texts import command, documentation, filled, first_lines, internals, printable, quoted
 from tests import syntax
 
 HOSTILE = (
@@ -140,3 +141,28 @@ def test_whoever_refuses_says_what_to_do_next() -> None:
                 if hint is None or (isinstance(hint.value, ast.Constant) and not hint.value.value):
                     missing.append(f"{path.relative_to(_SOURCE)}:{node.lineno}")
     assert not missing
+
+
+@pytest.mark.parametrize("site", ["https://docs.example.com/kstate", "https://docs.example.com/kstate/"])
+def test_pages_of_an_organization_that_hosts_them(monkeypatch: pytest.MonkeyPatch, site: str) -> None:
+    assert (documentation("docs/how-to/fleet.md"), internals("start.md#going-down")) == (
+        "docs/how-to/fleet.md",
+        "docs/internals/start.md#going-down",
+    )
+    monkeypatch.setenv("KSTATE_DOCS_URL", site)
+    assert documentation("docs/how-to/fleet.md") == "https://docs.example.com/kstate/how-to/fleet.html"
+    assert internals("start.md#going-down") == "https://docs.example.com/kstate/internals/start.html#going-down"
+
+
+def test_messages_name_pages_of_the_site() -> None:
+    """The catalogue is read with the variable, by the command itself."""
+    environment = {**os.environ, "KSTATE_DOCS_URL": "https://docs.example.com/kstate"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "kstate_cli", "explain", "offsets-in-column-family"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "https://docs.example.com/kstate/internals/start.html#going-down" in "".join(shown.split())
+    assert "docs/internals" not in shown
