@@ -1,1 +1,1 @@
-"""The command line: one module per command, which parses, calls and renders."""
+"""The command line: commands, what they print, their options, and the frame around them."""

@@ -70,7 +70,7 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Runs the command line and ends the process with its exit code."""
+    """Run the command line, and end the process with its exit code."""
     standard.take_over()
     host.prepare()
     json_lines.begin(sys.argv[1:])
@@ -93,7 +93,7 @@ def main() -> None:
     if "kstate_cli.diagnosis" in sys.modules:
         sys.modules["kstate_cli.diagnosis"].ended(code)
     standard.give_up()
-    gc.freeze()  # at its end Python would look once more for what nobody needs among all that it has imported
+    gc.freeze()  # At exit Python would search all imported objects for garbage: that takes longer than many commands.
     sys.exit(code)
 
 
@@ -107,13 +107,13 @@ def _log_to_file() -> None:
 
 
 def _let_signals_end() -> None:
-    """Nothing is left that one could spoil: what it raised from here on, nobody would make an exit code of."""
+    """Let signals end the process at once: no work is left, and no handler of errors would see an exception."""
     for number in ENDING:
         signal.signal(number, signal.SIG_DFL)
 
 
 def _ended_by(error: BaseException, code: int) -> int:
-    """The exit code, once all is said. ``code`` is that of a command that had ended before its output was lost."""
+    """Report ``error``, and return the exit code; ``code`` is that of a command whose output was lost at its end."""
     errors = [error]
     if "kstate_cli.diagnosis" in sys.modules:
         sys.modules["kstate_cli.diagnosis"].failed(error)

@@ -1,4 +1,4 @@
-"""Rows in columns: whole names on any width, and one row a line wherever no person looks."""
+"""Lay rows out in columns: names are never broken, and without a terminal each row is one line."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from enum import Enum
 
 _GAP = 2
 _LEAST = 16
-"""Narrower a folded column cannot be read."""
+"""Least width of a folded column: a narrower one cannot be read."""
 _INDENT = " " * 4
 
 
 class Fold(Enum):
-    """What becomes of a cell that is wider than its column can be."""
+    """How a cell that is too wide for its column is folded."""
 
     NEVER = "never"
     WORDS = "words"
-    """Goes on below after a space: sentences. A word, which may be a name or a path, is never broken."""
+    """At spaces: sentences. A word, which may be a name or a path, is never broken."""
     ANYWHERE = "anywhere"
-    """Goes on below after any character: what somebody has stored."""
+    """After any character: keys and values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Column:
 
     name: str
     right: bool = False
-    """Numbers: their last digits below each other."""
+    """Align right: numbers."""
     fold: Fold = Fold.NEVER
     spare: int = 0
-    """Where a terminal is too narrow, the column with the highest number is left out first; 0 never is."""
+    """A narrow terminal drops the column with the highest number first, and never one with 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Laid:
 
     lines: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    """Names of columns for which the terminal has no room, in their order."""
+    """Names of columns for which the terminal has no space, in their order."""
 
 
 def width_of(text: str) -> int:
-    """Columns of a terminal that a text takes: two for a wide character, none for one that is put on another."""
+    """Return the terminal columns of a text: two for a wide character, none for a combining one."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -55,11 +55,11 @@ def width_of(text: str) -> int:
 def lay_out(
     columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]], *, width: int | None, rule: str
 ) -> Laid:
-    """The lines of a table; a cell is one text or several, which are shown below each other.
+    """Return the lines of a table; a cell is one text, or several below each other.
 
-    ``width`` is that of a terminal, None where there is none: then each row is one line, and nothing is left out.
-    On a terminal columns that can be spared are left out first, then sentences are folded, and where that is not
-    enough the columns at the right end become lines below their row. Names are never broken.
+    ``width`` is that of a terminal. None stands for a pipe: each row is one line, and nothing is dropped.
+    On a terminal spare columns are dropped first, then sentences are folded. If that is not
+    enough, the columns at the right end become lines below their row. Names are never broken.
     """
     if width is None:
         joined = [[(" ".join(cell),) for cell in row] for row in rows]
@@ -96,7 +96,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _folded(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """The widths once the widest of the columns that may be folded have given what is too much."""
+    """Return the widths after the widest foldable columns have been narrowed until the table fits."""
     narrowed = list(widths)
     for at in sorted(range(len(narrowed)), key=lambda at: -narrowed[at]):
         too_much = _total(narrowed) - width
@@ -125,7 +125,7 @@ def _lines(
 def _records(
     columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]], widths: Sequence[int], width: int, rule: str
 ) -> tuple[str, ...]:
-    """The columns that fit beside each other, and below each row a line for each cell that does not."""
+    """Return the lines of rows whose last cells do not fit: each of these is a line below its row."""
     count = max(1, next((n for n in range(len(columns), 0, -1) if _total(widths[:n]) <= width), 1))
     head = _lines(columns[:count], [row[:count] for row in rows], widths[:count], rule)
     lines = list(head[:2])
@@ -149,7 +149,7 @@ def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]
 
 
 def _pieces(text: str, width: int, fold: Fold) -> list[str]:
-    """A text in pieces that are at most so wide, as far as it may be folded."""
+    """Return a text in pieces of at most ``width`` columns, as far as ``fold`` allows."""
     if fold is Fold.NEVER or width_of(text) <= width:
         return [text]
     if fold is Fold.ANYWHERE:
@@ -160,7 +160,7 @@ def _pieces(text: str, width: int, fold: Fold) -> list[str]:
 
 
 def fold_words(text: str, width: int) -> list[str]:
-    """A sentence on lines that are at most so wide. A word that is wider is not broken."""
+    """Return a sentence in lines of at most ``width`` columns; a wider word is not broken."""
     lines: list[str] = []
     for word in text.split(" "):
         if lines and width_of(lines[-1]) + 1 + width_of(word) <= width:

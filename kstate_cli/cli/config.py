@@ -1,12 +1,11 @@
-"""``--config FILE``, or KSTATE_CONFIG: what a command is not told on its command line stands in a ``kstate.toml``.
+"""Read options that the command line does not set from ``--config FILE``, or the file of KSTATE_CONFIG.
 
-Command line, then environment, then the file. Which key of ``[defaults]`` stands for which option is one table
-(:data:`kstate_cli.specification.tables.DEFAULTS`).
-The file itself is also the ``--spec`` of commands that take one, and its
-``application`` the ``--app`` of a dump without.
+The command line wins over the environment, and the environment over the file. One table maps keys of ``[defaults]`` to
+options (:data:`kstate_cli.specification.tables.DEFAULTS`). The file itself is also the ``--spec`` of commands that
+take one, and its ``application`` is the ``--app`` of a dump without one.
 
-A file that KSTATE_CONFIG names says no more than variables may (:mod:`kstate_cli.cli.environment`): how kstate works,
-never what a command touches. ``kstate wipe --all`` with a forgotten variable must not find a directory.
+From a file that KSTATE_CONFIG names, kstate takes only options that may have a variable
+(:mod:`kstate_cli.cli.environment`). ``kstate wipe --all`` with a forgotten variable must not find a directory.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ _INSTEAD: Final = {
     "--bootstrap-server": ("--offsets",),
     "--kafka-settings": ("--offsets",),
 }
-"""Option -> those of which one, given on the command line, says something else in its place."""
+"""Option -> options that replace it if the command line has one of them."""
 
 
 def give_config(click_command: Any, path: str) -> None:
-    """Gives ``click_command``, called as ``path``, its ``--config``, where the file has anything to say to it."""
+    """Add ``--config`` to ``click_command``, called as ``path``, if the file can set one of its options."""
     if not list(_filled(click_command, path)) or any(parameter.name == OPTION for parameter in click_command.params):
         return
     option = _option()
@@ -49,7 +48,7 @@ def give_config(click_command: Any, path: str) -> None:
 
 
 def _option() -> Any:
-    """As typer makes one, of whatever version it is."""
+    """Return the option as the installed version of typer makes it."""
     maker = typer.Typer(add_completion=False)
     maker.command()(_declaration)
     return next(parameter for parameter in typer.main.get_command(maker).params if parameter.name == OPTION)
@@ -69,11 +68,11 @@ def _declaration(
         ),
     ] = None,
 ) -> None:
-    """Declares the option."""
+    """Declare the option."""
 
 
 def _filled(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """(key, parameter) for all that the file may say; the key of the file itself, and of its application, too."""
+    """Yield (key, parameter) for all that the file can set, including the file itself and its application."""
     arguments = [parameter for parameter in click_command.params if parameter.param_type_name == "argument"]
     options = {
         name_of(parameter): parameter for parameter in click_command.params if parameter.param_type_name == "option"
@@ -110,7 +109,7 @@ def _read(click_command: Any, path: str, ctx: Any, value: Any) -> None:
 
 
 class _Defaults(dict[str, Any]):
-    """What Click takes where neither the command line nor the environment says anything."""
+    """Values for Click's parameters that neither the command line nor the environment sets."""
 
     def __init__(self, ctx: Any, configuration: Configuration, parameters: list[tuple[str, Any]]) -> None:
         super().__init__(
@@ -131,7 +130,7 @@ class _Defaults(dict[str, Any]):
         }
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value; ``default`` where the command line says something in its place."""
+        """Return the value, or ``default`` if the command line has an option that replaces it."""
         if any(self._ctx.params.get(other) for other in self._instead.get(name, ())):
             return default  # what is on the command line is processed before what is not
         return super().get(name, default)

@@ -1,4 +1,4 @@
-"""How a command ends: from an error to its exit code, and to what is said of it."""
+"""End a command: from an error to its exit code and its report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from kstate_cli.texts import command, suggestion
 
 _DEFECT = "defect"
 _OF_PYDANTIC = "Value error, "
-"""What pydantic puts before what is wrong with a value, where Typer asks it."""
+"""Text that pydantic puts before the error of a value, if Typer calls it."""
 _REPORT = "report it: run the command again with KSTATE_LOG=FILE, and attach the file"
 
 
@@ -66,7 +66,7 @@ def _short_hint(short: HostError) -> str | None:
 
 
 def _with_workers(error: BaseException) -> BaseException:
-    """An error of this host, with the option of the command that lowers its need, unless it was given that far."""
+    """Return an error of this host with a hint to ``--workers``, unless the command already runs with the least."""
     if isinstance(error, HostError) and error.fewer_workers_help and workers() != 1 and workers() is not None:
         error.hint = f"{error.hint}, or pass --workers 1"
         error.fewer_workers_help = False
@@ -74,7 +74,7 @@ def _with_workers(error: BaseException) -> BaseException:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code of a command that ended with ``error``."""
+    """Return the exit code of a command that ended with ``error``."""
     code = _code(error_to_report(error))
     if code == RunFailed.exit_code and committed() is not None:
         return RunHalfway.exit_code
@@ -82,7 +82,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def tell_program(error: BaseException, code: int) -> None:
-    """Says on standard output what went wrong, where ``-o json`` wants it there. Nothing of results that got lost."""
+    """Print the error as a line of JSON on standard output, with ``-o json``; nothing if the output itself was lost."""
     if isinstance(error, OutputLost):
         return
     error = error_to_report(error)
@@ -99,10 +99,9 @@ def tell_program(error: BaseException, code: int) -> None:
 
 
 def answered_no(error: KstateError) -> int:
-    """A question was answered with no, and people have read why in the result: its exit code.
+    """Report that a question was answered with no, and return its exit code. The result has shown people the reason.
 
-    Programs get it as a line, and then standard error has it too: whoever keeps the lines in a file, as cron does,
-    hears of nothing else.
+    With ``-o json`` the error is a line, and standard error has it too: cron may write the lines to a file.
     """
     if json_lines.tell_failure(error, error.exit_code):
         _write(error)
@@ -110,7 +109,7 @@ def answered_no(error: KstateError) -> int:
 
 
 def tell(*errors: BaseException) -> None:
-    """Says on standard error what went wrong, and what was changed by then."""
+    """Print on standard error what failed, and what had been changed by then."""
     errors = tuple(error_to_report(error) for error in errors)
     for error in errors:
         report = _as_report(error)
@@ -155,7 +154,7 @@ def _code(error: BaseException) -> int:
 
 
 def _as_report(error: BaseException) -> CommandEnd | None:
-    """What is to be said; None where it was said already, or goes without saying."""
+    """Return the report of an error; None if it was printed already, or needs no words."""
     if isinstance(error, OutputLost) and error.reader_has_gone:
         return None
     if isinstance(error, CommandEnd):
@@ -183,13 +182,13 @@ def _as_report(error: BaseException) -> CommandEnd | None:
 
 
 def _runs() -> list[str]:
-    """Where to look when nobody knows what was under way."""
+    """Return the hint for an end in the middle of a run."""
     status = about("status")
     return [f"whether a run was under way: {status}"] if status else []
 
 
 def _of_the_command_line(error: Any) -> KstateError:
-    """Click's own errors, which it would print as they are, with all that a terminal acts on in their arguments."""
+    """Return the report of an error of Click; its text may contain control characters of an argument."""
     first, *more = (
         str(error.format_message()).split("\n")
         if type(error).__name__ == "MissingParameter"
@@ -204,18 +203,18 @@ def _of_the_command_line(error: Any) -> KstateError:
 
 
 def _path_of(context: Any) -> list[Any]:
-    """The contexts of the program, its command and its subcommand."""
+    """Return the contexts of the program, its command and its subcommand."""
     return [*_path_of(context.parent), context] if context.parent is not None else [context]
 
 
 def _of_the_system(error: OSError) -> str:
-    """What failed, and where: with full paths."""
+    """Return the report of an OSError, with full paths."""
     paths = [_full(path) for path in (error.filename, error.filename2) if isinstance(path, (str, bytes, os.PathLike))]
     return " ".join([error.strerror or str(error), " -> ".join(paths)]).strip()
 
 
 def _full(path: str | bytes | os.PathLike[str]) -> str:
-    """Whole where that can be known: a name that was looked up in an open directory says nothing of the working one."""
+    """Return the full path, if it can be known: a name below an open directory is not one of the working directory."""
     text = os.fsdecode(path)
     return os.path.abspath(text) if os.path.lexists(text) else text
 

@@ -45,35 +45,35 @@ SETTINGS: Final = frozenset(
         "workers",
     }
 )
-"""Long names of options with a value, whatever command has them. An option that is not listed has no variable."""
+"""Long names of options with a value, for all commands. An option that is not listed has no variable."""
 FLAGS: Final = frozenset({"each-sst", "explain", "quiet"})
 """The few flags that are settings."""
 
 
 def name_of(option: Any) -> str:
-    """The long name of an option of Click's: the first that it has."""
+    """Return the first long name of an option of Click."""
     return next(str(name)[2:] for name in (*option.opts, *option.secondary_opts) if name.startswith("--"))
 
 
 def variable_of(*words: str) -> str:
-    """The variable of the words of a command and the long name of an option: ``KSTATE_QUERY_KEY_KEY_SERDE``."""
+    """Return the variable of a command and an option: ``KSTATE_QUERY_KEY_KEY_SERDE``."""
     return "_".join(("kstate", *words)).replace("-", "_").replace(" ", "_").upper()
 
 
 def is_setting(option: Any) -> bool:
-    """Whether an option of Click's has a variable."""
+    """Return whether an option of Click has a variable."""
     return name_of(option) in (FLAGS if option.is_flag else SETTINGS)
 
 
 def options_of(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The options of a command and of its subcommands, each with the words of its command."""
+    """Yield the options of a command and of its subcommands, each with the words of its command."""
     yield from ((path, parameter) for parameter in click_command.params if parameter.param_type_name == "option")
     for name, inner in getattr(click_command, "commands", {}).items():
         yield from options_of(inner, f"{path} {name}")
 
 
 def give_variables(click_command: Any, path: str) -> None:
-    """Gives the settings of ``click_command``, and of its subcommands, their variables."""
+    """Set the variables of the settings of ``click_command`` and its subcommands."""
     for words, option in options_of(click_command, path):
         if is_setting(option):
             option.envvar = variable_of(words, name_of(option))
@@ -86,7 +86,7 @@ def warn_of_unread(context: Any) -> None:
 
 
 def unread(click_command: Any, path: str) -> list[str]:
-    """What is to be said of variables that begin as those of the command do, or are called as a setting alone."""
+    """Return warnings for variables that start like those of the command, or lack the command in their name."""
     options = list(options_of(click_command, path))
     settings = {option.envvar: option for _, option in options if option.envvar}
     alone: dict[str, list[str]] = {}
@@ -121,7 +121,7 @@ def _warn(lines: list[str]) -> None:
         from kstate_cli.cli.output import say
 
         for line in lines:
-            # Whatever --quiet says: it may be a variable too.
+            # Not with quiet=: --quiet may be a variable too.
             say(f"warning: {line}")
 
 
@@ -130,7 +130,7 @@ _COMMAND_LINE: Final = "COMMANDLINE"
 
 
 def typed(context: typer.Context, *parameters: str) -> list[str]:
-    """Those of these parameters, as ``--option``, that the command line has."""
+    """Return those of ``parameters``, as ``--option``, that the command line itself sets."""
     spelt = {
         parameter.name: f"--{name_of(parameter)}"
         for parameter in context.command.params
@@ -141,5 +141,5 @@ def typed(context: typer.Context, *parameters: str) -> list[str]:
 
 
 def nothing_typed() -> typer.Context:
-    """For a command that another one calls."""
+    """Return a context without options, for a command that another one calls."""
     return typer.Context(typer.core.TyperCommand(None))

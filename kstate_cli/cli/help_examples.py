@@ -9,15 +9,15 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A command line, and what it is good for."""
+    """A command line, and its purpose."""
 
     purpose: str
     line: str
-    """What follows ``kstate``, as it is typed."""
+    """The words after ``kstate``, as typed."""
 
     @property
     def words(self) -> list[str]:
-        """The line as its words."""
+        """Return the line as words."""
         return shlex.split(self.line)
 
 
@@ -220,4 +220,4 @@ EXAMPLES: Final = {
         Example("Print the plan for a directory of yours", "migrate /data/app --to 4.2 --dry-run"),
     ),
 }
-"""In the order of the list of commands. What deletes begins with DELETES."""
+"""In the order of the list of commands. The purpose of a deletion begins with DELETES."""

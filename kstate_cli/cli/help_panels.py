@@ -1,7 +1,7 @@
-"""Help of a command: its options below titles, as typer has them with ``rich``, whose import is not worth it; examples.
+"""Print the help of a command: options below the titles of panels, then examples.
 
-A line of it says what an option is for, no more: which environment variable an option has stands in one table
-(docs/environment.md), since the name follows from the command and the option.
+typer prints panels only with ``rich``, whose import takes longer than the rest of ``--help``. Environment variables
+are in docs/environment.md: their name follows from command and option.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ HOW: Final = "Execution"
 OUTPUT_PANEL: Final = "Output"
 """Titles of options that several commands have."""
 DELETES: Final = "DELETES"
-"""Begins the help of every command and option that deletes for good."""
+"""First word in the help of every command and option that deletes without undo."""
 _ARGUMENTS, _OPTIONS = "Arguments", "Options"
 
 
 def choices_text(choices: type[Enum]) -> str:
-    """The metavar of an option that takes one of a few words: ``table|json``."""
+    """Return the metavar of an option with a few choices: ``table|json``."""
     return "|".join(str(choice.value) for choice in choices)
 
 
 class _WithExamples:
-    """What commands and groups have in common: examples, after everything else, where a terminal still shows them."""
+    """Examples, and functions to call before parsing, for commands and groups."""
 
     words: str | None = None
-    """How the command is called: ``query key``. The program itself is called without a word."""
+    """The words of the command: ``query key``; empty for the program itself."""
     before_parsing: tuple[Callable[[Any], None], ...] = ()
     """Functions that take Click's context before the words of the command line are parsed."""
 
@@ -45,7 +45,7 @@ class _WithExamples:
         return super().parse_args(ctx, args)  # type: ignore[misc]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Writes the examples, as they can be pasted: one line each, never wrapped."""
+        """Write the examples last, where a terminal still shows them: one line each, never wrapped, to be pasted."""
         from kstate_cli.cli.help_examples import EXAMPLES
 
         examples = () if self.words is None else EXAMPLES.get(self.words, ())
@@ -58,15 +58,15 @@ class _WithExamples:
 
 
 class PanelledCommand(_WithExamples, typer.core.TyperCommand):
-    """A command whose options stand below the titles of their panels, in the order in which it declares those."""
+    """A command with its options below the titles of their panels, in the order of their declaration."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The words after ``Usage: kstate command``: metavars as they are."""
+        """Return the words after ``Usage: kstate command``, with unchanged metavars."""
         arguments = [parameter for parameter in self.params if parameter.param_type_name == "argument"]
         return [*([self.options_metavar] if self.options_metavar else []), *map(metavar_of, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes them."""
+        """Write the options, panel by panel."""
         # What only this command has comes first.
         panels: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
         help_option = self.get_help_option(ctx)
@@ -82,7 +82,7 @@ class PanelledCommand(_WithExamples, typer.core.TyperCommand):
 
 
 class HelpfulGroup(_WithExamples, typer.core.TyperGroup):
-    """A group that, called with nothing, shows its help as ``--help`` does: on standard output, with exit code 0."""
+    """A group that without arguments prints its help on standard output, and exits with 0."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parse the words of the command line."""
@@ -93,18 +93,18 @@ class HelpfulGroup(_WithExamples, typer.core.TyperGroup):
 
 
 def panel_of(parameter: Any) -> str:
-    """The title below which an argument or option stands."""
+    """Return the title of the panel of an argument or option."""
     usual = _ARGUMENTS if parameter.param_type_name == "argument" else _OPTIONS
     return str(getattr(parameter, "rich_help_panel", None) or usual)
 
 
 def metavar_of(parameter: Any) -> str:
-    """The word that stands for the value of an argument or option: ``APP``, ``table|json``."""
+    """Return the word for the value of an argument or option: ``APP``, ``table|json``."""
     return str(parameter.metavar or parameter.name.upper())
 
 
 def _names(parameter: Any) -> str:
-    """``APP``, ``-o, --output table|json``, ``--asc / --desc``."""
+    """Return ``APP``, ``-o, --output table|json`` or ``--asc / --desc``."""
     if parameter.param_type_name == "argument":
         return metavar_of(parameter)
     names = ", ".join(sorted(parameter.opts, key=lambda name: name.startswith("--")))
@@ -113,7 +113,7 @@ def _names(parameter: Any) -> str:
 
 
 def _text(parameter: Any) -> str:
-    """What it is for, and what it is where it is not given. All arguments are required, as the usage says."""
+    """Return the help of a parameter with its default. Arguments are always required, as the usage shows."""
     text = inspect.cleandoc(parameter.help or "")
     if parameter.param_type_name == "argument":
         return text

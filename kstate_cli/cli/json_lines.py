@@ -1,9 +1,9 @@
-"""JSON Lines: how every command prints with ``-o json``, and how it says there that it has failed.
+"""Print JSON Lines for ``-o json``, including the error of a failed command.
 
-Each line is an object that begins with ``schema_version``, ``type`` and ``app``. A command that has come to its end
-prints a ``summary``. One whose exit code is 2 or more has an ``error`` as its last line, whether it came to its end (a
-question that was answered with no) or not. ``kstate_cli/schemas`` has a JSON Schema for each command, docs/json.md the
-same for people. Lines are printed as they come; none is held back.
+Each line is an object that begins with ``schema_version``, ``type`` and ``app``. A completed command prints a
+``summary``. With an exit code of 2 or more the last line is an ``error``, even if a ``summary`` came before (a question
+answered with no). ``kstate_cli/schemas`` has a JSON Schema for each command, and docs/json.md describes them. Lines are
+printed as they come.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kstate_cli.errors import CommandEnd
 
 SCHEMA_VERSION: Final = 2
-"""Of the whole output format: higher once a member is gone, or means something else. New members may come without."""
+"""Version of the output format. It rises when a member is removed or changes its meaning, not for a new member."""
 _JSON: Final = "json"
 _FLAGS_BEFORE: Final = re.compile("-[qh]*o(.*)", re.DOTALL)
 """``-o json``, ``-ojson``, ``-qo json``."""
@@ -40,22 +40,22 @@ class JsonLines:
         self._heads: dict[str, str] = {}
 
     def line(self, kind: str, members: dict[str, Any]) -> None:
-        """One line of the type ``kind``; ``members`` are what ``json`` takes, and none of the first three."""
+        """Print a line of type ``kind`` with ``members``: values that ``json`` encodes, without the first three."""
         head = self._heads.get(kind)
         if head is None:
             head = f'{{"schema_version": {SCHEMA_VERSION}, "type": {self._encode(kind)}, "app": {self._app}'
             self._heads[kind] = head
-        # One write for a line: a signal must not leave half of one. Rows of a query come by the million.
+        # One write per line, so that a signal leaves no partial line. The head is encoded once: queries print millions.
         end = f", {self._encode(members)[1:]}\n" if members else "}\n"
         (self._stream or sys.stdout).write(head + end)
 
     def summary(self, members: dict[str, Any]) -> None:
-        """The last line, unless an ``error`` follows."""
+        """Print the last line; only an ``error`` may follow."""
         self.line("summary", members)
 
 
 def lines_about(app: Path) -> JsonLines:
-    """Lines about the application directory that was found; an ``error`` will name the same one."""
+    """Return lines about the application directory ``app``; an ``error`` will name the same directory."""
     subject.set_app(app)
     return JsonLines(app)
 
@@ -64,16 +64,16 @@ def lines_about(app: Path) -> JsonLines:
 
 
 class _Command:
-    """What is known of the command of this process."""
+    """The output format of this process' command, and whether its error was printed."""
 
     wants_json = False
     words_say = False
-    """Whether the words of the command line say anything of it."""
+    """Whether the command line sets the format."""
     has_failed = False
 
 
 def begin(words: Sequence[str]) -> None:
-    """A command begins: its words say whether JSON is wanted, until the parser has understood them."""
+    """Start a command: read the output format from its words, until the parser reports it."""
     subject.forget()
     _Command.has_failed = False
     as_json = _output_option(words)
@@ -103,14 +103,14 @@ def _note(output: Any) -> None:
 
 
 def _want(as_json: bool) -> None:
-    """JSON is wanted, or not. Its encoder is imported now: a failure may leave no descriptor to import it with."""
+    """Store the format. Import the encoder of JSON now: after a failure no descriptor may be free for an import."""
     _Command.wants_json = as_json
     if as_json:
         import json  # noqa: F401
 
 
 def tell_failure(error: CommandEnd, code: int, more: Sequence[str] = ()) -> bool:
-    """The line ``error``, where JSON is wanted and there is none yet: whether it is there now by this call.
+    """Print the line ``error`` if the output is JSON and has none yet; return whether this call printed it.
 
     ``code`` is the exit code, ``more`` details.
     """
@@ -133,10 +133,7 @@ def tell_failure(error: CommandEnd, code: int, more: Sequence[str] = ()) -> bool
 
 
 def _output_option(words: Sequence[str]) -> bool | None:
-    """Whether the words ask for JSON, as far as that can be seen before anything is known of the options.
-
-    None where they say nothing of a format.
-    """
+    """Return whether the words select JSON, without knowing the options of the command; None without a format."""
     as_json = None
     for word, following in zip_longest(words, words[1:]):
         if word == "--":

@@ -1,7 +1,7 @@
-"""``--metrics-file``: what a command did, for the textfile collector of Prometheus' node exporter.
+"""Write metrics of a command for the textfile collector of Prometheus' node exporter (``--metrics-file``).
 
-The file is replaced as a whole, so that nobody reads half of it. A failed command keeps the time of the last good one,
-which is what alerts look at. Two commands with the same file never go at once: the second is told so.
+The file is replaced as a whole, so that no reader sees a partial one. A failed command keeps the time of the last
+success, which alerts use. Of two commands with the same file the second is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LABELS = ("application", "command")
 _FINDINGS = "kstate_findings"
 _BEGINNINGS: Final = (b"# HELP kstate_", b"# TYPE kstate_")
 _NOTHING: Final = b"\0 \t\r\n"
-"""What a power failure leaves of a file that was replaced is empty, or zero bytes: there is nothing to lose."""
+"""Content of a file after a power failure during its replacement: kstate may overwrite it."""
 
 METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_last_run_timestamp_seconds": ("When the command ended.", _LABELS),
@@ -45,16 +45,16 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     _FINDINGS: ("Findings by code and level.", (*_LABELS, "code", "level")),
     **MEASURES,
 }
-"""Name of each gauge -> what it says, and its labels. No other is written."""
+"""Name of each gauge -> its help and its labels. No other gauge is written."""
 
 
 class Metrics:
-    """Measures one command from ``with`` to its end. Without a path it does nothing.
+    """Measure a command from ``with`` to its end. Without a path it does nothing.
 
-    ``folder`` is the application directory; where ``application`` says whose it is, it is a dump, or there is none.
+    ``folder`` is the application directory, or with ``application`` a dump or None.
 
-    Raises InUse where another command writes the same file, UsageError where it cannot be written, or lies in the
-    folder, Refused where it is a file of somebody else's, which would be lost.
+    Raise InUse if another command writes the same file, UsageError if it cannot be written or is in ``folder``,
+    Refused if kstate did not write it: it would be lost.
     """
 
     def __init__(self, path: Path | None, command: str, folder: Path | None, *, application: str | None = None) -> None:
@@ -70,7 +70,7 @@ class Metrics:
         self.findings: Mapping[tuple[str, str], int] | None = None
         """(code, level) -> how many."""
         self.more: Callable[[], Iterable[Measure]] | None = None
-        """What else is told, asked when the file is written."""
+        """Returns further gauges when the file is written."""
 
     def __enter__(self) -> Metrics:
         self._began = clock.now_seconds()
@@ -198,7 +198,7 @@ class Metrics:
 
 
 def _require_ours(path: Path) -> None:
-    """It is replaced as a whole: nothing is that kstate has not written. Raises Refused, UsageError."""
+    """Raise Refused or UsageError for a file that kstate did not write: writing replaces the whole file."""
     try:
         data = read_given(path)
     except FileNotFoundError:
@@ -223,7 +223,7 @@ def _declared(registry: CollectorRegistry, name: str) -> Gauge:
 
 
 def _before(path: Path, labels: tuple[str, str]) -> float | None:
-    """The time of the last success that the file tells of; None where it does not."""
+    """Return the time of the last success in the file; None if it has none."""
     from prometheus_client.parser import text_string_to_metric_families
 
     try:

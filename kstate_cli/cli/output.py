@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 RULE: Final = "\u2500"
-"""What the line below the names of a table's columns is drawn with, where standard output has it."""
+"""Character of the line below the column names, if the encoding of standard output has it."""
 
 
 class Format(str, Enum):
@@ -34,15 +34,15 @@ class Format(str, Enum):
 
 
 def safe(text: object) -> str:
-    """Text from disk on one line, with everything that a terminal would act on escaped (:func:`printable`).
+    """Return text from disk on one line, with control characters escaped (:func:`printable`).
 
-    What is meant to be several lines is given as several texts: a name with a line break in it must not make another.
+    Pass several lines as several texts: a line break in a name must not create a line.
     """
     return printable(text)
 
 
 def error_lines(error: CommandEnd) -> list[str]:
-    """An error as it is shown to people: what and where, its details, what to do next."""
+    """Return the lines of an error for people: what failed and where, details, what to do."""
     where = f" ({error.where})" if error.where and error.where not in error.message else ""
     lines = [f"kstate: {error.headline}{where}", *(f"  {line}" for line in error.details)]
     if error.hint:
@@ -51,7 +51,7 @@ def error_lines(error: CommandEnd) -> list[str]:
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """A message on standard error."""
+    """Print a message on standard error."""
     if not quiet:
         sys.stderr.write(safe(text) + "\n")
 
@@ -63,10 +63,10 @@ def table(
     *,
     right: frozenset[str] = frozenset(),
 ) -> tuple[str, ...]:
-    """A table on standard output; cells are shown as they are, never as markup. A list or tuple is a cell of lines.
+    """Print a table on standard output. Cells are plain text, never markup; a list or tuple is a cell of lines.
 
-    Returns the names of the columns that were left out, since the terminal is too narrow. Where standard output is no
-    terminal, nothing is left out or folded, and a row is a line.
+    Return the names of the columns for which the terminal is too narrow. Without a terminal, nothing is dropped or
+    folded, and each row is one line.
     """
     described = [column if isinstance(column, Column) else Column(column, right=column in right) for column in columns]
     headed = [replace(column, name=showable(safe(column.name))) for column in described]
@@ -80,9 +80,9 @@ def table(
 
 
 def print_line(text: str, style: str = "") -> None:
-    """A line of the results, in a style of ``rich`` where a terminal shows it. It is not folded.
+    """Print a line of the results, unfolded, on a terminal in a style of ``rich``.
 
-    ``text`` is for a terminal already: see :func:`safe`.
+    ``text`` must be safe for a terminal: see :func:`safe`.
     """
     if style and sys.stdout.isatty():
         from rich.text import Text
@@ -98,17 +98,17 @@ def _lines(cell: object) -> Sequence[object]:
 
 _SIZES = ("COLUMNS", "LINES")
 _NUMBER = re.compile("[0-9]{1,5}")
-"""What is no number of columns is not there: rich would fail at it, as it does at digits of other scripts."""
+"""Variables of sizes that ``rich`` must not see if they are no ASCII number: it would raise."""
 _USUAL = 80
 
 
 def _environment() -> dict[str, str]:
-    """The variables, without sizes that are none."""
+    """Return the environment without invalid sizes."""
     return {name: text for name, text in os.environ.items() if name not in _SIZES or _NUMBER.fullmatch(text)}
 
 
 def screen_width() -> int | None:
-    """Columns of the terminal that standard output is; None where it is none: then nothing is cut or folded."""
+    """Return the columns of the terminal; None if standard output is none: then nothing is dropped or folded."""
     if not sys.stdout.isatty():
         return None
     width = int(_environment().get("COLUMNS", "0"))
@@ -121,7 +121,7 @@ def screen_width() -> int | None:
 
 
 def console(*, stderr: bool) -> Console:
-    """Standard output, or standard error."""
+    """Return a console of ``rich`` for standard output or standard error."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -132,9 +132,9 @@ def console(*, stderr: bool) -> Console:
 
 
 def progress_bar(text: str, amount: ProgressColumn) -> Progress:
-    """A bar on standard error that leaves nothing behind: a text, the bar, how far it is.
+    """Return a progress bar on standard error that disappears at its end: a text, the bar, the amount.
 
-    ``text`` may name fields of the task, as ``{task.description}``. The caller starts and stops it.
+    ``text`` may have fields of the task, such as ``{task.description}``. The caller starts and stops it.
     """
     from rich.progress import BarColumn, Progress, TextColumn
 

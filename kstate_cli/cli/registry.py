@@ -26,7 +26,7 @@ from kstate_cli.texts import command
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a command is, and what the list of commands says of it."""
+    """The module and function of a command, and its line in the list of commands."""
 
     module: str
     name: str
@@ -61,11 +61,11 @@ COMMANDS: Final = {
     "demo": Entry("demo", "demo", "Downgrade and undo on a bundled directory."),
     "examples": Entry("examples", "examples", "Write the examples: Kubernetes, cron, Spark, a dump."),
 }
-"""In the order of the list: those that look, those that change, what goes with them."""
+"""In the order of the list: commands that read, commands that change, and the rest."""
 
 
 class _Commands(MutableMapping[str, Any]):
-    """The commands by name; each is made when it is asked for."""
+    """The commands by name; each is imported at its first use."""
 
     def __init__(self) -> None:
         self._parsers: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def _rules(parser: Any, path: str) -> None:
 
 
 class LazyGroup(HelpfulGroup):
-    """The group of all commands."""
+    """The group of all commands, without importing them."""
 
     words = ""
 
@@ -122,7 +122,7 @@ class LazyGroup(HelpfulGroup):
         self.commands = _Commands()
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """``dump verify`` is ``verify-dump``: ``dump`` takes options alone, and would have to become a group for it."""
+        """Accept ``dump verify`` for ``verify-dump``: ``dump`` is a command with options, and no group."""
         if args[:2] == ["dump", "verify"]:
             args = ["verify-dump", *args[2:]]
         return super().resolve_command(ctx, args)
@@ -131,13 +131,13 @@ class LazyGroup(HelpfulGroup):
         answer_shell(self, prog_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The list of commands, without importing them."""
+        """Write the list of commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 
 
 MAY_BE_EMPTY: Final = frozenset({"KEY"})
-"""A key may be the empty string. Nothing but whitespace counts as empty otherwise: ``"$A $B"`` leaves that."""
+"""Metavars that accept an empty text: a key may be one. Elsewhere whitespace, as of ``"$A $B"``, is empty too."""
 
 
 def _watch(parameter: Any, path: str) -> None:
@@ -167,7 +167,7 @@ def _watch(parameter: Any, path: str) -> None:
 
 
 def shown_name(parameter: Any) -> str:
-    """``APP``, ``--store``: as a person writes it."""
+    """Return ``APP`` or ``--store``: the name of a parameter on the command line."""
     if parameter.param_type_name == "option":
         return str(max(parameter.opts, key=len))
     return str(parameter.metavar or parameter.name).upper()

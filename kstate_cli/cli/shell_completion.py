@@ -1,8 +1,8 @@
-"""What a shell completes while a command line is typed: commands, options, choices, and names that APP has.
+"""Complete a command line in the shell: commands, options, choices, and names in APP.
 
-``eval "$(_KSTATE_COMPLETE=source_bash kstate)"`` teaches a shell (``source_zsh``, ``source_fish``); what it runs then
-for each word has no argument either. So a variable that is left in the environment is only heeded where nothing is
-asked for: no command becomes the printing of a script, with exit code 0.
+``eval "$(_KSTATE_COMPLETE=source_bash kstate)"`` sets a shell up (``source_zsh``, ``source_fish``). The shell then runs
+kstate without arguments for each word. With arguments the variable is ignored: one that was left in the environment
+must not turn a command into the printing of a script, with exit code 0.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kstate_cli.errors import EXIT_OK
 VARIABLE: Final = "_KSTATE_COMPLETE"
 _REQUEST = re.compile("(source|complete)_(bash|zsh|fish)")
 _PLAIN = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._/-]*")
-"""A shell puts what it is offered into the command line as it stands: a name from disk must not be a command there."""
+"""Names that are safe to offer: a shell inserts them unquoted, and a name from disk must not become a command."""
 
 
 def answer_shell(command: Any, prog_name: str) -> None:
-    """Answers a shell that asks, and ends the process; nothing where none does."""
+    """Answer a shell that requests completions, and end the process; return if no shell does."""
     if len(sys.argv) > 1 or not _REQUEST.fullmatch(os.environ.get(VARIABLE, "")):
         return
     from typer._completion_classes import completion_init
@@ -34,25 +34,25 @@ def answer_shell(command: Any, prog_name: str) -> None:
     completion_init()
     try:
         shell_complete(command, {}, prog_name, VARIABLE, os.environ[VARIABLE])
-    except Exception:  # amid what somebody types nothing can be told; then nothing is offered
+    except Exception:  # While the user types, an error cannot be shown: offer nothing.
         sys.exit(EXIT_OK)
     sys.exit(EXIT_OK)
 
 
 def stores(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of stores in the application directory that the command line has so far."""
+    """Return the names of stores in the application directory of the incomplete command line."""
     from kstate_cli.statedir.find import store_folders
 
     return _offered(store_folders, ctx, incomplete)
 
 
 def tasks(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of tasks; as :func:`stores`."""
+    """Return the names of tasks, like :func:`stores`."""
     return _offered(_tasks_of, ctx, incomplete)
 
 
 def codes(incomplete: str) -> list[str]:
-    """Codes that ``explain`` knows: as they are spelt, or in the case in which the first letters were typed."""
+    """Return the codes of ``explain``, in their own case or the case of the first letters."""
     from kstate_cli.explain.catalogue import explanations
 
     codes = dict.fromkeys(explanation.code for explanation in explanations())
@@ -61,10 +61,10 @@ def codes(incomplete: str) -> list[str]:
 
 
 def releases(incomplete: str) -> list[str]:
-    """Releases that kstate knows, the newest first."""
+    """Return the proven releases, newest first."""
     from kstate_cli.releases import RELEASES
 
-    # What nobody has run takes an option besides, and is not what a key pressed twice should choose.
+    # An unproven release also needs --unproven: completion must not suggest it.
     return [
         release.name for release in reversed(RELEASES) if not release.unproven and release.name.startswith(incomplete)
     ]
@@ -74,7 +74,7 @@ def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incompl
     from kstate_cli.errors import KstateError
     from kstate_cli.statedir.find import find_application
 
-    # An option without its value yet keeps the parser from telling what arguments stand for.
+    # An option without its value keeps the parser from assigning the arguments.
     path = ctx.params.get("app") or ctx.params.get("a") or next(iter(ctx.args), None)
     if path is None:
         return []

@@ -1,12 +1,11 @@
-"""Standard input, output and error: descriptors that are never anything else, and nothing that gets lost in silence.
+"""Own standard input, output and error, so that no file gets their descriptors and no result is lost silently.
 
-A shell may start a command with any of the three closed (``2>&-``). The next file that is opened gets that number: were
-it ``.lock``, a message would be written into it, and who closes "standard error" would drop the lock. And Python's own
-streams raise wherever something cannot be written: in the middle of a run, for a message.
+A shell may start a command with any of the three closed (``2>&-``). The next file that is opened gets that number. If
+it were ``.lock``, a message would be written into it, and closing "standard error" would drop the lock.
 
-So two rules. *Results* (standard output) that cannot be written in full end the command with :class:`OutputLost`, which
-is never exit code 0. *Messages* (standard error) that cannot be written are dropped: they change neither the work nor
-its exit code.
+*Results* (standard output) that cannot be written in full end the command with :class:`OutputLost`, which is never
+exit code 0. *Messages* (standard error) that cannot be written are dropped: they change neither the work nor its exit
+code.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from kstate_cli.errors import OutputLost
 _INPUT, _OUTPUT, _MESSAGES = 0, 1, 2
 _CLOSED = {
     _INPUT: os.O_RDONLY,
-    # For reading: what is written there fails, as it does for a closed descriptor.
+    # For reading: a write fails, as for a closed descriptor.
     _OUTPUT: os.O_RDONLY,
     _MESSAGES: os.O_WRONLY,
 }
-"""How /dev/null is opened in place of a descriptor that is closed."""
+"""Flags for /dev/null in place of a closed descriptor."""
 _AGAIN = (errno.EAGAIN, errno.EWOULDBLOCK)
 _MOST_WAITING = 1 << 16
 _AT_ONCE = select.PIPE_BUF
-"""So many bytes a pipe, a socket or a terminal takes without waiting, once poll says that it takes any."""
+"""Bytes that a pipe, socket or terminal takes without blocking after poll reports it writable (POSIX)."""
 
 
 def reserve() -> None:
-    """Opens what of the descriptors 0 to 2 is closed, so that no file of ours gets their numbers."""
+    """Open closed descriptors of 0 to 2, so that no file of kstate gets their numbers."""
     for number, mode in _CLOSED.items():
         try:
             os.fstat(number)
@@ -65,27 +64,27 @@ class _Descriptor(io.RawIOBase):
         self._number = number
         self._most = most
         self._now: tuple[bytearray, list[int]] = bytearray(), []
-        """What waits, and how much of its beginning is written. Changed in one step each, so that a signal, which may
-        be raised between any two, leaves what is true."""
+        """The pending bytes, and the counts of those that were written. One assignment replaces both, because a signal
+        may raise between any two."""
         self._lock = threading.RLock()
-        """A progress that draws itself writes messages in a thread of its own."""
+        """A progress bar writes messages from its own thread."""
         self.dropping = False
-        """Nothing more can be told."""
+        """Whether to drop everything, because the process ends."""
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def fileno(self) -> int:
-        """1 or 2."""
+        """Return 1 or 2."""
         return self._number
 
     def isatty(self) -> bool:
-        """Whether somebody looks at it."""
+        """Return whether the descriptor is a terminal."""
         return os.isatty(self._number)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
-        """Takes all of it, and writes once there are ``most`` bytes. Raises as ``flush``."""
+        """Keep the bytes, and write them once there are ``most``. Raise as ``flush``."""
         with self._lock:
             waiting, _ = self._now
             waiting += data
@@ -94,7 +93,7 @@ class _Descriptor(io.RawIOBase):
         return len(data)
 
     def flush(self) -> None:
-        """Writes all that waits, or leaves it to :meth:`failed`."""
+        """Write all pending bytes, or call :meth:`failed`."""
         with self._lock:
             waiting, counts = self._now
             at_once = _AT_ONCE if waiting and not _is_file(self._number) else _MOST_WAITING
@@ -105,7 +104,8 @@ class _Descriptor(io.RawIOBase):
                 self._now = bytearray(), []
 
     def _write(self, at_once: int) -> None:
-        _wait_for(self._number)  # what is taken at once does not wait
+        # Wait here, where a signal may raise: the write itself then never blocks.
+        _wait_for(self._number)
         waiting, counts = self._now
         written_bytes = sum(counts)
         counts = [written_bytes]
@@ -120,7 +120,7 @@ class _Descriptor(io.RawIOBase):
                 self.failed(error)
 
     def failed(self, error: OSError) -> None:
-        """What becomes of data that cannot be written."""
+        """Handle an error of a write."""
         raise NotImplementedError
 
 
@@ -131,7 +131,7 @@ class _Results(_Descriptor):
 
 class _Messages(_Descriptor):
     def failed(self, error: OSError) -> None:
-        """It is dropped. The next message is tried again: a disk may have room by then."""
+        """Drop the message. The next one is tried again: a disk may have space by then."""
 
 
 def _is_file(number: int) -> bool:
@@ -145,7 +145,7 @@ def _wait_for(number: int) -> None:
 
 
 def take_over() -> None:
-    """From now on ``sys.stdout`` and ``sys.stderr`` are as this module says; what somebody has put there stays."""
+    """Replace ``sys.stdout`` and ``sys.stderr``, unless a caller has replaced them already."""
     reserve()
     if sys.stdout is sys.__stdout__:
         unbuffered = bool(getattr(sys.stdout, "write_through", False))  # PYTHONUNBUFFERED
@@ -159,16 +159,16 @@ def _text(raw: _Descriptor, before: TextIO | None) -> TextIO:
     return io.TextIOWrapper(
         binary,
         encoding=before.encoding if before is not None else "utf-8",
-        # A character that the other end has no code for is shown by its number: that is no reason to fail.
+        # A character that the encoding lacks is printed as its number, instead of an error.
         errors="backslashreplace",
-        # What waits, waits in the descriptor: what a signal has parted the wrapper would forget, or give twice.
+        # Pending bytes are kept by the descriptor alone: the wrapper would lose them at a signal, or write them twice.
         write_through=True,
         line_buffering=raw.isatty(),
     )
 
 
 def as_data() -> None:
-    """Standard output becomes UTF-8, whatever the locale: for formats that programs read, where an escape is a lie.
+    """Make standard output UTF-8 in every locale, for formats that programs read: an escape would change the data.
 
     A terminal keeps its encoding.
     """
@@ -177,18 +177,18 @@ def as_data() -> None:
 
 
 def showable(text: str) -> str:
-    """The text as standard output will show it, so that a table is as wide as it looks."""
+    """Return the text as standard output will print it, to measure its width."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def finish() -> None:
-    """Writes out what is left of the results. Raises OutputLost."""
+    """Write the remaining results. Raise OutputLost."""
     sys.stdout.flush()
 
 
 def give_up() -> None:
-    """The process ends: what could not be written until now never will, and Python must not try again."""
+    """Drop pending bytes when the process ends: Python would try to write them once more, and fail."""
     for stream in (sys.stdout, sys.stderr):
         raw = getattr(stream, "buffer", None)
         if isinstance(raw, _Descriptor):

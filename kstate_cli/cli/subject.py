@@ -15,7 +15,7 @@ from kstate_cli import deadline, texts
 from kstate_cli.texts import command
 
 _APP = frozenset({"app", "a"})
-"""The argument APP, and the first of the two of ``diff``."""
+"""Parameter names of the argument APP, and of the first argument of ``diff``."""
 
 _app: list[str] = []
 _WORKERS = "--workers"
@@ -23,7 +23,7 @@ _workers: list[int] = []
 
 
 def forget() -> None:
-    """A command begins, and is about nothing yet."""
+    """Forget the command before: tests run several in one process."""
     _app.clear()
     _workers.clear()
     texts.forget_options()
@@ -31,12 +31,12 @@ def forget() -> None:
 
 
 def app_path() -> str | None:
-    """The absolute path of the directory, as it was given until it was found; None where there is none."""
+    """Return the path of the application directory, or of the argument until it is resolved; None without one."""
     return _app[0] if _app else None
 
 
 def set_app(app: str | os.PathLike[str]) -> None:
-    """The application directory is this one: what was given may be the ``state.dir`` that holds it."""
+    """Store the application directory: the argument may be the ``state.dir`` that contains it."""
     _app[:] = [os.fspath(app)]
 
 
@@ -52,7 +52,7 @@ def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
 
 
 def workers() -> int | None:
-    """The value of ``--workers``, 0 where it is left to the command; None where the command has no such option."""
+    """Return the value of ``--workers``: 0 for the default; None if the command has no such option."""
     return _workers[0] if _workers else None
 
 
@@ -67,5 +67,5 @@ def _note(value: Any) -> None:
 
 
 def about(name: str, *options: str) -> str | None:
-    """A command about the same directory, to be pasted; None where the command was given none."""
+    """Return a command line about the same directory, to be pasted; None without a directory."""
     return command(name, *_app, *options) if _app else None

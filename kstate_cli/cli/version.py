@@ -1,6 +1,6 @@
-"""What a bug report has to say of the program and of what it runs on: ``kstate --version --verbose``.
+"""List what a bug report needs: versions of kstate, libraries and host (``kstate --version --verbose``).
 
-Nothing is started that is slow, and nothing that is missing or broken keeps the rest from being told.
+No slow program is started, and a missing or broken part does not hide the rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOT_INSTALLED = "not installed"
 
 
 def lines(*, verbose: bool) -> Iterator[str]:
-    """``kstate 0.1.0``, and then one line for each thing that kstate runs on."""
+    """Return ``kstate 0.1.0``, and with ``verbose`` a line for each library and program below it."""
     yield f"kstate {__version__}"
     if verbose:
         for name, read in _SURROUNDINGS.items():
@@ -34,7 +34,7 @@ def _read_or_unknown(read: Callable[[], str]) -> str:
 
 
 def _installed(distribution: str) -> Callable[[], str]:
-    """What is installed, by its metadata: importing it may take a second, or be what fails."""
+    """Return the version of a package from its metadata: an import may take a second, or fail."""
 
     def read() -> str:
         try:
@@ -63,7 +63,7 @@ def _java() -> str:
 
 
 def _documentation() -> str:
-    """Return the folder that contains the pages which messages name as ``docs/…``, or the address of their site."""
+    """Return the folder of the pages that messages name as ``docs/…``, or the address of their site."""
     site = os.environ.get(DOCS_URL)
     if site:
         return site

@@ -1,1 +1,1 @@
-"""Arguments and options: how they are declared, parsed and checked."""
+"""Declare, parse and check arguments and options."""

@@ -21,9 +21,9 @@ _JAR: Final = "-jar"
 
 
 def require_release(ctx: Any, option: Any, value: Any) -> Any:
-    """The callback of ``--to-jar`` and its like: what is missing is missed where the command line is read.
+    """Raise BadParameter if neither the release nor its jar is given: the callback of ``--to-jar`` and ``--for-jar``.
 
-    Click comes to it behind the option that names the release, unless it was given itself.
+    Click processes it after the option of the release, unless the jar is given.
     """
     release_option = option.opts[0].removesuffix(_JAR)
     name = next(parameter.name for parameter in ctx.command.params if release_option in parameter.opts)
@@ -103,7 +103,7 @@ NewKinds = Annotated[
 
 
 def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
-    """Raises UsageError for options that say something of a new topology, of which there is none."""
+    """Raise UsageError for options of a new topology without ``--topology``."""
     if others and new is None:
         raise UsageError(f"{others[0]} goes with --topology", hint="name the text of the new topology too")
 
@@ -111,10 +111,10 @@ def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
 def read_topologies(
     application: Application, new: Path, old: Path | None, spec: Path | None, *, at_least_once: bool
 ) -> AskedTopology:
-    """What is asked about, and what ``kstate rehome`` would do about it.
+    """Return both topologies, and the command of ``rehome`` that moves the stores.
 
-    Raises UsageError for files that cannot be read, Refused for texts that are not those of this application: rehome's
-    words for it. What else rehome refuses is a part of the answer.
+    Raise UsageError for files that cannot be read, and Refused for texts of another application. Other refusals of
+    rehome are part of the result.
     """
     from kstate_cli.check.topology import AskedTopology, Mending
     from kstate_cli.rehome.model import WhyRefused

@@ -1,9 +1,8 @@
-"""Options that are the fields of a dataclass, and come to a command as one object of it.
+"""Declare options as fields of a dataclass, and pass them to a command as one object.
 
-typer makes options of the parameters of a command. Where there are many, or several commands share them, they are
-declared once, as the fields of a dataclass, ``Annotated`` as parameters are. A field may be such a dataclass itself.
-A class that has a ``HELP_PANEL`` gives the options that it declares a title of their own in the help
-(:mod:`kstate_cli.cli.help_panels`).
+typer makes options from the parameters of a command. If there are many, or several commands share them, they are the
+``Annotated`` fields of a dataclass. A field may be such a dataclass itself. ``HELP_PANEL`` of a class is the title of
+its options in the help (:mod:`kstate_cli.cli.help_panels`).
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """How an object is made of the values of options."""
+    """Builds an object from the values of options."""
 
     kind: type[Any]
     fields: dict[str, _Built | None]
     """None for a field that is an option."""
 
     def of(self, values: dict[str, Any]) -> Any:
-        """The object; its options are taken out of ``values``."""
+        """Return the object, and remove its options from ``values``."""
         return self.kind(**_take_values(self.fields, values))
 
 
@@ -34,7 +33,7 @@ def _take_values(fields: dict[str, _Built | None], values: dict[str, Any]) -> di
 
 
 def declared(command: Callable[..., int]) -> Callable[..., int]:
-    """The command as typer is to read it: a parameter that is a dataclass stands for all the options of that."""
+    """Return the command for typer: a dataclass parameter is replaced by the options of its fields."""
     fields, parameters = _expanded(command)
 
     @functools.wraps(command)
@@ -50,7 +49,7 @@ def declared(command: Callable[..., int]) -> Callable[..., int]:
 
 @functools.cache  # subcommands share their classes of options
 def _expanded(function: Callable[..., Any]) -> tuple[dict[str, _Built | None], list[inspect.Parameter]]:
-    """What a function, or a dataclass, is called with; and the parameters of a command that give all of that."""
+    """Return how to build the arguments of a function or dataclass, and the flat parameters for typer."""
     fields: dict[str, _Built | None] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in _parameters(function):
@@ -71,7 +70,7 @@ def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
 
 
 def _panel(function: Callable[..., Any], name: str) -> str | None:
-    """The panel of the class that declares a field: an object may take its options from several."""
+    """Return the panel of the class that declares the field: a dataclass may inherit options from several."""
     bases = getattr(function, "__mro__", ())
     owner = next((base for base in bases if name in inspect.get_annotations(base)), None)
     return owner.__dict__.get("HELP_PANEL") if owner is not None else None

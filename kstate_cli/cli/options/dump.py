@@ -1,4 +1,4 @@
-"""The options of ``kstate dump``, and what their texts mean."""
+"""Options of ``kstate dump``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kstate_cli.cli.output import Format
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedOptions:
-    """What is dumped, from where and to where."""
+    """What to dump, from which broker, to which place."""
 
     bootstrap_server: Annotated[
         str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="The broker to read from.")
@@ -59,7 +59,7 @@ class DumpedOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingOptions:
-    """With what, and how much at once."""
+    """Engine, parallelism and rate."""
 
     HELP_PANEL: ClassVar = HOW
 
@@ -80,7 +80,7 @@ class ReadingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldOptions:
-    """Who hears what of it."""
+    """Output, metrics and exit code."""
 
     HELP_PANEL: ClassVar = OUTPUT_PANEL
 

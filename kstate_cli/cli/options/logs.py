@@ -1,4 +1,4 @@
-"""Who is asked for the bounds of logs: a file, a broker, or nobody."""
+"""Read the start and end of logs from a file, a broker or a dump."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def refuse_settings_alone(bootstrap: str | None, settings: Path | None) -> None:
-    """Raises UsageError for settings of a broker that nobody has named."""
+    """Raise UsageError for client settings without a broker."""
     if settings is not None and bootstrap is None:
         raise UsageError("--kafka-settings goes with --bootstrap-server")
 
@@ -27,7 +27,7 @@ def refuse_settings_alone(bootstrap: str | None, settings: Path | None) -> None:
 def facts_source(
     offsets: Path | None, bootstrap: str | None, settings: Path | None, *, group: str | None
 ) -> Callable[[Iterable[str]], Facts] | None:
-    """What tells the logs of topics; None where neither a file nor a broker was named. Raises UsageError."""
+    """Return a function from topics to their log bounds; None without file and broker. Raise UsageError."""
     if offsets is not None and bootstrap is not None:
         raise UsageError("--offsets and --bootstrap-server are two answers to one question", hint="give one of them")
     refuse_settings_alone(bootstrap, settings)
@@ -47,7 +47,7 @@ def facts_source(
 
 @dataclass(frozen=True, slots=True)
 class KnownOfLogs:
-    """What tells the logs of an application, as the command line names it."""
+    """The sources of log bounds that the command line names."""
 
     offsets: Path | None = None
     bootstrap: str | None = None
@@ -56,7 +56,7 @@ class KnownOfLogs:
 
     @property
     def up_to(self) -> str:
-        """Which ends of logs these are: only a broker's are those of now."""
+        """Return which log ends these are, as text: only a broker has the current ones."""
         if self.bootstrap is not None:
             return "until RUNNING"
         if self.offsets is None:
@@ -64,16 +64,16 @@ class KnownOfLogs:
         return f"up to the ends that the file {'says' if self.dump is None else 'and the dump say'}"
 
     def validate(self) -> None:
-        """Raises UsageError for what does not go together, before anything is read."""
+        """Raise UsageError for options that exclude each other, before anything is read."""
         facts_source(self.offsets, self.bootstrap, self.settings, group="")
 
     def sources(self, app: Application, more: Iterable[StoreKey] = ()) -> tuple[LogSource, ...]:
-        """The broker, or what was written down of it, before the dump: that is older.
+        """Return the sources, the broker or its file before the dump, which is older.
 
-        ``more``: stores that another topology has, whose changelogs are asked about too.
+        ``more``: stores of another topology, whose changelogs are read too.
 
-        Raises UsageError and DumpError for what cannot be read, RunFailed where a broker does not answer, Refused for a
-        dump without a manifest.
+        Raise UsageError and DumpError for unreadable files, RunFailed if a broker does not answer, Refused for a dump
+        without a manifest.
         """
         from kstate_cli.check.logs import DumpLogs, FactLogs
         from kstate_cli.check.predict import topics_of

@@ -1,4 +1,4 @@
-"""What all subcommands of ``kstate query`` take, and what their texts mean."""
+"""Options of all subcommands of ``kstate query``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Collate = Annotated[bool, typer.Option("--collate", help="Merge the rows of all 
 
 @dataclass(frozen=True)
 class SerdeOptions:
-    """What the bytes of keys and values mean."""
+    """Serdes of keys and values."""
 
     HELP_PANEL: ClassVar = "Serdes"
 
@@ -68,7 +68,7 @@ class SerdeOptions:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Which partitions are asked, and in which condition."""
+    """The partitions that answer, and their conditions."""
 
     HELP_PANEL: ClassVar = "Partitions"
 
@@ -112,7 +112,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class RowOptions:
-    """How an answer is printed."""
+    """Format and length of the answer."""
 
     HELP_PANEL: ClassVar = OUTPUT_PANEL
 
@@ -136,12 +136,12 @@ class RowOptions:
 
 @dataclass(frozen=True)
 class QueryOptions(RowOptions, SourceOptions, SerdeOptions):
-    """The options of every subcommand; the help has them in the order of the classes from the right."""
+    """The options of every subcommand; the help lists the classes from right to left."""
 
 
 @dataclass(frozen=True)
 class StoreRequest:
-    """What every subcommand is told: whom it asks, its options, and what its texts mean."""
+    """Application, store and options of a subcommand, with its serdes."""
 
     app: App
     store: Store
@@ -149,7 +149,7 @@ class StoreRequest:
 
     @functools.cached_property
     def serdes(self) -> StoreSerdes:
-        """The serdes that were named. Raises UsageError."""
+        """Return the serdes of the options. Raise UsageError."""
         from kstate_cli.query import StoreSerdes
         from kstate_cli.rows.serdes import serde_for
 
@@ -160,7 +160,7 @@ class StoreRequest:
         )
 
     def key(self, text: str, subject: str = "KEY") -> Any:
-        """A key from its text. Raises UsageError."""
+        """Return a key from its text. Raise UsageError."""
         serde = self.serdes.key
         try:
             key = serde.parse(text)
@@ -173,7 +173,7 @@ class StoreRequest:
         return key
 
     def raw_key(self, data: bytes) -> Any:
-        """The bytes of a row's key as the serde reads them, or what says that it does not."""
+        """Return the decoded key of a row, or Unreadable."""
         from kstate_cli.rows.serde_type import NOT_TAKEN
 
         try:
@@ -182,7 +182,7 @@ class StoreRequest:
             return self._unreadable(data, f"key {data!r}", self.serdes.key, error)
 
     def value(self, data: bytes, key: bytes) -> Any:
-        """The bytes of a row's value as the serde reads them, or what says that it does not."""
+        """Return the decoded value of a row, or Unreadable."""
         from kstate_cli.rows.serde_type import NOT_TAKEN
 
         try:
@@ -197,7 +197,7 @@ class StoreRequest:
 
 
 def time_of(option: str, text: str | None) -> int | None:
-    """Milliseconds of a time. Raises UsageError."""
+    """Return the milliseconds since 1970 of a time. Raise UsageError."""
     from kstate_cli.rows.values import parse_time
 
     if text is None:

@@ -1,4 +1,4 @@
-"""Options of ``kstate rehome`` beside the topology: what the broker is asked, what half a task is completed with."""
+"""Options of ``kstate rehome`` for the broker, and for tasks to complete from a dump."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SPARK: Final = "spark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
-    """Who is asked what only the broker knows."""
+    """The broker that knows group members and unread records."""
 
     HELP_PANEL: ClassVar = LOGS
 
@@ -48,7 +48,7 @@ class BrokerOptions:
     kafka_settings: KafkaSettings = None
 
     def cluster(self, *, dry_run: bool) -> Cluster | None:
-        """None where no broker is named. Raises UsageError."""
+        """Return the cluster to check; None without a broker. Raise UsageError."""
         from kstate_cli.broker.settings import client_settings
         from kstate_cli.cli.options.logs import refuse_settings_alone
         from kstate_cli.rehome.options import Cluster
@@ -61,7 +61,7 @@ class BrokerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionOptions:
-    """What half a task is completed with."""
+    """The dump that completes tasks, and its conditions."""
 
     HELP_PANEL: ClassVar = "Incomplete tasks: merged sub-topologies on different hosts"
 
@@ -90,7 +90,7 @@ class CompletionOptions:
     memory: Memory = None
 
     def refuse_without_dump(self) -> None:
-        """Raises UsageError where something is said of a dump, and none is named."""
+        """Raise UsageError for options of a dump without ``--from-changelog``."""
         from kstate_cli.errors import UsageError
         from kstate_cli.releases import release
 
@@ -113,7 +113,7 @@ class CompletionOptions:
     def request(
         self, options: RehomeOptions, terms: Terms, source: BrokerOptions, *, after_error: bool
     ) -> RestoreRequest:
-        """What ``restore`` is asked for. Raises UsageError for what does not go together."""
+        """Return the request for ``restore``. Raise UsageError for options that exclude each other."""
         from kstate_cli.cli.options.logs import facts_source
         from kstate_cli.errors import UsageError
         from kstate_cli.releases import release

@@ -1,4 +1,4 @@
-"""The options of ``kstate restore``, and what their texts mean."""
+"""Options of ``kstate restore``."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ Memory = Annotated[
     str | None,
     typer.Option("--memory", metavar="BYTES", help="4G; default: 1.7G per core, at most half the host's."),
 ]
-"""Options that other commands have too where they restore something."""
+"""Options that other commands share with ``restore``."""
 
 
 class OnInvalid(str, Enum):
-    """What becomes of a store whose offset lies outside its changelog."""
+    """What to do with a store whose offset is outside its changelog."""
 
     rebuild = "rebuild"
     fail = "fail"
@@ -77,7 +77,7 @@ class OnInvalid(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """Which tasks are this host's, and whom it waits for."""
+    """The tasks of this host, and the barrier."""
 
     HELP_PANEL: ClassVar = "Several hosts"
 
@@ -109,7 +109,7 @@ class FleetOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredOptions:
-    """What is restored, and for whom."""
+    """The dump, the release, and the stores to restore."""
 
     HELP_PANEL: ClassVar = "Source and target"
 
@@ -151,7 +151,7 @@ class RestoredOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """What is known of the logs: from the broker, or because somebody vouches for it."""
+    """Log bounds, and what the user confirms of a dump without a manifest."""
 
     HELP_PANEL: ClassVar = LOGS
 
@@ -180,7 +180,7 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseOptions:
-    """What is done in cases that are not the usual one."""
+    """Permissions and modes for special cases."""
 
     HELP_PANEL: ClassVar = "Special cases"
 
@@ -207,7 +207,7 @@ class CaseOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOptions:
-    """With what, and how much at once."""
+    """Engine, memory and parallelism."""
 
     HELP_PANEL: ClassVar = HOW
 
@@ -234,7 +234,7 @@ class WorkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """Who hears what of it."""
+    """Output, metrics, reason and exit code."""
 
     HELP_PANEL: ClassVar = OUTPUT_PANEL
 
@@ -250,7 +250,7 @@ class ReportOptions:
 
 
 def pair_of(text: str) -> tuple[str, str]:
-    """``K=V``. Raises UsageError."""
+    """Return key and value of ``K=V``. Raise UsageError."""
     from kstate_cli.errors import UsageError
 
     key, equals, value = text.partition("=")
@@ -260,7 +260,7 @@ def pair_of(text: str) -> tuple[str, str]:
 
 
 def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> RestoreEngine:
-    """``spark`` or ``local``, which leaves nothing to say about Spark. Raises UsageError."""
+    """Return the engine; raise UsageError for another name, or options of Spark with ``local``."""
     from kstate_cli.errors import UsageError
     from kstate_cli.restore.running.engines import RestoreEngine
 
@@ -272,7 +272,7 @@ def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> R
 
 
 def spark_unused(*, master: str | None, conf: Sequence[str] | None) -> None:
-    """Raises UsageError where something is said about Spark beside ``--engine local``."""
+    """Raise UsageError for options of Spark with ``--engine local``."""
     from kstate_cli.errors import UsageError
 
     unused = [name for name, value in (("--master", master), ("--conf", conf)) if value]
@@ -281,7 +281,7 @@ def spark_unused(*, master: str | None, conf: Sequence[str] | None) -> None:
 
 
 def bytes_of(text: str, option: str = "--memory") -> int:
-    """``2G``, ``1500M`` as a number. Raises UsageError, naming the option."""
+    """Return the bytes of ``2G`` or ``1500M``. Raise UsageError, which names the option."""
     from kstate_cli.errors import UsageError
 
     number = text.strip().upper().removesuffix("IB").removesuffix("B")
@@ -293,7 +293,7 @@ def bytes_of(text: str, option: str = "--memory") -> int:
 
 
 def committed_of(path: Path | None) -> dict[TopicPartition, int]:
-    """The file of ``--committed-offsets``. Raises UsageError."""
+    """Return the offsets in the file of ``--committed-offsets``. Raise UsageError."""
     from kstate_cli.errors import UsageError
     from kstate_cli.formats.json_text import parse_json
     from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Guarantee(str, Enum):
-    """``processing.guarantee`` of the application, as far as it matters to kstate."""
+    """``processing.guarantee`` of the application: the two that differ on disk."""
 
     at_least_once = "at_least_once"
     exactly_once = "exactly_once_v2"
@@ -36,21 +36,21 @@ class StoreFormat(str, Enum):
 
 
 class OnUnclean(str, Enum):
-    """What becomes of tasks that may hold uncommitted data."""
+    """What to do with tasks that may contain uncommitted data."""
 
     refuse = "refuse"
     wipe = "wipe"
 
 
 class Verify(str, Enum):
-    """How much is compared before the switch."""
+    """How much to compare before the switch."""
 
     quick = "quick"
     full = "full"
 
 
 def workers_option(subject: str) -> Any:
-    """``--workers``: how many of them are worked on at once; ``at_once`` says what its value means."""
+    """Return the option ``--workers`` for ``subject``; ``at_once`` resolves its value."""
     return typer.Option("--workers", metavar="N", min=0, help=f"{subject} at once; 0 means one per core.")
 
 
@@ -213,14 +213,14 @@ LastFlush = Annotated[
 
 
 def at_once(workers: int) -> int:
-    """What is given with ``--workers``, or as many as this process may use cores."""
+    """Return the value of ``--workers``, or for 0 the cores that this process may use."""
     from kstate_cli.host import cores_here
 
     return workers or cores_here()
 
 
 def age(option: str, text: str) -> timedelta:
-    """``7d``, ``12h``, ``30m`` as a time span; UsageError, naming the option, for anything else."""
+    """Return the time span of ``7d``, ``12h`` or ``30m``. Raise UsageError, which names the option."""
     from kstate_cli.errors import UsageError
 
     length = clock.span(text)
@@ -230,7 +230,7 @@ def age(option: str, text: str) -> timedelta:
 
 
 def part_of(option: str, text: str, hint: str) -> tuple[int, int]:
-    """``2/3``, the second of three parts, as two numbers; UsageError, naming the option, for anything else."""
+    """Return ``2/3``, the second of three parts, as two numbers. Raise UsageError, which names the option."""
     from kstate_cli.errors import UsageError
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
@@ -250,14 +250,14 @@ At = Annotated[
 
 
 def bound_of(texts: Iterable[str]) -> PositionBound:
-    """The bound that the texts make together. Raises UsageError."""
+    """Return the bound of all texts together. Raise UsageError."""
     from kstate_cli.errors import UsageError
     from kstate_cli.formats.position import Position, PositionBound
 
     position = Position.empty()
     for text in texts:
         try:
-            # Plain digits: int() takes more than that, and a bound must not mean what nobody has written.
+            # Plain digits only: int() also accepts 1_0 and other scripts, and would change the bound silently.
             match = _BOUND.fullmatch(text)
             if match is None:
                 raise ValueError(text)
