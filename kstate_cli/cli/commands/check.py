@@ -1,4 +1,4 @@
-"""``kstate check``: what the next start of a release does with a directory, and why."""
+"""``kstate check``: predict what the next start of a release does with a directory, and why."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kstate_cli.statedir.model import Application
 
 _MAX_LISTED = 5
-"""So many codes are named in one sentence."""
+"""Most codes in one sentence."""
 
 
 def check(
@@ -165,7 +165,7 @@ def _age(option: str, text: str | None) -> timedelta | None:
 
 
 def _verdict(report: Report, release: str) -> str:
-    """``the next start of 4.2 fails: 2 errors (offsets-in-column-family), 1 warning (kept-too-long)``."""
+    """Return ``the next start of 4.2 fails: 2 errors (offsets-in-column-family), 1 warning (kept-too-long)``."""
     from kstate_cli.check.findings import Level
     from kstate_cli.texts import some
 

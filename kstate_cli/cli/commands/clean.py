@@ -1,4 +1,4 @@
-"""``kstate clean``: deletes what runs have kept for undo."""
+"""``kstate clean``: delete the backups that runs keep for undo."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def clean(
 
 
 class _RunLines:
-    """What is told of runs: as lines of JSON, and to people."""
+    """Print runs as lines of JSON, or for people."""
 
     def __init__(self, app: Path, *, as_json: bool, quiet: bool) -> None:
         self._lines = lines_about(app)
@@ -109,7 +109,7 @@ class _RunLines:
         self._deleted = False
 
     def choice(self, choice: Choice) -> None:
-        """What is left, though it is old enough, and that nothing else is there."""
+        """Print the runs that stay although they are old enough."""
         for folder in choice.retained:
             say(folder.text, quiet=self._quiet)
             if self._json:
@@ -118,7 +118,7 @@ class _RunLines:
             say("nothing to clean", quiet=self._quiet)
 
     def run(self, name: str, size: int, *, deleted: bool) -> None:
-        """A run that is deleted, or would be."""
+        """Print a run that is deleted, or would be."""
         freed = f"deleted, {size_text(size)} freed" if deleted else f"{size_text(size)} would be freed"
         say(f"run {name}: {freed}", quiet=self._quiet)
         self._runs, self._bytes, self._deleted = self._runs + 1, self._bytes + size, self._deleted or deleted
@@ -126,6 +126,6 @@ class _RunLines:
             self._lines.line("run", {"run": name, "bytes_pinned": size, "executed": deleted})
 
     def end(self) -> None:
-        """That is all."""
+        """Print the end of the list."""
         if self._json:
             self._lines.summary({"runs": self._runs, "bytes_pinned": self._bytes, "executed": self._deleted})

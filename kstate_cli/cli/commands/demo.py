@@ -1,4 +1,4 @@
-"""``kstate demo``: the whole story on a bundled state directory of a real 4.3.1, in a temporary folder."""
+"""``kstate demo``: downgrade and undo on a bundled directory of 4.3.1, in a temporary folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kstate diff``: what two application directories hold differently."""
+"""``kstate diff``: compare the rows of two application directories."""
 
 from __future__ import annotations
 

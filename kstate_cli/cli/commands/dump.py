@@ -1,4 +1,4 @@
-"""``kstate dump``: changelogs from a broker into a dump that grows."""
+"""``kstate dump``: write changelogs from a broker to a dump, and extend it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _measure(metrics: Metrics, outcome: RoundOutcome) -> None:
 
 
 def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
-    """Raises UsageError."""
+    """Return the request that the options make. Raise UsageError."""
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.cli.options.restore import bytes_of, pair_of, spark_unused
     from kstate_cli.cli.options.shared import at_once
@@ -106,7 +106,7 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
 
 
 def _specified(file: Path | None) -> tuple[str | None, dict[str, str]]:
-    """The application that a specification is of, and its topics. Raises UsageError, Refused."""
+    """Return the application of a specification, and its topics. Raise UsageError and Refused."""
     from kstate_cli.dump_writer.plan import of_spec
     from kstate_cli.errors import UsageError
     from kstate_cli.specification.toml_file import read_spec
@@ -218,7 +218,7 @@ def _show(outcome: RoundOutcome, *, quiet: bool, dry_run: bool) -> None:
 
 
 def _planned_text(outcome: RoundOutcome) -> str:
-    """What a call would read and write. A bucket gets a request for each file, or part of a large one."""
+    """Return what a call would read and write: a bucket gets a request for each file, or part of a large one."""
     from kstate_cli.texts import size_text
 
     most = sum(plan.records for plan in outcome.plans)

@@ -59,11 +59,11 @@ def examples(
 _SCRIPT = b"#!"
 _LEFT_BY_PYTHON = "__pycache__"
 _SOMETHING_IS_THERE = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
-"""What the renaming of a directory to a name that is taken ends with."""
+"""Errors of renaming a directory to an existing name."""
 
 
 def example_files() -> Iterator[tuple[PurePosixPath, Traversable]]:
-    """Each file with its path among the examples, in the order of their names."""
+    """Yield each file with its path among the examples, sorted by name."""
     yield from _below(files("kstate_cli").joinpath(EXAMPLES), PurePosixPath())
 
 
@@ -76,9 +76,9 @@ def _below(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosix
 
 
 def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
-    """Writes them to the new directory ``out``, which is there with all of them or not at all: paths and bytes.
+    """Write the examples to the new directory ``out``, all or none; return paths and bytes.
 
-    Raises UsageError and Refused where it cannot be made there, with nothing written; OSError.
+    Raise UsageError and Refused if it cannot be created there, and OSError: then nothing is written.
     """
     out = Path(os.path.realpath(out.parent)) / out.name
     _check(out)
@@ -92,7 +92,7 @@ def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
             target.write_bytes(data)
             if data.startswith(_SCRIPT):
                 mode = target.stat().st_mode
-                target.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
+                target.chmod(mode | (mode & 0o444) >> 2)  # A script can be run by all users who can read it.
             files.append((path, len(data)))
         try:
             new.rename(out)

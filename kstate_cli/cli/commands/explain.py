@@ -1,4 +1,4 @@
-"""``kstate explain``: what a code means that any command has printed, and what to do about it."""
+"""``kstate explain``: print the meaning of a code, and what to do about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _INDENT: Final = "  "
 _WIDEST: Final = 100
-"""Columns that sentences fill on a terminal; elsewhere they are not broken."""
+"""Width of sentences on a terminal; elsewhere they are not broken."""
 
 
 def explain(
@@ -50,7 +50,7 @@ def explain(
 
 
 def _refuse(code: str) -> None:
-    """Raises UsageError, with the codes that may be meant."""
+    """Raise UsageError with similar codes."""
     from kstate_cli.errors import UsageError
     from kstate_cli.explain.catalogue import in_the_log, meant
     from kstate_cli.texts import command
@@ -100,7 +100,7 @@ def _index(title: str, name: str, explained: tuple[Explanation, ...]) -> str:
 
 
 def _lines(entry: Explanation) -> Iterator[str]:
-    """An explanation; what is to be copied is on lines that are never broken."""
+    """Yield the lines of an explanation; text to copy is never broken."""
     yield f"{entry.full_name} ({entry.level})" if entry.level else entry.full_name
     yield from _filled(entry.what)
     if entry.rule is not None:
@@ -114,7 +114,7 @@ def _lines(entry: Explanation) -> Iterator[str]:
 
 
 def _filled(text: str, *, hanging: int = 0) -> list[str]:
-    """A text, broken to the width of a terminal and nowhere else; lines after the first begin ``hanging`` later."""
+    """Return a text, broken on a terminal only; lines after the first are indented by ``hanging``."""
     if not sys.stdout.isatty():
         return [f"{_INDENT}{text}"]
     from textwrap import TextWrapper

@@ -1,4 +1,4 @@
-"""``kstate export``: a whole store as Parquet."""
+"""``kstate export``: write a whole store to Parquet."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def export(
 
 
 def _print_json(lines: JsonLines, exported: Exported) -> None:
-    """What the manifest says, the tasks and files of it as lines."""
+    """Print the manifest, with its tasks and files as lines."""
     tasks, members = exported.manifest["tasks"], {*_OF_THE_SUMMARY}
     for task in tasks:
         lines.line("task", {**{name: task[name] for name in task if name != "files"}, "files": len(task["files"])})

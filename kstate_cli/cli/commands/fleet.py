@@ -1,4 +1,4 @@
-"""``kstate fleet``: which host has which task, from what ``kstate ls -o json`` said on each of them."""
+"""``kstate fleet``: compare hosts by their output of ``kstate ls -o json``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FleetRows(str, Enum):
     host = "host"
     task = "task"
     store = "store"
-    """A store of a task on a host."""
+    """A row per store of a task on a host."""
 
 
 def fleet(
@@ -122,7 +122,7 @@ def _spec(spec: Path | None) -> SpecDraft | None:
 def _read_logs(
     reports: Sequence[HostReport], application: str, offsets: Path | None, bootstrap: str | None, settings: Path | None
 ) -> tuple[Facts | None, StreamsGroup | None]:
-    """The logs, and the group where there is a broker to ask and one application to ask of."""
+    """Return the logs, and the group if there is a broker and exactly one application."""
     from kstate_cli.cli.options.logs import facts_source
 
     ask = facts_source(offsets, bootstrap, settings, group=application or None)

@@ -1,4 +1,4 @@
-"""``kstate inspect-position``: changelog offsets and Positions, and whether a bound is reached."""
+"""``kstate inspect-position``: print changelog offsets, Positions and lag, and test a bound."""
 
 from __future__ import annotations
 
@@ -82,17 +82,17 @@ def inspect_position(
 
 @dataclass(frozen=True)
 class _ShownStores:
-    """The stores that are shown, and what is wrong with them."""
+    """The selected stores, and their problems."""
 
     rows: list[dict[str, Any]]
-    """As JSON has them, with their lag."""
+    """With the members of JSON, and their lag."""
     lag_texts: list[str]
-    """The lag of each row for people; empty if nobody tells the logs."""
+    """The lag of each row for people; empty without log ends."""
     wrong: list[Problem]
 
     @property
     def merged(self) -> dict[str, dict[int, int]] | None:
-        """The Positions of all rows, merged; None if one of them cannot be read."""
+        """Return the merged Position of all rows; None if one of them cannot be read."""
         from kstate_cli.formats.position import Position
 
         if any(row["position"] is None for row in self.rows):
@@ -106,7 +106,7 @@ class _ShownStores:
 def _shown_stores(
     application: Application, logs: KnownOfLogs, tasks: Collection[str], stores: Collection[str]
 ) -> _ShownStores:
-    """Return the rows of the stores that are asked for. Raises UsageError if there is none of these names."""
+    """Return the rows of the selected stores. Raise UsageError if no store has such a name."""
     from kstate_cli.check.lag import lags
     from kstate_cli.cli.views.stores import lag_members, lag_text, store_rows
     from kstate_cli.statedir.find import unknown_selection
@@ -200,7 +200,7 @@ def _show(selection: _ShownStores, *, merge: bool) -> None:
 
 
 def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) -> list[Problem]:
-    """What is wrong with what is shown: with the stores, with files of their tasks, with what may be out of sight."""
+    """Return the problems of the selected stores, of files of their tasks, and of unlisted directories."""
     from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
     from kstate_cli.statedir.places import both_places, task_place
 

@@ -1,4 +1,4 @@
-"""``kstate ls``: tasks and stores of an application directory."""
+"""``kstate ls``: list tasks and stores of an application directory."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MAX_LISTED = 5
 
 
 class Order(str, Enum):
-    """What the stores are put in order by."""
+    """Sort order of the stores."""
 
     task = "task"
     """Task, then store."""
     size = "size"
-    """Bytes: the largest last, where a terminal shows it."""
+    """Bytes: the largest last, next to the prompt."""
 
 
 Spec = Annotated[
@@ -217,7 +217,7 @@ def _say_remarks(
 
 
 def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool) -> None:
-    """Raises UsageError for options that do not go together."""
+    """Raise UsageError for options that exclude each other."""
     if spec and json:
         raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
     if spec and sort is not Order.task:
@@ -234,7 +234,7 @@ def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Or
 
 
 def _raise_problems(application: Application, uncounted: AbstractSet[str], unread: AbstractSet[str]) -> None:
-    """Raises ConditionNotMet where something is not as Streams leaves it, or cannot be read."""
+    """Raise ConditionNotMet if something is not as Streams leaves it, or cannot be read."""
     from kstate_cli.host import STORES_STAY
     from kstate_cli.statedir.problems import ProblemCode
     from kstate_cli.texts import command
@@ -255,7 +255,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
 
 
 def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
-    """The stores, what the signs mean, and how much it is altogether."""
+    """Print the stores, the legend and the totals."""
     import sys
 
     from kstate_cli.cli.columns import Column
@@ -266,7 +266,7 @@ def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
 
     if rows:
         everything = not sys.stdout.isatty()
-        # Where it is the same for all, the last line has it too.
+        # If all stores open in the same releases, the last line has them too: the column can go first.
         homes = [Column("new task")] if "home" in rows[0] else []
         alike = len({tuple(row["opens_in"]) for row in rows if row["kind"] != "no-directory"}) <= 1
         left_out = table(
@@ -311,7 +311,7 @@ def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
 
 
 def _altogether(app: Application, rows: list[dict[str, Any]]) -> str:
-    """How much it is, which releases open all of it, and whether it runs."""
+    """Return the totals, the releases that open every store, and whether the application is running."""
     from kstate_cli.cli.views.stores import span
     from kstate_cli.texts import size_text
 
@@ -325,9 +325,9 @@ def _altogether(app: Application, rows: list[dict[str, Any]]) -> str:
 
 
 def _count_exactly(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], frozenset[str]]:
-    """The rows with what takes a look at more than one store: how many keys, and which releases start with it.
+    """Return the rows with counted keys and the releases that start with the whole directory.
 
-    And the stores of which a disk that does not answer, or rights, keep everybody from knowing how many keys.
+    Also return the stores whose keys cannot be counted, because of rights or a disk that does not answer.
     """
     from kstate_cli.check.outcome import Outcome
     from kstate_cli.check.predict import check
@@ -341,7 +341,7 @@ def _count_exactly(app: Application, rows: list[dict[str, Any]]) -> tuple[list[d
         try:
             predictions = check(app, CheckRequest(release(name))).predictions
         except Refused:
-            # What nobody can foretell is not claimed.
+            # Without a prediction no release is claimed to open it.
             fails |= {(row["task"], row["store"], name) for row in rows}
             continue
         fails |= {
@@ -358,7 +358,7 @@ def _count_exactly(app: Application, rows: list[dict[str, Any]]) -> tuple[list[d
 
 
 def _uncounted(rows: list[dict[str, Any]]) -> set[str]:
-    """Stores whose rows cannot be read."""
+    """Return the stores whose rows cannot be read."""
     return {f"{row['task']}/{row['store']}" for row in rows if row["rows"] is None and row["bytes"]}
 
 

@@ -1,4 +1,4 @@
-"""``kstate maintain``: what is done again and again, as ``kstate.toml`` says."""
+"""``kstate maintain``: run the steps of ``kstate.toml`` that are due."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _print_summary(ends: list[StepEnd], code: int, *, executed: bool) -> None:
 
 @contextmanager
 def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
-    """Says that a step has begun, and now and then that it goes on; a dump says itself how far it is."""
+    """Print that a step has begun, and now and then that it continues; a dump prints its own progress."""
     import time
 
     from kstate_cli.cli.output import say
@@ -194,7 +194,7 @@ def _hear(end: StepEnd, output: Format, *, quiet: bool) -> None:
 
 
 def _end(ends: list[StepEnd], output: Format, *, quiet: bool) -> int:
-    """0 or 1; what is worse is raised, as the class of error that has its exit code."""
+    """Return 0 or 1; raise a more severe end as the class of error with its exit code."""
     from kstate_cli.cli.output import say
     from kstate_cli.maintain.rounds import worst
 

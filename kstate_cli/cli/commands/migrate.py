@@ -1,4 +1,4 @@
-"""``kstate migrate``: what the target cannot read is refused or rewritten, and offsets go to where it keeps them."""
+"""``kstate migrate``: rewrite a directory for another release, and move offsets to where that release keeps them."""
 
 from __future__ import annotations
 

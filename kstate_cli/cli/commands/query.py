@@ -17,7 +17,7 @@ from kstate_cli.texts import command
 
 
 class _Group(HelpfulGroup):
-    """The subcommand comes first. The order of before, ``APP STORE key …``, is refused, and told as it is now."""
+    """Refuse the old order ``APP STORE key …`` with a hint: the subcommand comes first."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         app, *rest = args
@@ -78,7 +78,7 @@ def query() -> None:
 
 
 def _subcommand(name: str, summary: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """A subcommand, and what the list of them says of it."""
+    """Return a decorator that registers a subcommand with its line in the list."""
 
     def decorate(function: Callable[..., int]) -> Callable[..., int]:
         return query_app.command(name, short_help=summary, cls=PanelledCommand)(declared(function))
@@ -288,7 +288,7 @@ def _times(time_from: str | None, time_to: str | None) -> tuple[int, int]:
 
 
 def _stamped(value: Any) -> dict[str, Any]:
-    """The value of a store with timestamps, or of one without."""
+    """Return the members of a value, with or without a timestamp."""
     from kstate_cli.query import ValueAndTimestamp
 
     if not isinstance(value, ValueAndTimestamp):

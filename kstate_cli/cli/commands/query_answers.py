@@ -1,4 +1,4 @@
-"""Asking a store, and telling the answers of its partitions: rows, failures, and whether that is all."""
+"""Query a store, and print the answers of its partitions: rows, failures, and whether more rows exist."""
 
 from __future__ import annotations
 
@@ -52,11 +52,10 @@ def answer(
     *,
     collated: bool = False,
 ) -> int:
-    """Asks, and prints; ``row`` makes of a result, or of each of its rows, what is shown in ``columns``.
+    """Query the store and print the answer; ``row`` turns a result, or each of its rows, into ``columns``.
 
-    Raises QueryFailedError where a partition did not answer, StoreUnreadable where one could not be read, SerdeError
-    where a stored key or value is not what its serde takes; all that could be answered is printed before, rows with
-    such a key or value too.
+    Raise QueryFailedError if a partition did not answer, StoreUnreadable if one could not be read, SerdeError if a
+    serde cannot read a stored key or value. All other rows are printed before.
     """
     options = request.options
     bound = bound_of(options.at or ())
@@ -109,7 +108,7 @@ class _Telling:
         self._nobody = "global store"
 
     def tell(self, answers: StateQueryResult[Any], *, collated: bool) -> int:
-        """Prints all answers. Returns 0, or raises what the worst of the failures is."""
+        """Print all answers. Return 0, or raise the most severe failure."""
         # The message of a failure in the middle of rows that are merged names the store.
         self._nobody = "merged rows" if collated and answers.global_result is None else "global store"
         results: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
@@ -168,7 +167,7 @@ class _Telling:
             say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=quiet)
 
     def _collated(self, values: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
-        """One iterator over all partitions; its rows carry their partition."""
+        """Yield one iterator over all partitions; its rows contain their partition."""
         parts = [_tagged(partition, rows) for partition, rows in values.items()]
         yield None, collate(parts)
 
@@ -188,7 +187,7 @@ class _Telling:
             self._fail(partition, FailureReason.STORE_EXCEPTION, str(error), by_host=error.by_host)
 
     def _failure_text(self, result: QueryResult[Any]) -> str:
-        """Programs are told what Streams says, people what it means."""
+        """Return the message of Streams for programs, and its meaning for people."""
         return result.failure_message if self._request.options.output is RowFormat.json else result.failure_in_words
 
     def _fail(self, partition: int | None, reason: FailureReason, message: str, *, by_host: bool) -> None:
@@ -203,7 +202,7 @@ class _Telling:
         return self._nobody if partition is None else f"partition {partition}"
 
     def _kinds(self) -> str:
-        """What the store does answer."""
+        """Return the subcommands that the kind of the store answers."""
         kinds = {store.kind.name for _, store in self._streams.stores(self._request.store)}
         return f" A {', '.join(sorted(kinds))} store answers: {', '.join(_subcommands(kinds, self._streams.handlers))}."
 
@@ -278,7 +277,7 @@ def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
 
 
 def _spec(request: StoreRequest) -> Spec | None:
-    """What --spec says of the store, together with the directory. Raises UsageError and Refused."""
+    """Return the specification of the store, from --spec and the directory. Raise UsageError and Refused."""
     if request.options.spec is None:
         return None
     from kstate_cli.rows.open import stores_of

@@ -202,7 +202,7 @@ def rehome(
 
 
 def _complete(request: RestoreRequest, larger: CompletedRehoming, view: PlanShown) -> RestoreOutcome:
-    """The change with what a dump has for half tasks: one run, as ``restore`` carries it out."""
+    """Move the stores and complete tasks from the dump, in one run of ``restore``."""
     from dataclasses import replace
 
     from kstate_cli.cli.json_lines import JsonLines
@@ -258,7 +258,7 @@ def _finish(
 
 @dataclass(slots=True)
 class FromDump:
-    """Plans what half tasks lack; ``work`` is what is to be done for it."""
+    """Plans the stores that incomplete tasks lack; ``work`` is the restoration of these stores."""
 
     request: RestoreRequest
     dump: Dump
@@ -266,11 +266,11 @@ class FromDump:
 
     @property
     def release(self) -> Release:
-        """The release that the stores are made for."""
+        """Return the release that the stores are created for."""
         return self.request.options.release
 
     def complete(self, app: Application, missing: StoresByTask) -> Completion:
-        """Nothing is here of these stores: each is built from the earliest offset. Raises Refused."""
+        """Plan these stores from the earliest offset: the directory has nothing of them. Raise Refused."""
         from kstate_cli.formats.task_id import TaskId
         from kstate_cli.rehome.model import Completion
         from kstate_cli.restore.planning.planner import plan_restore
@@ -296,7 +296,7 @@ class FromDump:
 
 
 def _without_places(app_draft: SpecDraft | None, app_id: str, topologies: dict[str, str | None]) -> SpecDraft:
-    """What the file says of these stores, but for where they are: that the two texts say."""
+    """Return the specification of these stores without their tasks, which come from the topologies."""
     from kstate_cli.specification.draft import SpecDraft, StoreDraft
 
     stores = []
@@ -311,16 +311,16 @@ def _without_places(app_draft: SpecDraft | None, app_id: str, topologies: dict[s
 
 @dataclass(slots=True)
 class CompletedRehoming:
-    """The whole change, as ``restore`` carries it out."""
+    """The whole change, as a planner for ``restore``."""
 
     options: RehomeOptions
     planned: Callable[[Application, Plan], None]
-    """Hears each plan."""
+    """Takes each plan."""
     before: Callable[[], None]
-    """The last word before anything is staged."""
+    """Called before anything is staged."""
 
     def plan(self, request: RestoreRequest, dump: Dump, application: Application) -> RestorePlan:
-        """Where every store goes, and what comes from the dump. Raises Refused and UsageError."""
+        """Return the plan of all moves and restorations. Raise Refused and UsageError."""
         from kstate_cli.rehome.planner import plan_rehome
         from kstate_cli.restore.planning.plan import RestorePlan
 
@@ -330,5 +330,5 @@ class CompletedRehoming:
         return RestorePlan(plan, completer.work, ())
 
     def last_word(self) -> None:
-        """Whoever starts the change has it."""
+        """Call the function of the caller before anything is staged."""
         self.before()

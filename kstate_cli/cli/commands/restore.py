@@ -215,7 +215,7 @@ def _options(
 
 
 def _refuse_beside_follow(selection: RestoredOptions, cases: CaseOptions) -> None:
-    """Raises UsageError for what is asked for once, and would be done in each round."""
+    """Raise UsageError for options of a single run: each round would repeat them."""
     from kstate_cli.errors import UsageError
 
     once = (("--dry-run", selection.dry_run), ("--rebuild", cases.rebuild), ("--after-error", cases.after_error))
@@ -246,14 +246,14 @@ _PART_HINT = "the second of three hosts: --share 2/3"
 
 
 def share_of(fleet: FleetOptions) -> tuple[int, int] | None:
-    """``--share``. Raises UsageError."""
+    """Return the share of ``--share``. Raise UsageError."""
     from kstate_cli.cli.options.shared import part_of
 
     return None if fleet.share is None else part_of("--share", fleet.share, _PART_HINT)
 
 
 def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], frozenset[str] | None]:
-    """The tasks that other hosts have, and those that this host had, where that is told. Raises UsageError, Refused."""
+    """Return the tasks of other hosts, and with ``--before`` those of this host. Raise UsageError and Refused."""
     from kstate_cli.fleet.missing import had_before, held_elsewhere, read_fleet
 
     if fleet.missing is None:
@@ -279,7 +279,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
 
 
 def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
-    """Where to wait for the others. Raises UsageError and Refused."""
+    """Return the barrier; None without one. Raise UsageError and Refused."""
     from kstate_cli.cli.views.barrier import BarrierView
 
     if fleet.barrier is None:
@@ -303,7 +303,7 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
 
 
 def wait_at_barrier(wait: Callable[[], Waiting], finish: Callable[[Waiting | None], int], *, warnings_ok: bool) -> int:
-    """Waits, and then says what was restored: that is said too where the waiting fails."""
+    """Wait, then print the restored stores, even if the wait fails."""
     try:
         waiting = wait()
     except KstateError:
@@ -315,12 +315,12 @@ def wait_at_barrier(wait: Callable[[], Waiting], finish: Callable[[Waiting | Non
 
 _SECONDS = 60
 _SECONDS_AT_THE_END = 3
-"""A run that is being ended must not outlive the patience of who ends it."""
+"""Seconds for the command when the run ends: a service manager kills a process that takes longer."""
 _ENDING = ("PENDING_SHUTDOWN", "NOT_RUNNING", "PENDING_ERROR", "ERROR")
 
 
 class StateCommand:
-    """Runs ``CMD BEFORE AFTER``, with KSTATE_APP in its environment. What becomes of it changes nothing of the run."""
+    """Run ``CMD BEFORE AFTER`` with KSTATE_APP in its environment. Its failure is only a warning."""
 
     def __init__(self, text: str, app: Path) -> None:
         try:
@@ -333,7 +333,7 @@ class StateCommand:
         self._hangs = False
 
     def __call__(self, before: str, after: str) -> None:
-        """Runs it and waits for it. Its output goes to standard error: standard output is for results."""
+        """Run the command and wait for it. Its output goes to standard error: standard output is for results."""
         try:
             process = subprocess.Popen(
                 [*self._command, before, after],

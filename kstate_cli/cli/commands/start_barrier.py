@@ -1,4 +1,4 @@
-"""``kstate start-barrier``: hosts wait for each other, so that their applications start together."""
+"""``kstate start-barrier``: wait for all hosts, so that their applications start together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kstate status``: the runs of an application and what they keep."""
+"""``kstate status``: print the runs of an application and their backups."""
 
 from __future__ import annotations
 

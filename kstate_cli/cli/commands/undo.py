@@ -1,4 +1,4 @@
-"""``kstate undo``: takes the newest run back."""
+"""``kstate undo``: restore the backup of the newest run."""
 
 from __future__ import annotations
 

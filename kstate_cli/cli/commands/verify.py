@@ -1,4 +1,4 @@
-"""``kstate verify``: reads everything, and names what is damaged."""
+"""``kstate verify``: read every block, and report damage."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ _UNJUDGED: Final = {
 
 
 def _verdict(codes: Counter[str], report: AppReport) -> int:
-    """0, or the error that tells the worst of what was found."""
+    """Return 0, or raise the error of the most severe finding."""
     from kstate_cli.verify.findings import DAMAGE, IN_USE
 
     if not codes:
@@ -140,7 +140,7 @@ def _verdict(codes: Counter[str], report: AppReport) -> int:
 
 
 def _ways_out(report: AppReport) -> list[str]:
-    """The commands that take out what is damaged; where a file of a task is, the whole task."""
+    """Return the commands that move damaged stores out, or the whole task for a damaged file of it."""
     from kstate_cli.verify.findings import DAMAGE
 
     damaged = [
@@ -193,7 +193,7 @@ def _show(report: AppReport) -> None:
 
 
 def _sum_up(report: AppReport) -> None:
-    """One line: how much was read, and whether it is whole."""
+    """Return one line: the bytes that were read, and the verdict."""
     from kstate_cli.cli.output import print_line
     from kstate_cli.texts import size_text
 
@@ -216,7 +216,7 @@ def _level(code: str) -> str:
 
 
 def _print_json(lines: JsonLines, report: AppReport) -> None:
-    """A line for each store, and task of which there is something to say, each followed by what was found in it."""
+    """Print a line for each store, and for each task with findings, each followed by its findings."""
     from kstate_cli.verify.report import OUTSIDE_TASKS
 
     for part in (*report.stores, *report.tasks):

@@ -1,4 +1,4 @@
-"""``kstate verify-dump``: reads the files of a dump in full, and names those that are damaged."""
+"""``kstate verify-dump``: read the files of a dump in full, and report damage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _RECORD_SECONDS = 10
-"""So often it is recorded which files were read."""
+"""Seconds between records of the files that were read."""
 
 
 def verify_dump(
@@ -141,7 +141,7 @@ def _unreadable() -> str:
 
 
 def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: Sequence[FileFinding]) -> str | None:
-    """Record that the part was read; return a warning where that fails. What could not be read was not verified."""
+    """Record that the part was read; return a warning if that fails. An unreadable file keeps it unverified."""
     from kstate_cli.dump_writer.verified import record
 
     if any(finding.code == _unreadable() for finding in findings):
@@ -240,7 +240,7 @@ class _PartReading:
 
 
 class _ReadBytes:
-    """Shows how much of the part was read."""
+    """Progress in bytes of the part."""
 
     def __init__(self, files: Sequence[DumpFile], *, quiet: bool) -> None:
         self._total, self._read = sum(file.size or 0 for file in files), 0

@@ -1,4 +1,4 @@
-"""``kstate warm-up``: what makes later starts of Spark quicker, made once."""
+"""``kstate warm-up``: archive the classes of Spark's JVM, so that later starts are faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kstate wipe``: moves stores out, so that they are rebuilt from the earliest offset."""
+"""``kstate wipe``: move stores out, so that Streams rebuilds them from the earliest offset."""
 
 from __future__ import annotations
 

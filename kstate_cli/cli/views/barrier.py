@@ -1,4 +1,4 @@
-"""Waiting at a barrier: what is asked for, and what is said meanwhile."""
+"""Wait at a barrier, and print who is missing meanwhile."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class BarrierView:
-    """One host at one barrier. The place is looked at when this is made: nothing is restored for one that is not there.
+    """One host at one barrier. The place is checked here: a restoration must not run for one that does not exist.
 
-    ``hosts``: how many, at least this one. Raises UsageError and Refused.
+    ``hosts``: their number, including this one. Raise UsageError and Refused.
     """
 
     def __init__(self, uri: str, *, host: str | None, hosts: int, timeout: float, names: tuple[str, ...] = ()) -> None:
@@ -26,7 +26,7 @@ class BarrierView:
         self._hosts, self._timeout, self._names = hosts, timeout, names
 
     def wait(self, lines: JsonLines | None, *, quiet: bool) -> Waiting:
-        """Waits, and says who is missing whenever that changes. Raises UsageError and Refused."""
+        """Wait, and print who is missing whenever that changes. Raise UsageError and Refused."""
         from kstate_cli.barrier.wait import wait_for_all
         from kstate_cli.cli.output import say
 
@@ -49,7 +49,7 @@ class BarrierView:
         return waiting
 
     def members(self, waiting: Waiting) -> dict[str, Any]:
-        """Of a line of JSON."""
+        """Return the members of a line of JSON."""
         return {
             "place": self._place.shown,
             "host": self._host,
@@ -62,12 +62,12 @@ class BarrierView:
 
 
 def came_of(waiting: Waiting | None) -> str | None:
-    """What came of it, for programs; None where nobody waited."""
+    """Return the result for programs; None without a barrier."""
     return None if waiting is None else "passed" if waiting.all_here else "not-all-came"
 
 
 def missing_text(waiting: Waiting) -> str:
-    """Who is missing, for people."""
+    """Return who is missing, for people."""
     from kstate_cli.texts import some
 
     missing = set(waiting.stopped)

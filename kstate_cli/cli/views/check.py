@@ -30,13 +30,13 @@ _MAX_LISTED = 5
 _INDENT: Final = " " * 4
 _STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.EXPECTED: "cyan"}
 _COMMAND: Final = re.compile(r"(?:(?!kstate )(.*?): )?(kstate [a-z-]+ .*)", re.DOTALL)
-"""A hint that ends in a command, and what is said before it."""
+"""A hint that ends in a command, and the text before it."""
 _NOTHING: Final = "nothing to do"
 _RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
 def show_report(release: str, report: Report, start: Start) -> None:
-    """Everything, on standard output."""
+    """Print verdict, findings and stores on standard output."""
     worst = worst_of(report.findings)
     style = "bold green"
     if not report.clean:
@@ -69,13 +69,13 @@ def show_report(release: str, report: Report, start: Start) -> None:
 
 
 def worst_of(findings: Iterable[Finding]) -> Finding | None:
-    """The first of those that are as bad as any; None where there are none."""
+    """Return the first finding of the most severe level; None without findings."""
     order = list(_STYLES)
     return min(findings, key=lambda finding: order.index(finding.level), default=None)
 
 
 def verdict(predictions: Iterable[Prediction]) -> str:
-    """What the start does, in one sentence: ``44 stores open, task 0_1 is wiped and restores everything``."""
+    """Return the effect of the start in one sentence: ``44 stores open, task 0_1 is wiped and restores everything``."""
     by_outcome: dict[tuple[Outcome, Outcome | None], list[Prediction]] = {}
     for prediction in predictions:
         by_outcome.setdefault((prediction.outcome, prediction.or_else), []).append(prediction)
@@ -139,7 +139,7 @@ def _decides(alike: Iterable[Prediction]) -> str:
 
 
 def _altogether(alike: list[Prediction]) -> str:
-    """How many records all of them restore, where that is known of all: how far the directory is behind."""
+    """Return how many records they restore together; empty unless it is known of each."""
     counts = [prediction.records for prediction in alike if prediction.records is not None]
     if not counts or len(counts) < len(alike):
         return ""
@@ -151,7 +151,7 @@ def _or_else(outcome: Outcome) -> str:
 
 
 def _show_finding(alike: list[Finding]) -> None:
-    """One kind of finding, and what to do: hundreds of stores often have the same."""
+    """Print findings of the same code once, with all places: hundreds of stores often have the same."""
     first = alike[0]
     places = list(
         dict.fromkeys(filter(None, ("/".join(filter(None, (finding.task, finding.store))) for finding in alike)))
@@ -170,7 +170,7 @@ def _show_finding(alike: list[Finding]) -> None:
             _print_folded(f"what to do: {hint}")
             continue
         _print_folded(f"what to do: {match[1]}:" if match[1] else "what to do:")
-        # On a line of its own, and never folded: it is to be pasted.
+        # On a separate line, and never folded, so that it can be pasted.
         print_line(safe(f"{_INDENT}{_INDENT}{match[2]}"), "bold")
 
 
@@ -204,7 +204,7 @@ _WORDS: Final = {
 
 
 def _outcome_text(prediction: Prediction) -> str:
-    """The outcome of one store in words."""
+    """Return the outcome of one store in words."""
 
     def words(outcome: Outcome) -> str:
         return _WORDS[outcome].format(
@@ -221,7 +221,7 @@ def _outcome_text(prediction: Prediction) -> str:
 
 
 def _part_of(message: str) -> str:
-    """A part of what Streams prints: what it leaves out (a number, a path) is marked."""
+    """Return a part of a message of Streams, with … for a removed number or path."""
     text = message.strip()
     if len(text) < len(message):
         text += "…"
@@ -238,19 +238,19 @@ def _count(records: Records | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a check knows of the next start as a whole."""
+    """The next start as a whole: records to restore, rate, and lags."""
 
     records: Records | None = None
-    """None without logs, and where it never is RUNNING."""
+    """None without logs, and if the start never reaches RUNNING."""
     rate: Rate | None = None
-    """None where no restoration here has measured one."""
+    """None if no run here has measured one."""
     lags: Mapping[tuple[str, str], Lag] = field(default_factory=dict)
     up_to: str = ""
-    """To where that is; only a broker knows where the logs end now."""
+    """The end of the logs as text; only a broker knows the current one."""
 
     @property
     def seconds(self) -> float | None:
-        """At the least, since Streams is slower than what was measured; None where no rate is known."""
+        """Return the least seconds, since Streams is slower than the measured rate; None without a rate."""
         if self.records is None:
             return None
         if not self.records.count:
@@ -261,7 +261,7 @@ class Start:
 
     @property
     def text(self) -> str:
-        """For the verdict; empty where nothing is known."""
+        """Return the text for the verdict; empty without records."""
         from kstate_cli.pace import duration_text
 
         if self.records is None:
@@ -275,7 +275,7 @@ class Start:
 
 
 def start_of(app: Application, report: Report, request: CheckRequest, logs: KnownOfLogs) -> Start:
-    """By what was foretold, and by the journals of former runs. Raises as the sources of logs do."""
+    """Return the start, by the predictions and the journals of earlier runs. Raise as the sources of logs do."""
     from kstate_cli.change.earlier_runs import measured_rate
     from kstate_cli.change.folder import read_runs
     from kstate_cli.check.lag import lags, until_running
@@ -288,10 +288,10 @@ def start_of(app: Application, report: Report, request: CheckRequest, logs: Know
 
 
 def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
-    """The verdict of ``check`` where a task is wiped or lost, restores everything, or fails; None for a good one.
+    """Return the verdict of ``check`` if a task is wiped or lost, restores everything, or fails; None for a good start.
 
-    What is as expected is none of it: a store that was wiped before, a global one that every release reads from its
-    topic. What cannot be foretold changes nothing of what is done: it is said.
+    An expected outcome counts as good: a store that was wiped before, or a global store, which every release reads
+    from its topic. If the start cannot be predicted, the text says so: the change itself is not affected.
     """
     from kstate_cli.check.outcome import Outcome
     from kstate_cli.check.predict import check as predict

@@ -1,4 +1,4 @@
-"""What ``kstate diff`` prints while it compares: the first differences of each store, and how far it is."""
+"""Print the first differences of each store, progress, and totals of ``kstate diff``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MARKS = {RowIn.ONLY_A: "only in A", RowIn.ONLY_B: "only in B", RowIn.BOTH: "dif
 
 
 class DiffReport(DiffWatcher):
-    """Differences on standard output, a line each, at most ``limit`` of a store; messages on standard error.
+    """Print each difference as a line of results, at most ``limit`` per store, and messages on standard error.
 
     ``lines`` is None for people.
     """
@@ -35,7 +35,7 @@ class DiffReport(DiffWatcher):
         self._said = time.monotonic()
 
     def difference(self, of: StoreDiff, row: Difference) -> None:
-        """A line, unless the store has had its lines."""
+        """Print a difference, unless the store has reached its limit."""
         of_store = (of.task, of.store)
         if self._shown[of_store] >= self._limit:
             return
@@ -61,7 +61,7 @@ class DiffReport(DiffWatcher):
         sys.stdout.write(safe(line) + "\n")
 
     def at(self, of: StoreDiff, rows: int) -> None:
-        """A line now and then."""
+        """Print a line of progress now and then."""
         if time.monotonic() - self._said > _SECONDS:
             self._said = time.monotonic()
             say(f"kstate: {of.task}/{of.store}: {rows:,} rows", quiet=self._quiet)
@@ -113,7 +113,7 @@ def _counts(compared: Diff) -> str:
 
 
 def _placed(value: Any) -> str:
-    """Offsets by topic and partition as they are typed."""
+    """Return offsets by topic and partition, in the form of ``--at``."""
     return " ".join(typed_offsets(value)) or "none" if isinstance(value, Mapping) else str(value)
 
 

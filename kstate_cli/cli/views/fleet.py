@@ -26,7 +26,7 @@ UNKNOWN: Final = "?"
 
 
 def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
-    """A row for each host."""
+    """Print a row for each host."""
     wrong = Counter(host for finding in findings for host in set(finding.hosts))
     table(
         None,
@@ -57,7 +57,7 @@ def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
 
 
 def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
-    """A row for each task, those that nobody has too."""
+    """Print a row for each task, including tasks without a host."""
     absent = [finding.task for finding in findings if finding.task is not None and finding.task not in fleet.tasks]
     rows: list[tuple[object, ...]] = [_task_row(fleet, task) for task in fleet.tasks]
     rows += [(task, 0, UNKNOWN, UNKNOWN, "-", "-") for task in dict.fromkeys(absent)]
@@ -93,7 +93,7 @@ def _task_row(fleet: Fleet, task: str) -> tuple[object, ...]:
 
 
 def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
-    """A row for each store of a task on a host."""
+    """Print a row for each store of a task on a host."""
     rows = []
     for task, hosts in fleet.tasks.items():
         for host, copies in hosts.items():
@@ -118,7 +118,7 @@ def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
 
 
 def totals(fleet: Fleet) -> str:
-    """How much it is, and where the number of tasks is known from."""
+    """Return the totals, and the source of the number of tasks."""
     tasks = [task for task in fleet.tasks if task != GLOBAL]
     sources = {expectation.known_from for expectation in fleet.expected.values()}
     should = sum(expectation.count for expectation in fleet.expected.values())
@@ -129,12 +129,12 @@ def totals(fleet: Fleet) -> str:
 
 
 def show_totals(fleet: Fleet) -> None:
-    """The last line of the table."""
+    """Print the last line of the table."""
     _folded(totals(fleet), indent="")
 
 
 def show_findings(findings: Sequence[FleetFinding]) -> None:
-    """What is wrong, each code once."""
+    """Print the findings, each code once."""
     groups: dict[str, list[FleetFinding]] = defaultdict(list)
     for finding in findings:
         groups[finding.code].append(finding)
@@ -159,29 +159,29 @@ def _folded(text: str, style: str = "", indent: str = _INDENT) -> None:
 
 
 def number(value: int | None) -> str:
-    """As people read it; a question mark where it is not known."""
+    """Return the number for people; a question mark for None."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def host_lag(fleet: Fleet, report: HostReport) -> int | None:
-    """How far its stores are behind the logs, altogether."""
+    """Return the lag of all stores of a host behind the logs."""
     return fleet.task_lag(report.copies)
 
 
 def host_behind(fleet: Fleet, report: HostReport) -> int | None:
-    """How far they are behind the copies in front, altogether."""
+    """Return the distance of all stores of a host to the leading copies."""
     return fleet.task_behind(report.copies)
 
 
 def state_of(report: HostReport) -> str:
-    """What is known of the host, in a word or two."""
+    """Return the state of a host in a word or two."""
     if not report.whole:
         return "not all known" if report.copies else "not known"
     return {True: "running", False: "stopped", None: "may run"}[report.running]
 
 
 def print_fleet(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
-    """Hosts, tasks, copies of stores, members of the group, findings, and the summary."""
+    """Print hosts, tasks, copies of stores, group members, findings and the summary as JSON."""
     for report in fleet.reports:
         lines.line(
             "host",

@@ -1,6 +1,6 @@
-"""``kstate fleet --html``: one page for the ticket, that needs nothing else: no script, no network, no fonts.
+"""Write one HTML page for ``kstate fleet --html``: no script, no network, no fonts.
 
-Every name on it comes from elsewhere, and is escaped twice: what cannot be seen (:func:`printable`), and markup.
+Names come from other hosts. So each is escaped twice: invisible characters (:func:`printable`), and markup.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kstate_cli.regular_files import kind_of, replace_text
 from kstate_cli.texts import plural, printable, quoted, size_text
 
 _MOST_COLUMNS: Final = 40
-"""Tasks for which there is a column each; with more, each host has a row of its own tasks."""
+"""Most tasks with a column each. With more, each host has a row of its own tasks."""
 _NEAR, _FAR = 1_000, 100_000
-"""Offsets: up to how many a copy counts as near, and as far."""
+"""Offsets up to which a copy counts as near, and as far."""
 _STYLE: Final = """
 :root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#57606a;--line:#d0d7de;--card:#f6f8fa;
 --ok:#1a7f37;--near:#7a6100;--far:#bc4c00;--worse:#a40e26;--what:#57606a;--bad:#a40e26}
@@ -53,7 +53,7 @@ code{font:13px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
 
 
 def write_page(path: Path, fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
-    """Writes the page, whole or not at all. Raises UsageError where it cannot be written."""
+    """Write the page, whole or not at all. Raise UsageError if it cannot be written."""
     if path.is_dir() or (os.path.lexists(path) and not path.is_file()):
         kind = kind_of(os.lstat(path).st_mode)
         raise UsageError(f"--html {quoted(path)} is {kind}", hint="name a regular file, or one that is not there")
@@ -166,7 +166,7 @@ def _key(names: str, meaning: str) -> str:
 
 def _task(fleet: Fleet, report: HostReport, copies: Sequence[StoreCopy], *, bad: bool) -> str:
     task = copies[0].task
-    # A single copy is in front of itself: that says nothing of how good it is.
+    # A single copy leads itself: that does not show whether it is good.
     alone = len(fleet.tasks[task]) == 1
     far = None
     if fleet.facts is not None:

@@ -21,23 +21,23 @@ _MAX_NAMED: Final = 5
 
 
 class Move(str, Enum):
-    """What the topology makes of where a store lies."""
+    """Where the topology has a store that is in this task."""
 
     stays = "stays"
     moves = "moves"
-    """It is in another task there."""
+    """The topology has it in another task."""
     copy = "copy"
-    """It is in another task there, which has one already."""
+    """The topology has it in another task, which already has one here."""
     removed = "gone"
-    """It is in none."""
+    """The topology has it in no task."""
 
 
 def tell_homes(
     app: Application, rows: Sequence[dict[str, Any]], new: Path, old: Path | None
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Gives each row ``new_task`` and ``home``; returns what tasks of the topology lack, and a doubt about the text.
+    """Add ``new_task`` and ``home`` to each row; return the stores that tasks lack, and a doubt about the text.
 
-    Raises UsageError for texts that cannot be read.
+    Raise UsageError for texts that cannot be read.
     """
     from kstate_cli.check.snapshot_reader import read_homes
     from kstate_cli.check.topology import AskedTopology
@@ -87,12 +87,12 @@ def _doubt(stores: set[str], has: set[str]) -> str | None:
 
 
 def home_text(row: dict[str, Any]) -> str:
-    """The cell of the table: a store that stays has none, as most do."""
+    """Return the cell of the table; empty for a store that stays, as most do."""
     return "" if row["home"] == Move.stays.value else f"{row['new_task'] or '-'} ({row['home']})"
 
 
 def say_lacked(lacked: Sequence[dict[str, Any]], *, quiet: bool) -> None:
-    """Stores that no task here has."""
+    """Print the stores that no task here has."""
     from kstate_cli.cli.output import say
     from kstate_cli.texts import some
 
@@ -108,7 +108,7 @@ _MAX_LISTED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class SpecSources:
-    """What a specification is taken from beside the directory, as the command line names it."""
+    """The sources of a specification besides the directory, from the command line."""
 
     topology: Path | None = None
     dump: str | None = None
@@ -117,10 +117,10 @@ class SpecSources:
 
 
 def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
-    """Prints a kstate.toml, and says what is missing in it; returns how many things there are to do.
+    """Print a kstate.toml, and what is missing in it. Return the number of values to fill in.
 
-    Raises UsageError and DumpError for what cannot be read, RunFailed where a broker does not answer, Refused for a
-    topology's text that contradicts the directory.
+    Raise UsageError and DumpError for unreadable files, RunFailed if a broker does not answer, Refused for a topology
+    that contradicts the directory.
     """
     from kstate_cli.cli.options.logs import refuse_settings_alone
     from kstate_cli.cli.output import say
@@ -170,7 +170,7 @@ def _topic_sources(app: Application, sources: SpecSources, topology: TopologyTex
 def _broker_topics(
     app: Application, bootstrap: str, settings: Path | None, topology: TopologyText | None
 ) -> ToldTopics:
-    """Of the topics that the application's stores may be restored from, and no others."""
+    """Read partitions of the topics that stores of the application may be restored from, and of no others."""
     from kstate_cli.broker.client import admin_client, ask_broker, names_on
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.check.predict import topics_of
@@ -187,7 +187,7 @@ def _broker_topics(
 
 
 def _of_no_store(app: Application, draft: SpecDraft, topics: tuple[ToldTopics, ...]) -> list[str]:
-    """Changelogs of the application that no store here has: worth a look, but nothing to fill in."""
+    """Return a note about changelogs of the application without a store here."""
     from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, is_changelog
     from kstate_cli.texts import some
 

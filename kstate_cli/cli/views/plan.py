@@ -1,4 +1,4 @@
-"""How a plan is shown, the same by ``--dry-run`` and before a run, and what became of it."""
+"""Print a plan, the same for ``--dry-run`` and before a run, and the result of the run."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlanShown:
-    """How a plan is shown."""
+    """How to print a plan."""
 
     output: Format
     quiet: bool
     dry_run: bool
     workers: int
     is_undoable: bool = True
-    """What is replaced is kept for undo."""
+    """The replaced directories stay as a backup for undo."""
     copied: bool = False
-    """SSTs are copied, not linked."""
+    """SSTs are copied instead of linked."""
     spark: bool = False
-    """It has Spark to start."""
+    """The run starts Spark."""
 
 
 def show_plan(plan: Plan, how: PlanShown) -> None:
-    """The plan, summed up and step by step, or as JSON lines; warnings and notes on standard error for people.
+    """Print the plan, as a summary and step by step, or as JSON lines; warnings and notes on standard error.
 
-    A dry run has no other result; before a run the plan is a message, which ``quiet`` leaves out. Written out before
-    anything is done: raises OutputLost where that cannot be.
+    For a dry run the plan is the result; before a run it is a message, which ``quiet`` hides. It is flushed before the
+    first change: raise OutputLost if that fails.
     """
     _show_steps(plan, how)
     standard.finish()
@@ -71,7 +71,7 @@ def _show_steps(plan: Plan, how: PlanShown) -> None:
 
 
 def _summed_up(plan: Plan, how: PlanShown) -> Iterator[str]:
-    """How much it is, the room and the time that it takes, and where that stays which is replaced."""
+    """Return the number of steps, disk space and time, and the place of the backup."""
     from kstate_cli.change.folder import runs_folder
     from kstate_cli.change.location_checks import required_space
     from kstate_cli.texts import command, size_text
@@ -94,7 +94,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def _extent(plan: Plan) -> str:
-    """The stores and tasks that the steps are about; a task that leaves as a whole is counted as a task."""
+    """Return the stores and tasks of the steps; a task that is moved as a whole counts as a task."""
     from kstate_cli.statedir.places import Place
 
     places = [Place(tuple(step.path.split("/"))) for step in plan.steps if step.action != "write file"]
@@ -126,9 +126,10 @@ def show_end(
     lines_of: Callable[[RunResult], Iterable[str]],
     quiet: bool,
 ) -> None:
-    """What became of a plan: the JSON line ``summary``, with ``members`` of the command's own, or messages for people.
+    """Print the result of a plan: the JSON line ``summary`` with ``members`` of the command, or messages for people.
 
-    ``nothing`` says why there was nothing to do, ``done`` what a run did; ``result`` is None where none was.
+    ``nothing`` is the text for a plan without steps; ``lines_of`` returns the lines for a run; ``result`` is None
+    without a run.
     """
     from kstate_cli.cli.output import say
 

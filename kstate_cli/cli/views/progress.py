@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 OFTEN_SECONDS: Final = 10.0
 SELDOM_SECONDS: Final = 60.0
 _OFTEN_UNTIL: Final = 120.0
-"""Plain lines come every ten seconds at first, and every minute once it is clear that it takes longer."""
+"""Seconds between plain lines: first ``OFTEN_SECONDS``, and ``SELDOM_SECONDS`` after ``_OFTEN_UNTIL``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is count_unit, as people read it."""
+    """A unit of work, and how people read its amounts."""
 
     amount: Callable[[int, int], str]
-    """So much of so much."""
+    """Text for an amount and the total."""
     rate: Callable[[float], str]
-    """What a second does."""
+    """Text for an amount per second."""
 
 
 def count_unit(noun: str, *, about: bool = False) -> Unit:
-    """Things by number: ``1,000 of about 2,000 rows``."""
+    """Return a unit of things: ``1,000 of about 2,000 rows``."""
     of = "of about" if about else "of"
     return Unit(
         lambda count, total: f"{count:,} {of} {total:,} {noun}",
@@ -57,13 +57,13 @@ BYTES: Final = Unit(
 
 
 class NowAndThen:
-    """The moments at which a plain line is due, by a clock that never goes back."""
+    """The times at which a plain line is due, by a monotonic clock."""
 
     def __init__(self, began: float) -> None:
         self._began = self._said = began
 
     def is_due(self, now: float) -> bool:
-        """Whether a line is due now: then the next one is due some time after."""
+        """Return whether a line is due now, and schedule the next one."""
         due = now - self._said >= (OFTEN_SECONDS if now - self._began < _OFTEN_UNTIL else SELDOM_SECONDS)
         if due:
             self._said = now
@@ -71,7 +71,7 @@ class NowAndThen:
 
 
 class Meter:
-    """Shows how far count_unit work is, at which rate, and how long the rest takes. ``stop`` takes the bar away."""
+    """Show amount, rate and time left of long work. ``stop`` removes the bar."""
 
     def __init__(self, text: str, *, quiet: bool, now: Callable[[], float] = time.monotonic) -> None:
         self._text, self._quiet, self._now = text, quiet, now
@@ -83,16 +83,16 @@ class Meter:
 
     @property
     def on_a_terminal(self) -> bool:
-        """Whether a bar is what shows it."""
+        """Return whether a bar shows it."""
         return not self._quiet and sys.stderr.isatty()
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything is count_unit."""
+        """Return whether ``begin`` was called."""
         return self._pace is not None
 
     def begin(self, total: int, unit: Unit, *, already: int = 0, since: float | None = None) -> None:
-        """So much is to be done, of which ``already`` was there before; ``since`` when, by the same clock."""
+        """Start with ``total``, of which ``already`` was done before ``since``, by the same clock."""
         self._unit = unit
         began = self._now() if since is None else since
         self._lines = NowAndThen(began)
@@ -107,7 +107,7 @@ class Meter:
         self._task = self._bar.add_task(self._text, total=max(1, total), completed=already, shown=amount)
 
     def at(self, count: int) -> Pace | None:
-        """So much of it is done; None before ``begin``."""
+        """Update the amount that is done; return None before ``begin``."""
         if self._pace is None:
             return None
         now = self._now()
@@ -119,20 +119,20 @@ class Meter:
         return pace
 
     def call(self, text: str) -> None:
-        """What is done now has another name."""
+        """Rename the current work."""
         self._text = text
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=text)
 
     def tell(self, text: str, *, always: bool = False) -> None:
-        """A message, above the bar where there is one; ``always``: quiet or not."""
+        """Print a message, above the bar if there is one; with ``always`` even if quiet."""
         if self._bar is not None:
             self._bar.console.print(safe(text), markup=False, highlight=False)
         else:
             say(text, quiet=self._quiet and not always)
 
     def stop(self) -> None:
-        """Nothing is count_unit any more."""
+        """Stop, and remove the bar."""
         if self._bar is not None:
             self._bar.stop()
         self._bar = self._task = self._pace = None
@@ -143,7 +143,7 @@ class Meter:
 
 
 class RunProgress:
-    """Phases of a run; the bytes that it writes anew, or its databases where it writes none."""
+    """Progress of a run: phases, and the bytes that it rewrites, or its databases if it rewrites none."""
 
     _NAMES: ClassVar = {
         "read": "reading",
@@ -166,11 +166,11 @@ class RunProgress:
         self._meter.stop()
 
     def expect(self, plan: Plan) -> None:
-        """What the run will do, once that is known."""
+        """Take the plan of the run."""
         self._bytes, self._databases = plan.rewritten_bytes, plan.databases
 
     def __call__(self, phase: str, path: str, size: int) -> None:
-        """Called by the engine: the phase, where, and bytes done since the last call."""
+        """Take the phase, its place, and the bytes since the last call, from the engine."""
         if phase == "sync":
             return  # part of what is said before it
         if phase != self._phase:
@@ -190,7 +190,7 @@ class RunProgress:
 
 
 class VerifyProgress(VerifyWatcher):
-    """Bytes of SSTs that were read, on standard error. A context manager."""
+    """Progress of ``kstate verify`` in bytes of SSTs. A context manager."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._meter = Meter("verifying", quiet=quiet)
@@ -202,20 +202,20 @@ class VerifyProgress(VerifyWatcher):
         self._meter.stop()
 
     def begin(self, total: int) -> None:
-        """So many bytes are to be read."""
+        """Start with a number of bytes to read."""
         self._meter.begin(total, BYTES)
 
     def at(self, count: int) -> None:
-        """So many of them were."""
+        """Update the bytes that were read."""
         self._meter.at(count)
 
     def found(self, finding: VerifyFinding) -> None:
-        """Said at once: the rest may take hours."""
+        """Print a finding at once: the rest may take hours."""
         self._meter.tell(f"{finding.code}: {finding.file}: {finding.what}")
 
 
 class ExportProgress(ExportWatcher):
-    """Rows that were written, of about so many, on standard error. A context manager."""
+    """Progress of ``kstate export`` in rows. A context manager."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -228,32 +228,32 @@ class ExportProgress(ExportWatcher):
         self._meter.stop()
 
     def begin(self, rows: int, parts: int, engine: str) -> None:
-        """About so many rows, in so many parts."""
+        """Start with an estimate of the rows."""
         how = "Spark" if engine == "spark" else engine
         say(f"kstate: about {rows:,} rows in {parts} parts, {how}", quiet=self._quiet)
         self._meter.begin(rows, count_unit("rows", about=True))
 
     def at(self, rows: int) -> None:
-        """So many of them are written."""
+        """Update the rows that were written."""
         self._meter.at(rows)
 
 
 _SECONDS = 10.0
 _STILL_SECONDS = 10.0
-"""Nothing was read for so long: somebody who looks wants to know what it waits for."""
+"""Seconds without a record after which the progress says that it waits for the broker."""
 
 
 class DumpProgress(DumpWatcher):
-    """Records, bytes, rate, what is left and for how long, on standard error. A context manager."""
+    """Progress of ``kstate dump``: records, bytes, rate and time left. A context manager."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._total = 0
         self._began = self._said = self._moved = time.monotonic()
         self._records = 0
-        """At the last look that found more than the one before."""
+        """Time of the last new record."""
         self._waits = False
-        """It was said that no more come."""
+        """Whether the wait was reported."""
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -264,13 +264,13 @@ class DumpProgress(DumpWatcher):
         self._stop()
 
     def planned(self, plans: Sequence[PartitionPlan], grown: Grown | None) -> None:
-        """What this round reads."""
+        """Take the plan of a round."""
         records = sum(plan.records for plan in plans)
         after = "a new dump" if grown is None else f"after generation {grown.generation}"
         say(f"kstate: {len(plans)} partitions, at most {records:,} records, {after}", quiet=self._quiet)
 
     def began(self, records: int) -> None:
-        """At most so many records are read now."""
+        """Start with the most records to read."""
         self._stop()
         self._total, self._records, self._waits = records, 0, False
         self._began = self._said = self._moved = time.monotonic()
@@ -285,7 +285,7 @@ class DumpProgress(DumpWatcher):
         self._task = self._bar.add_task("dumping", total=records, size="0 B")
 
     def at(self, records: int, size: int) -> None:
-        """So many records and bytes were read."""
+        """Update the records and bytes that were read."""
         now = time.monotonic()
         self._look_whether_it_stands_still(records, now)
         rate = records / max(now - self._began, 1e-9)
@@ -310,14 +310,14 @@ class DumpProgress(DumpWatcher):
             )
 
     def _tell(self, text: str) -> None:
-        """A message, above the bar where there is one."""
+        """Print a message, above the bar if there is one."""
         if self._bar is not None:
             self._bar.console.print(safe(text), markup=False, highlight=False)
         else:
             say(text)
 
     def warning(self, text: str) -> None:
-        """Shown even when quiet."""
+        """Print a warning, even if quiet."""
         say(f"warning: {text}")
 
     def _stop(self) -> None:

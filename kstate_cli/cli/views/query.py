@@ -1,4 +1,4 @@
-"""Rows of an answer as JSON Lines, CSV or tables, as they come: no answer is held in memory."""
+"""Print the rows of an answer as JSON Lines, CSV or tables, as they come: no answer is kept in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kstate_cli.formats.values import Header
 from kstate_cli.rows.values import Unreadable, bytes_text, jsonable, show_time
 
 Row = dict[str, Any]
-"""Column -> what the library gave: keys and values for their serdes, times in milliseconds."""
+"""Column -> value from the library: keys and values for their serdes, times in milliseconds."""
 
 _BATCH = 1000
 _MAX_MESSAGES = 5
@@ -30,10 +30,10 @@ _NOT_ALWAYS = frozenset({"timestamp", "headers", "window_end"})
 
 
 class View:
-    """Prints rows. ``end`` must follow the last one.
+    """Print rows. Call ``end`` after the last one.
 
-    What its serde does not read, or cannot show, does not end the answer: its bytes are shown with a mark, the first
-    few are told, and ``unreadable`` counts them. In JSON the member is null, and ``unreadable`` of the row tells of it.
+    A key or value that its serde cannot read does not end the answer: its bytes are printed with a mark, the first few
+    are reported, and ``unreadable`` counts them. In JSON the member is null, and ``unreadable`` of the row has bytes.
     """
 
     def __init__(self, request: StoreRequest, columns: Sequence[str], app: Path) -> None:
@@ -53,7 +53,7 @@ class View:
             _write_csv(self._columns)
 
     def row(self, partition: int | None, row: Row) -> None:
-        """One row of a partition; None for a global store."""
+        """Print a row of a partition; None for a global store."""
         self.count += 1
         if self._output is RowFormat.json:
             marks: Row = {}
@@ -66,7 +66,7 @@ class View:
             *(self._text(column, row) for column in self._columns[1:]),
         )
         if self._output is RowFormat.csv:
-            # For a program as it is; a terminal must not act on it. A lone surrogate has no bytes.
+            # Programs get the data unchanged; a terminal must not interpret it. A lone surrogate has no bytes.
             _write_csv([safe(cell) if self._for_people else _writable(cell) for cell in cells])
             return
         self._rows.append(cells)
@@ -74,12 +74,12 @@ class View:
             self.end()
 
     def object(self, kind: str, row: Row) -> None:
-        """A line of JSON that is no row; nothing in other formats."""
+        """Print a line of JSON that is not a row; nothing in other formats."""
         if self._output is RowFormat.json:
             self._lines.line(kind, row)
 
     def end(self) -> None:
-        """Prints what is left, and writes everything out."""
+        """Print the pending rows, and flush."""
         rows, self._rows = self._rows, []
         if rows:
             texts = [
@@ -150,9 +150,9 @@ def _header(header: Header) -> Row:
 
 
 def _write_csv(cells: Sequence[str]) -> None:
-    """A row as RFC 4180 has it, but for its end.
+    """Write a row by RFC 4180, but with a line feed at its end.
 
-    The module csv leaves a carriage return without quotes, and many readers end a row there.
+    The module csv does not quote a carriage return, and many readers end a row there.
     """
     quoted_cells = (f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE.search(cell) else cell for cell in cells)
     sys.stdout.write(",".join(quoted_cells) + "\n")

@@ -30,9 +30,9 @@ def finish(
     waiting: Waiting | None = None,
     standby: bool = False,
 ) -> int:
-    """Shows what became of a restoration, as a table or JSON lines; returns the exit code.
+    """Print the result of a restoration as a table or JSON lines, and return the exit code.
 
-    ``waiting``: who came to the barrier, where there was one.
+    ``waiting``: the result of the barrier, if there was one.
     """
     from kstate_cli.cli.views.barrier import came_of
     from kstate_cli.cli.views.plan import show_end
@@ -71,7 +71,7 @@ def code_of(outcome: RestoreOutcome, *, warnings_ok: bool) -> int:
 
 
 def show_restored(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:
-    """The stores that were restored, as a table or JSON lines."""
+    """Print the restored stores as a table or JSON lines."""
     if output is Format.json:
         _print_stores(outcome, JsonLines(outcome.plan.change.app))
     else:
@@ -79,7 +79,7 @@ def show_restored(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> No
 
 
 def tell_round(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:
-    """Tells of one round of many; people hear nothing of one that had nothing to do."""
+    """Print a round of many; for people nothing if the round had nothing to do."""
     from kstate_cli.cli.output import say
 
     change, records = outcome.plan.change, sum(report.records for report in outcome.reports)
@@ -161,7 +161,7 @@ _NAMES = {
 
 
 class RestoreProgress(RestoreWatcher):
-    """Slices, records, bytes, rate and time left, on standard error: as ``lines``, or for people without them."""
+    """Progress of a restoration: slices, records, bytes, rate and time left, as JSON ``lines`` or for people."""
 
     def __init__(
         self, lines: JsonLines | None, *, quiet: bool, on_state: Callable[[str, str], None] | None = None
@@ -182,7 +182,7 @@ class RestoreProgress(RestoreWatcher):
         self._meter.stop()
 
     def expect(self, plan: RestorePlan) -> None:
-        """The plan is known: what follows is the run."""
+        """Take the plan; the run follows."""
         if not self._quiet and plan.work:
             records = sum(work.records for work in plan.work)
             self._line(
@@ -192,7 +192,7 @@ class RestoreProgress(RestoreWatcher):
             )
 
     def phase(self, name: str, path: str, size: int) -> None:
-        """A phase begins."""
+        """Start a phase."""
         if self._quiet or name == self._phase:
             return
         self._phase = name
@@ -201,7 +201,7 @@ class RestoreProgress(RestoreWatcher):
         self._line("phase", {"phase": name}, _NAMES.get(name, name))
 
     def state(self, before: RestoreState, after: RestoreState) -> None:
-        """A change of state, as KIP-728 and KIP-696 name them."""
+        """Report a change of state, with the names of KIP-728 and KIP-696."""
         if not self._quiet:
             self._line(
                 "state",
@@ -214,16 +214,16 @@ class RestoreProgress(RestoreWatcher):
             self._began = self._said = time.monotonic()
 
     def recovered(self, text: str) -> None:
-        """What has become of a run of another process."""
+        """Report the recovery of a run of another process."""
         if not self._quiet:
             self._line("recovered", {"message": text}, text)
 
     def warning(self, text: str) -> None:
-        """Shown even when quiet."""
+        """Print a warning, even if quiet."""
         self._line("warning", {"message": text}, f"warning: {text}")
 
     def resumed(self, predecessor: str, slices: int, total: int) -> None:
-        """An interrupted run has left something."""
+        """Report that an interrupted run is resumed."""
         self._resumed = True
         if not self._quiet:
             self._line(
@@ -233,7 +233,7 @@ class RestoreProgress(RestoreWatcher):
             )
 
     def slices(self, count: int, total: int, records: int, all_records: int, size: int) -> None:
-        """Slices that are finished."""
+        """Update the finished slices."""
         if self._quiet or not self._began:
             return
         already = records if self._resumed else 0

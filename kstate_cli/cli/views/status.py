@@ -1,4 +1,4 @@
-"""``kstate status`` for people: what ran and how it ended, what is kept, what can be undone, and what to do next."""
+"""Print the runs of an application for people: how each ended, its backup, and what to do next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kstate_cli.pace import duration_text
 from kstate_cli.texts import command, size_text
 
 Row = Mapping[str, Any]
-"""A run as ``-o json`` has it."""
+"""A run with the members of ``-o json``."""
 
 _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.FAILED.value
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
@@ -27,17 +27,17 @@ _STANDBY = {
     StandbyUse.unreadable: "it was made a standby; what was written of that cannot be read",
 }
 _NEWEST = 10
-"""So many runs are shown on a terminal: the screen is for the last night."""
+"""Runs on a terminal: a screen shows those of the last night."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What runs keep and is nowhere else: nobody is told to free that."""
+    """Backups that exist nowhere else: kstate never suggests to delete them."""
 
     lost: tuple[LostCopy, ...] = ()
-    """Of what is gone from the directory."""
+    """Backups of stores that the directory no longer has."""
     only: OnlyCopy | None = None
-    """Of a directory that is gone."""
+    """Backup of a directory that does not exist any more."""
 
 
 def show_runs(
@@ -49,9 +49,9 @@ def show_runs(
     lock: tuple[bool | None, int | None],
     standby: StandbyUse | None,
 ) -> None:
-    """The runs, oldest first, and below them what can be done.
+    """Print the runs, oldest first, and what to do next.
 
-    ``seconds``: what each run took, by its name. ``lock``: whether somebody has it, and which process.
+    ``seconds``: duration of each run by its name. ``lock``: whether the directory is locked, and by which process.
     """
     is_locked, pid = lock
     backup_bytes = sum(row["bytes_pinned"] for row in rows)
@@ -83,13 +83,13 @@ def show_runs(
 
 
 def say_standby(standby: StandbyUse | None) -> None:
-    """Whether the directory is a standby, where it ever was one."""
+    """Print whether the directory is a standby, if it ever was one."""
     if standby is not None:
         _say(_STANDBY[standby])
 
 
 def _say(text: str) -> None:
-    """A sentence, folded on a terminal."""
+    """Print a sentence, folded on a terminal."""
     width = screen_width()
     for number, line in enumerate([text] if width is None else fold_words(safe(text), width - 2)):
         print_line(safe(f"{'  ' if number else ''}{line}"))
@@ -115,7 +115,7 @@ def _end(row: Row) -> str:
 
 
 def _time(at: str | None) -> str:
-    """To the minute, in UTC."""
+    """Return a time to the minute, in UTC."""
     if at is None:
         return "-"
     return datetime.fromisoformat(at).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%MZ")

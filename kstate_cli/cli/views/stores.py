@@ -26,9 +26,9 @@ Row = dict[str, Any]
 
 
 def store_rows(app: Application, *, transactional: bool = False) -> list[Row]:
-    """A row for each store with a directory, and for each store that only has an offset.
+    """Return a row for each store with a directory, and for each store that only has an offset.
 
-    ``transactional``: somebody says that the application runs with transactional stores.
+    ``transactional``: the user states that the application has transactional stores.
     """
     rows: list[Row] = []
     for task in resolve(app, transactional=transactional):
@@ -71,7 +71,7 @@ def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> Ro
 
 
 def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping[TopicPartition, int]) -> Row:
-    """A custom store, one in memory, or one that is gone: only its offset is here."""
+    """Return the row of a store without a directory: a custom store, one in memory, or a removed one."""
     row: Row = {
         "task": task.task.name,
         "store": name,
@@ -108,19 +108,19 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 
 def short_kind(name: str, *, certain: bool) -> str:
-    """``timestamped-key-value`` is ``kv+ts``; a mark of interrogation stands behind a kind that is guessed."""
+    """Return ``kv+ts`` for ``timestamped-key-value``; a question mark follows a guessed kind."""
     if name == _NO_DIRECTORY:
         return "no files"  # nor is that a guess
     return f"{short_name(name)}{'' if certain else '?'}"
 
 
 def short_place(name: str) -> str:
-    """Where a store's offset is kept: ``store`` is the store's own RocksDB."""
+    """Return where the offset of a store is: ``store`` is the RocksDB of the store itself."""
     return _PLACES.get(name, name)
 
 
 def short_offsets(offsets: Offsets | None, *, all_of_them: bool) -> str:
-    """The offset of a store, or ``partition=offset`` for each of several; ``?`` where nobody knows it."""
+    """Return the offset of a store, or ``partition=offset`` for each of several; ``?`` if it is unknown."""
     if offsets is None:
         return "?"
     offset_pairs = sorted((p, o) for of_topic in offsets.values() for p, o in of_topic.items())
@@ -131,7 +131,7 @@ def short_offsets(offsets: Offsets | None, *, all_of_them: bool) -> str:
 
 
 def span(names: Sequence[str]) -> str:
-    """Releases: ``3.6-4.2`` where they are consecutive, else all of them."""
+    """Return ``3.6-4.2`` for consecutive releases, else all of them."""
     if not names:
         return "none"
     release_names = [release.name for release in RELEASES]
@@ -141,7 +141,7 @@ def span(names: Sequence[str]) -> str:
 
 
 def legend(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the signs in these rows mean; nothing of signs that are not there. A row is one of ``store_rows``."""
+    """Return the meaning of each sign in these rows of ``store_rows``."""
     rows = list(rows)
     kinds = [short_kind(row["kind"], certain=row["kind_certain"]) for row in rows]
     signs = [f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if any(mark in kind for kind in kinds)]
@@ -163,7 +163,7 @@ def say_rows_lacking(
 ) -> bool:
     """Name the stores that may lack rows of a segment, and return if there is one.
 
-    ``places`` are the (task, store) to look at; None stands for all.
+    ``places`` are the (task, store) to check; None stands for all.
     """
     from kstate_cli.cli.output import say
     from kstate_cli.offsets.segments import silent_remark
@@ -178,7 +178,7 @@ def say_rows_lacking(
 
 
 def print_problems(lines: JsonLines, problems: Iterable[Problem]) -> None:
-    """A line for each."""
+    """Print a line for each problem."""
     for problem in problems:
         store = problem.place.store
         lines.line(
@@ -195,7 +195,7 @@ def print_problems(lines: JsonLines, problems: Iterable[Problem]) -> None:
 
 
 def only_kept(app: Path) -> list[LostCopy]:
-    """The runs that keep what APP has nothing of any more. Raises Refused where that may not be read."""
+    """Return the backups of stores that APP no longer has. Raise Refused if they cannot be read."""
     from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lost import lost_copies
 
@@ -203,7 +203,7 @@ def only_kept(app: Path) -> list[LostCopy]:
 
 
 def say_only_kept(copies: Sequence[LostCopy], *, quiet: bool) -> None:
-    """A line for each, for people."""
+    """Print a line for each backup, for people."""
     from kstate_cli.cli.output import say
 
     for copy in copies:
@@ -211,7 +211,7 @@ def say_only_kept(copies: Sequence[LostCopy], *, quiet: bool) -> None:
 
 
 def as_problem(copy: LostCopy) -> Problem:
-    """The same for programs."""
+    """Return the backup as a problem, for programs."""
     from kstate_cli.statedir.places import Place
     from kstate_cli.statedir.problems import Problem, ProblemCode
 
@@ -219,7 +219,7 @@ def as_problem(copy: LostCopy) -> Problem:
 
 
 def lag_members(lag: Lag | None) -> dict[str, Any]:
-    """``lag``, ``lag_exact`` and ``lag_seconds``; null where nobody knows."""
+    """Return ``lag``, ``lag_exact`` and ``lag_seconds``; null if unknown."""
     if lag is None:
         return {"lag": None, "lag_exact": None, "lag_seconds": None}
     seconds = None if lag.seconds is None else round(lag.seconds, 3)
@@ -227,7 +227,7 @@ def lag_members(lag: Lag | None) -> dict[str, Any]:
 
 
 def lag_text(lag: Lag | None) -> str:
-    """The same for people: ``120, 4 s``; ``?`` where nobody knows."""
+    """Return the lag for people: ``120, 4 s``; ``?`` if unknown."""
     from kstate_cli.pace import duration_text
 
     if lag is None:
