@@ -61,7 +61,7 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
     b = read_application(request.b, workers=request.workers)
     for app in (a, b):
         refuse_running(app, last_flush=request.last_flush)
-        refuse_other_kinds(app, request.spec, named=request.spec_named)
+        refuse_other_kinds(app, request.spec, file_name=request.spec_named)
     here, there = _stores(a, request), _stores(b, request)
     _refuse_unknown(request, a, b, {*here, *there})
     steady = [

@@ -81,7 +81,7 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
     stated = request.spec.store(request.store) or StoreDraft(name=request.store)
     stores = stores_of(app, request.store, topology=request.topology, subtopology=stated.subtopology)
     if request.spec.stores or request.spec.application is not None:
-        merge(app, request.spec, named=request.spec_named)  # raises where the file is not about this directory
+        merge(app, request.spec, file_name=request.spec_named)  # raises where the file is not about this directory
     steady = Steady.of(app, [store for _, store in stores])
     owner = {
         "schema_version": SCHEMA,

@@ -13,7 +13,7 @@ from typing import Final
 from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.rehome.model import DirectoryTask, LeaveReason, MissingStore, Placement, Rehoming, WhyRefused
-from kstate_cli.specification.homes import GONE, Described, Home, StoreKey, generated, of_another_operator
+from kstate_cli.specification.homes import REMOVED, Described, Home, StoreKey, generated, of_another_operator
 from kstate_cli.texts import first_lines, quoted, some
 
 _MOST: Final = 5
@@ -54,7 +54,7 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
             raise Refused(
                 f"sub-topology {home} is to be {new}, which is here too",
                 code=WhyRefused.NUMBER_TAKEN,
-                hint=f"say what becomes of that: --map {quoted(f'{occupants[0]}={GONE}')}, or another number of its "
+                hint=f"say what becomes of that: --map {quoted(f'{occupants[0]}={REMOVED}')}, or another number of its "
                 "own; what is merged say two texts: --topology, --from",
             )
 

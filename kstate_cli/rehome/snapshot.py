@@ -101,7 +101,7 @@ def read_snapshot(app: Application, options: RehomeOptions) -> RehomeSnapshot:
             hint=f"what to do about each: {command('check', app.path, '--for', release_of(app).name)}",
         )
     if options.spec is not None:
-        refuse_other_kinds(app, options.spec, named=options.spec_name)
+        refuse_other_kinds(app, options.spec, file_name=options.spec_name)
     resolved = tuple(resolve_to_plan(app))
     tasks = {state.task.name: state for state in resolved if not state.task.is_global}
     foreign = {name: _foreign_entries(state) for name, state in tasks.items()}

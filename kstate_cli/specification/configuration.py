@@ -1,4 +1,4 @@
-"""``kstate.toml`` as ``--config`` names it: what commands are told, and what is done how often."""
+"""``kstate.toml`` as the file of ``--config``: defaults of commands, and the steps of ``maintain``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the file says, its paths absolute."""
+    """The content of the file, its paths absolute."""
 
     path: Path
     application: str | None
@@ -55,22 +55,22 @@ class Configuration:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """What is said in the file. Raises UsageError, naming file, table and key, where it cannot be understood."""
+    """Return the content of a file. Raise UsageError with file, table and key for anything unknown."""
     document = read_document(path)
     path = Path(os.path.abspath(path))
-    given = document.get(DEFAULTS_TABLE, {})
-    defaults = {key: _absolute(path, value) if DEFAULTS[key].is_path else value for key, value in given.items()}
-    table = document.get(MAINTAIN_TABLE)
-    maintenance = None if table is None else _maintenance(path, table)
+    table = document.get(DEFAULTS_TABLE, {})
+    defaults = {key: _absolute(path, value) if DEFAULTS[key].is_path else value for key, value in table.items()}
+    steps = document.get(MAINTAIN_TABLE)
+    maintenance = None if steps is None else _maintenance(path, steps)
     return Configuration(path, document.get("application"), bool(document.get("stores")), defaults, maintenance)
 
 
 def _maintenance(path: Path, table: Mapping[str, Any]) -> Maintenance:
-    def named(key: str) -> Path | None:
+    def path_of(key: str) -> Path | None:
         return Path(_absolute(path, table[key])) if key in table else None
 
     steps = tuple(_step(name, table[name]) for name in STEPS if name in table)
-    return Maintenance(named("memory_file"), named("standby"), named("metrics_file"), steps)
+    return Maintenance(path_of("memory_file"), path_of("standby"), path_of("metrics_file"), steps)
 
 
 def _step(name: str, table: Mapping[str, Any]) -> Step:

@@ -39,7 +39,7 @@ FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Why a field is not known, and the values that are possible, the likeliest first, if any can be named."""
+    """The reason why a field is unknown, and the possible values, the likeliest first; empty if they are unknown."""
 
     why: str
     answers: tuple[object, ...] = ()
@@ -56,7 +56,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDraft:
-    """What one source says about a store; the fields are those of :class:`StoreSpec`, None where it says nothing."""
+    """The statements of one source about a store: the fields of :class:`StoreSpec`, None where it states nothing."""
 
     name: str
     kind: str | None = None
@@ -74,27 +74,27 @@ class StoreDraft:
     questions: Mapping[str, Question] = field(default_factory=dict, compare=False)
 
     def get(self, name: str) -> Any:
-        """The value of one of :data:`FIELDS`."""
+        """Return the value of one of :data:`FIELDS`."""
         return getattr(self, name)
 
     def over(self, other: StoreDraft) -> StoreDraft:
-        """This draft, with what it leaves open taken from ``other``."""
-        taken = {name: other.get(name) for name in FIELDS if self.get(name) is None and other.get(name) is not None}
+        """Return this draft with the fields of ``other`` where it has none."""
+        fields = {name: other.get(name) for name in FIELDS if self.get(name) is None and other.get(name) is not None}
         if self.logged is not None and self.changelog is None:
-            # "logged = false" has no changelog, and "logged = true" may be about another one than the other's.
+            # "logged = false" has no changelog, and "logged = true" may mean another changelog than that of ``other``.
             if not self.logged:
-                taken.pop("changelog", None)
-                taken.pop("source", None)
+                fields.pop("changelog", None)
+                fields.pop("source", None)
         elif self.changelog is not None:
-            taken.pop("logged", None)
+            fields.pop("logged", None)
             if self.changelog != other.changelog:
-                taken.pop("source", None)
-        inferred = {**self.inferred, **{name: why for name, why in other.inferred.items() if name in taken}}
+                fields.pop("source", None)
+        inferred = {**self.inferred, **{name: why for name, why in other.inferred.items() if name in fields}}
         questions = {**other.questions, **self.questions}
-        return replace(self, **taken, inferred=inferred, questions=questions)
+        return replace(self, **fields, inferred=inferred, questions=questions)
 
     def filled(self, application: str | None) -> StoreDraft:
-        """This draft with the defaults of Streams where nothing is said and nothing speaks against them."""
+        """Return this draft with the defaults of Streams for fields that no source states or questions."""
         values: dict[str, Any] = {}
         inferred = dict(self.inferred)
 
@@ -102,8 +102,8 @@ class StoreDraft:
             if self.get(name) is None and name not in self.questions:
                 values[name], inferred[name] = value, why
 
-        named = self.logged is not False and not self.is_global and "logged" not in self._open()
-        if application is not None and named:
+        has_changelog = self.logged is not False and not self.is_global and "logged" not in self._open()
+        if application is not None and has_changelog:
             prefix = changelog_prefix(application, self.topology)
             default("changelog", changelog_topic(prefix, self.name), "the names of application and store")
         topic = self.changelog
@@ -114,7 +114,7 @@ class StoreDraft:
             )
         if self.retention_ms is not None and self.kind is not None:
             interval = default_segment_interval(self.kind, self.retention_ms)
-            # A question about the interval is answered by the retention that somebody gave.
+            # The retention answers a question about the interval.
             if interval is not None and self.segment_interval_ms is None:
                 values["segment_interval_ms"] = interval
                 inferred["segment_interval_ms"] = "the rule of Streams for this retention"
@@ -123,40 +123,40 @@ class StoreDraft:
         return replace(self, **values, inferred=inferred)
 
     def missing(self) -> tuple[Missing, ...]:
-        """What must be known and is not. Ask a draft that was :meth:`filled`."""
-        needed = {"kind": "nothing tells the kind of the store"}
+        """Return the required fields without a value, of a draft that was :meth:`filled`."""
+        required = {"kind": "nothing tells the kind of the store"}
         if self.is_global:
-            needed["source"] = (
+            required["source"] = (
                 "'table' for a globalTable; 'processor' for addGlobalStore, whose processor may transform records"
             )
-            needed["changelog"] = "nothing tells the topic that the global store is read from"
+            required["changelog"] = "nothing tells the topic that the global store is read from"
         elif self.logged is not False:
-            needed["changelog"] = "without the application's id the changelog must be named"
+            required["changelog"] = "without the application's id the changelog must be named"
         if has_retention(self.kind) and self.logged is not False:
-            needed["retention_ms"] = "nothing tells the retention"
+            required["retention_ms"] = "nothing tells the retention"
         if is_time_ordered(self.kind) and not store_kind(str(self.kind)).always_indexed:
-            needed["indexed"] = "true for sliding windows, false for others"
-        questions = {name: Question(why) for name, why in needed.items() if self.get(name) is None}
+            required["indexed"] = "true for sliding windows, false for others"
+        questions = {name: Question(why) for name, why in required.items() if self.get(name) is None}
         questions |= self._open()
         if "logged" in questions:
             questions.pop("changelog", None)
         return tuple(Missing(self.name, name, questions[name]) for name in FIELDS if name in questions)
 
     def _open(self) -> dict[str, Question]:
-        """Questions that no value has answered."""
-        answered = {name for name in FIELDS if self.get(name) is not None}
+        """Return the questions that no value has settled."""
+        settled = {name for name in FIELDS if self.get(name) is not None}
         if self.changelog is not None:
-            answered.add("logged")
+            settled.add("logged")
         if self.logged is False:
-            answered |= {"changelog", "retention_ms", "segment_interval_ms"}
+            settled |= {"changelog", "retention_ms", "segment_interval_ms"}
         if self.kind is not None and not has_retention(self.kind):
-            answered |= {"retention_ms", "segment_interval_ms"}
+            settled |= {"retention_ms", "segment_interval_ms"}
         if self.is_global is False:
-            answered.add("source")
-        return {name: question for name, question in self.questions.items() if name not in answered}
+            settled.add("source")
+        return {name: question for name, question in self.questions.items() if name not in settled}
 
     def spec(self) -> StoreSpec:
-        """The finished store. Only for a draft without :meth:`missing`; ValueError otherwise."""
+        """Return the complete store. Raise ValueError for a draft with :meth:`missing` fields."""
         if self.kind is None or self.kind not in spec_kinds():
             raise ValueError(f"{self.name} has no kind")
         return StoreSpec(
@@ -177,18 +177,18 @@ class StoreDraft:
 
 @dataclass(frozen=True, slots=True)
 class SpecDraft:
-    """What one source says about an application."""
+    """The statements of one source about an application."""
 
     application: str | None
     stores: tuple[StoreDraft, ...]
 
     def store(self, name: str) -> StoreDraft | None:
-        """What is said about the store of that name."""
+        """Return the draft of the store of that name, or None."""
         return next((store for store in self.stores if store.name == name), None)
 
 
 def draft_of(spec: Spec, *, with_inferred: bool = False) -> SpecDraft:
-    """A specification as a draft: only what it states, or also what it inferred."""
+    """Return a specification as a draft, with or without the fields that were inferred."""
     return SpecDraft(spec.application, tuple(_draft_of(store, with_inferred) for store in spec.stores))
 
 
@@ -209,36 +209,36 @@ def _draft_of(store: StoreSpec, with_inferred: bool) -> StoreDraft:
     return StoreDraft(name=store.name, inferred=dict(inferred) if with_inferred else {}, **values)
 
 
-_MOST_SHOWN = 8
+_MOST_QUESTIONS = 8
 _KEYS = {"is_global": "global"}
 
 
 def key_of(field: str) -> str:
-    """The key in the file that a field of a store has."""
+    """Return the key in the file for a field of a store."""
     return _KEYS.get(field, field)
 
 
 def literal(value: object) -> str:
-    """A value as TOML (and JSON) spell it."""
+    """Return a value as TOML (and JSON) spell it."""
     return json.dumps(value)
 
 
 def table_of(store: str) -> str:
-    """The header of a store's table; names with dots are quoted."""
+    """Return the header of a store's table; names with dots are quoted."""
     return f"[stores.{json.dumps(store) if '.' in store else store}]"
 
 
 def line_of(missing: Missing) -> str:
-    """The line to add: the likeliest answer, or a place to fill in."""
+    """Return the line to add: with the likeliest answer, or with dots to replace."""
     answers = missing.question.answers
     return f"{key_of(missing.field)} = {literal(answers[0]) if answers else '...'}"
 
 
-def complete(draft: SpecDraft, *, named: str, only: Collection[str] | None = None) -> Spec:
-    """The whole specification of a draft; ``only`` names the stores that must be whole, all without.
+def complete(draft: SpecDraft, *, file_name: str, only: Collection[str] | None = None) -> Spec:
+    """Return the specification of a draft; ``only`` names the stores that must be complete, None means all.
 
-    Stores that are not asked for and not whole are left out. ``named`` is the file that the missing lines belong to.
-    Raises Refused with those lines as hint.
+    Other incomplete stores are skipped. ``file_name`` is the file that the missing lines belong to. Raises Refused with
+    those lines as hint.
     """
     stores: list[StoreSpec] = []
     missing: list[Missing] = []
@@ -250,24 +250,24 @@ def complete(draft: SpecDraft, *, named: str, only: Collection[str] | None = Non
         elif only is None or store.name in only:
             missing += open_fields
     if missing:
-        raise _refusal(missing, named)
+        raise _refusal(missing, file_name)
     return Spec(draft.application, tuple(stores))
 
 
-def _refusal(missing: list[Missing], named: str) -> Refused:
-    shown = missing[:_MOST_SHOWN]
-    said = "; ".join(map(question_text, shown))
-    more = f"; and {len(missing) - len(shown)} more" if len(missing) > len(shown) else ""
-    lines = [f"{table_of(m.store)} {line_of(m)}" for m in shown]
+def _refusal(missing: list[Missing], file_name: str) -> Refused:
+    first = missing[:_MOST_QUESTIONS]
+    questions = "; ".join(map(question_text, first))
+    more = f"; and {len(missing) - len(first)} more" if len(missing) > len(first) else ""
+    lines = [f"{table_of(field.store)} {line_of(field)}" for field in first]
     return Refused(
-        f"the specification is not complete: {said}{more}",
-        hint=f"say it in {named}, given with --spec (first line: format = 1), each line below its table:",
+        f"the specification is not complete: {questions}{more}",
+        hint=f"say it in {file_name}, given with --spec (first line: format = 1), each line below its table:",
         hint_details=lines,
     )
 
 
 def question_text(missing: Missing) -> str:
-    """``store: key: why it is not known``, with the answers that are possible."""
+    """Return ``store: key: why it is unknown``, with the possible answers."""
     answers = ", ".join(map(literal, missing.question.answers))
     word = "likely" if len(missing.question.answers) == 1 else "possible"
     return f"{missing.store}: {key_of(missing.field)}: {missing.question.why}" + (

@@ -1,4 +1,4 @@
-"""Which sub-topology has which store: by texts of ``Topology#describe``, or by numbers that somebody gives.
+"""The sub-topology of each store: by texts of ``Topology#describe``, or by numbers that a user gives.
 
 A changelog is called after its store, and after the named topology that the store is part of, never after a
 sub-topology (``ProcessorStateManager.storeChangelogTopic``). So a store of another named topology is another store.
@@ -16,9 +16,9 @@ from kstate_cli.formats.binary import MAX_I32
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.specification.topology import Subtopology, TopologyText
 
-GONE: Final = "gone"
-"""What a number is mapped to whose sub-topology is not there any more."""
-_PAIR: Final = re.compile(rf"(0|[1-9][0-9]{{0,9}})=(0|[1-9][0-9]{{0,9}}|{GONE})")
+REMOVED: Final = "gone"
+"""The new number, in ``--map``, of a sub-topology that the topology does not have any more."""
+_PAIR: Final = re.compile(rf"(0|[1-9][0-9]{{0,9}})=(0|[1-9][0-9]{{0,9}}|{REMOVED})")
 _GENERATED: Final = re.compile(r"(?:.*-)?[0-9]{10}(?:-.*)?")
 
 
@@ -43,12 +43,12 @@ class Home:
 
     @classmethod
     def of(cls, task: TaskId) -> Home:
-        """That of a task; not of ``global``."""
+        """Return the sub-topology of a task other than ``global``."""
         assert task.subtopology is not None
         return cls(task.topology or "", task.subtopology)
 
     def task(self, partition: int) -> str:
-        """The name of its task's directory."""
+        """Return the name of its task's directory for a partition."""
         return TaskId(self.topology or None, self.number, partition).name
 
     def __str__(self) -> str:
@@ -57,18 +57,18 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A text, as far as tasks are concerned."""
+    """A text of ``Topology#describe`` as the sub-topologies of stores."""
 
     text: TopologyText
     homes: Mapping[StoreKey, Home]
-    """Of every store of a task; the first, where several sub-topologies have a copy."""
+    """The sub-topology of each store of a task; the first if several have a copy."""
     global_stores: frozenset[str]
     copies: Mapping[StoreKey, tuple[Home, ...]] = field(default_factory=dict)
     """The sub-topologies of the stores that several have a copy of (``patch_releases.SHARED_STORE_BUILDER``)."""
 
     @classmethod
     def by(cls, text: TopologyText) -> Described:
-        """What a text says."""
+        """Return the sub-topologies of the stores of a text."""
         tasks = [part for part in text.subtopologies if not part.is_global]
         places: dict[StoreKey, list[Home]] = {}
         for part in tasks:
@@ -87,43 +87,43 @@ class Described:
         return self.copies.get(key, () if home is None else (home,))
 
     def stores_of(self, home: Home) -> tuple[str, ...]:
-        """The stores of a sub-topology, in the order of the text."""
+        """Return the stores of a sub-topology, in the order of the text."""
         return tuple(key.store for key in self.homes if home in self.places(key))
 
     def part(self, home: Home) -> Subtopology | None:
-        """The sub-topology; None where the text has none of that number."""
+        """Return the sub-topology; None if the text has none of that number."""
         return next((p for p in self.text.subtopologies if not p.is_global and home_of(p) == home), None)
 
 
 def home_of(part: Subtopology) -> Home:
-    """What the directories of its tasks are called after."""
+    """Return the sub-topology after which the directories of its tasks are named."""
     return Home(part.topology or "", part.number)
 
 
 def generated(store: str) -> bool:
-    """Whether a name may be one that the DSL gives, with the number of its operator (``newStoreName``).
+    """Return whether the DSL may have generated a name, with the number of its operator (``newStoreName``).
 
-    It has ten digits between dashes. Who calls a store like that himself is asked once too often.
+    Such a name has ten digits between dashes. kstate also asks about a store whose author chose such a name.
     """
     return _GENERATED.fullmatch(store) is not None
 
 
 def of_another_operator(key: StoreKey, new: Described, old: Described) -> bool:
-    """Whether a name that both texts have, and the DSL may have given, is another operator's now: another store."""
+    """Return whether a generated name that both texts have belongs to another operator now: it is another store."""
     return generated(key.store) and new.text.origin(key.store) != old.text.origin(key.store)
 
 
 def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
-    """Old number -> new number, None for ``gone``. Raises UsageError for anything but a change of numbers.
+    """Return old number -> new number, None for ``gone``. Raise UsageError for anything but a change of numbers.
 
-    Two that become one are not told apart from one that takes the place of another: that is for texts to say.
+    Two numbers with one new number are refused: a merge and a replacement look the same, and only texts show which.
     """
     numbers: dict[int, int | None] = {}
     for pair in pairs:
         match = _PAIR.fullmatch(pair)
-        if match is None or any(one != GONE and int(one) > MAX_I32 for one in match.groups()):
+        if match is None or any(number != REMOVED and int(number) > MAX_I32 for number in match.groups()):
             raise UsageError(f"{pair!r} is no change of numbers", hint=_HINT)
-        old, new = int(match[1]), None if match[2] == GONE else int(match[2])
+        old, new = int(match[1]), None if match[2] == REMOVED else int(match[2])
         if numbers.setdefault(old, new) != new:
             raise UsageError(f"two new numbers of sub-topology {old}", hint=_HINT)
     targets = [new for new in numbers.values() if new is not None]
@@ -132,4 +132,4 @@ def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
     return numbers
 
 
-_HINT: Final = f"--map OLD=NEW, such as 6=4, or 5={GONE} where nothing of 5 is left"
+_HINT: Final = f"--map OLD=NEW, such as 6=4, or 5={REMOVED} where nothing of 5 is left"

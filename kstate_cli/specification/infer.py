@@ -44,7 +44,7 @@ from kstate_cli.statedir.names import CHECKPOINT
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a specification of a store must agree with."""
+    """The facts that a specification of a store must agree with."""
 
     kinds: frozenset[str]
     """The kinds that its directory allows."""
@@ -53,17 +53,17 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What a directory says about its stores."""
+    """The specification of an application as far as its directory shows it."""
 
     draft: SpecDraft
     evidence: Mapping[str, Evidence]
     """By store; only stores with a database."""
     notes: tuple[str, ...]
-    """What was concluded from something that is missing: worth a look."""
+    """Conclusions from missing data, ``store: reason``: the user should check them."""
 
 
-def infer(app: Application, *, known_intervals: Collection[str] = ()) -> Inference:
-    """What the directory says. ``known_intervals`` names stores of which no rows need be read for their interval."""
+def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inference:
+    """Return what the directory shows. ``skip_intervals`` names stores whose rows are not read for their interval."""
     places: dict[str, list[tuple[Task, Store]]] = {}
     for task in app.tasks:
         for store in task.stores:
@@ -73,24 +73,24 @@ def infer(app: Application, *, known_intervals: Collection[str] = ()) -> Inferen
     evidence: dict[str, Evidence] = {}
     notes: list[str] = []
     for name, in_tasks in places.items():
-        draft, known = _store(app, name, in_tasks, owners, read=name not in known_intervals)
+        draft, facts = _store(app, name, in_tasks, owners, read=name not in skip_intervals)
         drafts.append(draft)
         if any(store.databases for _, store in in_tasks):
-            evidence[name] = known
+            evidence[name] = facts
         if draft.logged is False:
             notes.append(f"{name}: {draft.inferred['logged']}: it counts as a store without logging")
     for task in app.tasks:
         for name, topic in absent_stores(owners[task.name]).items():
             if name not in places and not any(draft.name == name for draft in drafts):
                 drafts.append(_absent(app, task, name, topic))
-    # A directory that was renamed to something no application.id can be names no changelogs.
+    # The name of a renamed directory need not be a legal application.id, and then prefixes no changelog.
     application = app.app_id if legal_topic(app.app_id) else None
     return Inference(SpecDraft(application, tuple(drafts)), evidence, tuple(notes))
 
 
 @dataclass(slots=True)
 class _Answers:
-    """Fields of a store as they become known."""
+    """The fields of a store, filled rule by rule."""
 
     values: dict[str, Any] = field(default_factory=dict)
     inferred: dict[str, str] = field(default_factory=dict)
@@ -126,14 +126,14 @@ def _store(
 
 
 def _stored_as(store: Store) -> str:
-    """The kind; a subscription store under ``dsl.store.format=HEADERS`` lies and is restored as any headers store."""
+    """Return the kind by its layout: a subscription store under ``dsl.store.format=HEADERS`` is one with headers."""
     kind = store_kind(store.kind.name)
     newest = kind.families_in(store.families)[0]
     return kind.restored_as if kind.restored_as is not None and newest is not kind.family else kind.name
 
 
-def _told_by_rows() -> tuple[str, ...]:
-    """The kinds of segments that only rows tell apart."""
+def _kinds_by_rows() -> tuple[str, ...]:
+    """Return the segmented kinds that only their rows distinguish."""
     return tuple(kind.name for kind in store_kinds() if kind.key.expires and kind.family.name == DEFAULT_CF)
 
 
@@ -148,9 +148,9 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     if certain:
         answers.ask("kind", f"its tasks differ: {' and '.join(sorted(certain))}", *sorted(certain))
         return None, frozenset(certain)
-    # The task whose kind is named best speaks for the others.
+    # The task with the most exact kind decides for the others.
     unsure = min((store.kind for store in stores), key=lambda kind: kind.name == UNTOLD)
-    likely = _told_by_rows() if unsure.name == UNTOLD else (unsure.name,)
+    likely = _kinds_by_rows() if unsure.name == UNTOLD else (unsure.name,)
     answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
     if segmented and not has_key(unsure.name, KeySchema.BUFFER):
         answers.ask("retention_ms", "it follows from the rows of a store of known kind")
@@ -158,12 +158,9 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
 
 
 def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
+    """Fill in where the store is: global, or the sub-topology, named topology and partitions of its tasks."""
     if any(task.is_global for task in tasks):
-        if not all(task.is_global for task in tasks):
-            answers.ask("is_global", "it lies in global and in a task", True, False)
-            return
-        answers.know("is_global", True, "it lies in global")
-        answers.ask("source", "the bytes do not tell a globalTable from addGlobalStore", "table", "processor")
+        _place_of_global(answers, tasks)
         return
     parts = {_subtopology(task) for task in tasks}
     topologies = {topology for topology, _ in parts}
@@ -183,6 +180,14 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
         answers.know("topology", topology, "the directory of its tasks")
     highest = max(task.partition or 0 for task in app.tasks if not task.is_global and _subtopology(task) in parts)
     answers.know("partitions", highest + 1, "the highest partition among its tasks here, plus 1")
+
+
+def _place_of_global(answers: _Answers, tasks: list[Task]) -> None:
+    if not all(task.is_global for task in tasks):
+        answers.ask("is_global", "it lies in global and in a task", True, False)
+        return
+    answers.know("is_global", True, "it lies in global")
+    answers.ask("source", "the bytes do not tell a globalTable from addGlobalStore", "table", "processor")
 
 
 def _subtopology(task: Task) -> tuple[str | None, int]:
@@ -209,8 +214,8 @@ def _topic(
         why = f"its name is not {changelog_topic(prefix_of(app.app_id, places[0][0]), name)}"
         answers.know("source", topic.source, why)
     if places[0][0].is_global:
-        known = [tp.partition for task, store in places for tp in _offsets(task, store) if tp.topic == topic.name]
-        answers.know("partitions", max(known, default=0) + 1, "the highest partition among its offsets, plus 1")
+        partitions = [tp.partition for task, store in places for tp in _offsets(task, store) if tp.topic == topic.name]
+        answers.know("partitions", max(partitions, default=0) + 1, "the highest partition among its offsets, plus 1")
 
 
 def _offsets(task: Task, store: Store) -> list[Any]:
@@ -257,14 +262,14 @@ def _history(answers: _Answers, databases: list[Database]) -> Interval:
         return interval
     answers.know("segment_interval_ms", exact, "the only one that fits the segments of all sampled versions")
     histories = histories_of(exact)
-    chosen = " or ".join(f"{least}..{most}" for least, most in histories)
-    usual = f"; without a segment interval of its own it would be {chosen}" if histories else ""
+    defaults = " or ".join(f"{least}..{most}" for least, most in histories)
+    usual = f"; without a segment interval of its own it would be {defaults}" if histories else ""
     answers.ask("retention_ms", f"the bytes do not tell the history retention{usual}")
     return interval
 
 
 def _index(answers: _Answers, databases: list[Database]) -> None:
-    """Index rows begin with 01, base rows with 00: the last row of any database tells (KIP-825)."""
+    """Index rows begin with 01, base rows with 00, so the last row of any database shows an index (KIP-825)."""
     last = {rows[-1][0][:1] for d in databases for rows in d.samples.values() if rows}
     if not last:
         answers.ask("indexed", "no rows", True, False)
@@ -294,36 +299,31 @@ class Topic:
 
 
 def topic_of(app_id: str, name: str, places: Sequence[tuple[Task, Store]], owners: Mapping[str, TopicOwners]) -> Topic:
-    """The topic of the store ``name``, which lies in ``places``: all tasks that have it.
+    """Return the topic of the store ``name``; ``places`` are all tasks that have it.
 
-    ``owners`` says by the name of each task whose the topics of its ``.checkpoint`` are.
+    ``owners`` has the owners of the topics of each task's ``.checkpoint``, by the name of the task. The evidence of the
+    store itself counts first, then lines with its name, then source topics, and at last the absence of an offset.
     """
-    exact = _legal(topic for task, store in places for topic in own_topics(task, store))
-    is_global = places[0][0].is_global
-    if exact:
-        return _one(app_id, name, places, exact, "the offsets in the store")
+    own = _legal(topic for task, store in places for topic in own_topics(task, store))
+    if own:
+        return _single_topic(app_id, name, places, own, "the offsets in the store")
     in_tasks = [owners[task.name] for task, _ in places]
-    lines = _legal(topic for one in in_tasks for topic, owner in one.changelogs.items() if owner == name)
+    lines = _legal(topic for in_task in in_tasks for topic, owner in in_task.changelogs.items() if owner == name)
     if lines:
-        return _one(app_id, name, places, lines, CHECKPOINT)
-    claimed = _legal(topic for one in in_tasks for topic in _claimed(one, name))
-    if claimed:
-        why = "the topics in .checkpoint and the store's Position"
-        if len(claimed) == 1 and all(_sole_claimant(one, name, claimed) for one in in_tasks):
-            return Topic(next(iter(claimed)), why, None if is_global else SOURCE_TOPIC)
-        said = "several topics in .checkpoint may be its own, or it has none"
-        return Topic(question=Question(said, tuple(sorted(claimed))))
+        return _single_topic(app_id, name, places, lines, CHECKPOINT)
+    is_global = places[0][0].is_global
+    possible = _legal(topic for in_task in in_tasks for topic in _possible_sources(in_task, name))
+    if possible:
+        return _source_topic(name, in_tasks, possible, is_global=is_global)
     if is_global:
         return Topic(question=Question("no offset tells the topic that it is read from"))
-    if all(_listed(task, store) for task, store in places):
-        return Topic(unlogged=True, why="no line in the .checkpoint of its tasks, which has one for each logged store")
-    if all(_closed(store) for _, store in places):
-        return Topic(unlogged=True, why="no offset anywhere of a cleanly closed store")
-    said = "no offset anywhere, and the store was not closed cleanly or is empty"
-    return Topic(field="logged", question=Question(said, (True, False)))
+    return _topic_without_offset(places)
 
 
-def _one(app_id: str, name: str, places: Sequence[tuple[Task, Store]], topics: frozenset[str], where: str) -> Topic:
+def _single_topic(
+    app_id: str, name: str, places: Sequence[tuple[Task, Store]], topics: frozenset[str], where: str
+) -> Topic:
+    """Return the topic that the store's offsets, in ``where``, name; a question if they name several."""
     if len(topics) > 1:
         return Topic(question=Question(f"{where} name several topics", tuple(sorted(topics))))
     topic = next(iter(topics))
@@ -333,45 +333,64 @@ def _one(app_id: str, name: str, places: Sequence[tuple[Task, Store]], topics: f
         return Topic(topic, where)
     built_from = any(topic in store.position.topics for _, store in places)
     if prefix_of_changelog(topic, name) is not None and not built_from:
-        # Another prefix (an internal setting), or a source topic that is itself somebody's changelog.
-        said = f'{where}: a changelog with another prefix; add source = "topic" if it is a source topic'
-        return Topic(question=Question(said, (topic,)))
+        # Another prefix (an internal setting), or a source topic that is itself the changelog of an application.
+        why = f'{where}: a changelog with another prefix; add source = "topic" if it is a source topic'
+        return Topic(question=Question(why, (topic,)))
     return Topic(topic, where, SOURCE_TOPIC)
 
 
+def _source_topic(name: str, in_tasks: Sequence[TopicOwners], possible: frozenset[str], *, is_global: bool) -> Topic:
+    """Return the only possible source topic if no other store can have it, else a question."""
+    if len(possible) == 1 and all(_is_sole_owner(in_task, name, possible) for in_task in in_tasks):
+        why = "the topics in .checkpoint and the store's Position"
+        return Topic(next(iter(possible)), why, None if is_global else SOURCE_TOPIC)
+    why = "several topics in .checkpoint may be its own, or it has none"
+    return Topic(question=Question(why, tuple(sorted(possible))))
+
+
+def _topic_without_offset(places: Sequence[tuple[Task, Store]]) -> Topic:
+    """Return that a store has no changelog if a logged store would have an offset here, else a question."""
+    if all(_would_have_line(task, store) for task, store in places):
+        return Topic(unlogged=True, why="no line in the .checkpoint of its tasks, which has one for each logged store")
+    if all(_would_have_offset(store) for _, store in places):
+        return Topic(unlogged=True, why="no offset anywhere of a cleanly closed store")
+    why = "no offset anywhere, and the store was not closed cleanly or is empty"
+    return Topic(field="logged", question=Question(why, (True, False)))
+
+
 def absent_stores(owners: TopicOwners) -> dict[str, str]:
-    """Store -> changelog of the offsets in a task that belong to no directory: in memory, custom, or gone."""
+    """Return store -> changelog of the stores in ``.checkpoint`` without a directory: in memory, custom, removed."""
     return {name: topic for topic, name in owners.absent.items()}
 
 
-def _claimed(owners: TopicOwners, name: str) -> Iterable[str]:
-    """Source topics that a store may be built from.
+def _possible_sources(owners: TopicOwners, name: str) -> Iterable[str]:
+    """Return the source topics that a store may be built from.
 
-    Unlike an offset, which is better given to the store of which a Position tells, a specification asks for the others
-    as well: a Position is empty again where only one store of a task was restored.
+    An offset belongs to the store whose Position names the topic. A specification also asks about the other stores: a
+    Position is empty again if only one store of a task was restored.
     """
     return (topic for topic, source in owners.sources.items() if name in (*source.owners, *source.possible))
 
 
-def _sole_claimant(owners: TopicOwners, name: str, topics: frozenset[str]) -> bool:
-    """True when no other store of the task may be built from one of the topics."""
+def _is_sole_owner(owners: TopicOwners, name: str, topics: frozenset[str]) -> bool:
+    """Return True if no other store of the task may be built from one of the topics."""
     sources = (owners.sources[topic] for topic in topics & owners.sources.keys())
     return all({*source.owners, *source.possible} <= {name} for source in sources)
 
 
-def _listed(task: Task, store: Store) -> bool:
-    """True when a logged store would have a line in ``.checkpoint``: -4 where nothing else is known.
+def _would_have_line(task: Task, store: Store) -> bool:
+    """Return True if a logged store would have a line in ``.checkpoint``: -4 for an unknown offset.
 
-    ``ProcessorStateManager.checkpoint`` of releases up to 4.2 writes one for every logged, persistent store that is
-    open; so it must have been written after the store was opened (RocksDB replaces CURRENT then).
+    ``ProcessorStateManager.checkpoint`` up to 4.2 writes one for every logged, persistent store that is open. So the
+    file must be younger than the opening of the store, when RocksDB replaces CURRENT.
     """
     if task.has_offsets_family or task.checkpoint is None or task.checkpoint.content is None:
         return False
     return task.checkpoint.mtime_ns >= max((d.opened_ns for d in store.databases), default=0)
 
 
-def _closed(store: Store) -> bool:
-    """True when a logged store would have an offset in its databases: 4.3 wrote it, and closed it."""
+def _would_have_offset(store: Store) -> bool:
+    """Return True if a logged store would have an offset in its databases: 4.3 closed it."""
     return not store.empty and store.status == "closed"
 
 

@@ -31,7 +31,7 @@ _HISTORIES: Final = ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 6
 
 
 def default_segment_interval(kind: str, retention_ms: int) -> int | None:
-    """The segment interval that Streams chooses for a retention; None for a kind without segments of its own.
+    """Return the segment interval that Streams chooses for a retention; None for a kind without segments.
 
     ``max(retention / 2, 60000)`` for windows, sessions and joins (``Stores.persistentWindowStore``,
     ``RocksDbSessionBytesStoreSupplier``); by a table for versioned stores
@@ -48,7 +48,7 @@ def default_segment_interval(kind: str, retention_ms: int) -> int | None:
 
 
 def histories_of(interval_ms: int) -> tuple[tuple[int, int], ...]:
-    """(least, greatest) history retentions whose versioned stores have segments so long unless told otherwise."""
+    """Return the (least, greatest) history retentions whose versioned stores have this segment interval by default."""
     histories: list[tuple[int, int]] = []
     lower = 1
     for longest, parts, least in (*_HISTORIES, (None, 24, 300_000)):
@@ -63,28 +63,28 @@ def histories_of(interval_ms: int) -> tuple[tuple[int, int], ...]:
 
 
 MAX_ROWS: Final = 500_000
-"""So many rows of a store are read at most; fewer only leave more intervals possible, never a wrong one."""
+"""At most so many rows of a store are read. Fewer rows leave more intervals possible, and never a wrong one."""
 _MAX_FACTOR: Final = 1_000_000
-_MOST_SHOWN: Final = 6
+_MOST_EXAMPLES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What is known about the segment interval of a store."""
+    """The segment intervals that a store may have."""
 
     divides: int = 0
-    """The interval divides this (0: nothing is known)."""
+    """The interval divides this number (0: any interval may)."""
     least: int = MIN_INTERVAL_MS
     greatest: int | None = None
     all_rows: bool = True
-    """False when the bound on the work ended the reading."""
+    """False if :data:`MAX_ROWS` ended the reading."""
     unread: str | None = None
-    """Why rows that might tell more could not be read: a disk, or rights. It says nothing of them."""
+    """The reason why further rows could not be read, a disk or rights; this proves nothing about the rows."""
     wrong: str | None = None
-    """What contradicts every interval."""
+    """The reason why no interval fits."""
 
     def fits(self, interval: int) -> bool:
-        """False when the rows or the names of the segments rule this interval out."""
+        """Return False if the rows or the names of the segments rule this interval out."""
         if self.wrong is not None:
             return False
         within = interval >= self.least and (self.greatest is None or interval <= self.greatest)
@@ -92,7 +92,7 @@ class Interval:
 
     @property
     def exact(self) -> int | None:
-        """The interval, when there is only one."""
+        """The interval if only one is possible, else None."""
         if self.wrong is not None:
             return None
         if self.greatest is not None:
@@ -103,15 +103,15 @@ class Interval:
 
     @property
     def examples(self) -> tuple[int, ...]:
-        """A few possible intervals in whole minutes, the shortest first; for messages."""
+        """Possible intervals in whole minutes, the shortest first, for messages."""
         if self.divides == 0 or self.wrong is not None:
             return ()
         first = -(-self.least // MIN_INTERVAL_MS)
         minutes = (m * MIN_INTERVAL_MS for m in range(first, first + _MAX_FACTOR // 10))
-        return tuple(islice((m for m in minutes if m <= self.divides and self.divides % m == 0), _MOST_SHOWN))
+        return tuple(islice((m for m in minutes if m <= self.divides and self.divides % m == 0), _MOST_EXAMPLES))
 
     def next_smaller(self) -> int:
-        """The greatest proper divisor of :attr:`divides`, or a bound above it where it would take long to find."""
+        """Return the greatest proper divisor of :attr:`divides`; a bound above it if it would take long to find."""
         if self.divides == 1:
             return 0
         for factor in range(2, _MAX_FACTOR):
@@ -123,12 +123,14 @@ class Interval:
 
 
 def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = True) -> Interval:
-    """The interval of a segmented store; ``databases`` are its segments in all tasks.
+    """Return the interval of a segmented store; ``databases`` are its segments in all tasks.
 
-    Reads rows only while they can still rule something out, and only when ``read``; otherwise the sampled rows must do.
+    With ``read`` rows are read while they can still rule an interval out, otherwise only the samples count. Raises
+    HostError.
     """
-    starts = [d.segment_start for d in databases if d.segment_start is not None and d.segment_start > 0]
-    if any(d.segment_start is not None and d.segment_start < 0 for d in databases):
+    all_starts = [database.segment_start for database in databases if database.segment_start is not None]
+    starts = [start for start in all_starts if start > 0]
+    if min(all_starts, default=0) < 0:
         return Interval(wrong="segments before 1970, where Streams divides towards zero")
     divides = math.gcd(*starts)
     if 0 < divides < MIN_INTERVAL_MS:
@@ -146,13 +148,18 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
     except _OutsideError as error:
         return Interval(divides, wrong=str(error))
     except (MalformedBytesError, RocksError, OSError) as error:
-        if isinstance(error, OSError) and (short := host_error(error)) is not None:
-            raise short from None
-        if cannot_be_read(error):
-            # No row contradicts anything: as with a bound on the work, only more intervals stay possible.
-            return replace(_interval(divides, farthest, all_rows=False), unread=str(error))
-        return Interval(divides, wrong=f"rows that cannot be read: {error}")
+        return _unread_interval(divides, farthest, error)
     return interval
+
+
+def _unread_interval(divides: int, farthest: int, error: Exception) -> Interval:
+    """Return the possible intervals after a failure to read rows. Raise HostError if this host lacks a resource."""
+    if isinstance(error, OSError) and (shortage := host_error(error)) is not None:
+        raise shortage from None
+    if isinstance(error, (RocksError, OSError)) and cannot_be_read(error):
+        # No row contradicts anything: as with the bound on rows, more intervals stay possible.
+        return replace(_interval(divides, farthest, all_rows=False), unread=str(error))
+    return Interval(divides, wrong=f"rows that cannot be read: {error}")
 
 
 def _interval(divides: int, farthest: int, all_rows: bool = True) -> Interval:
@@ -160,11 +167,11 @@ def _interval(divides: int, farthest: int, all_rows: bool = True) -> Interval:
 
 
 class _OutsideError(Exception):
-    """A row that cannot lie in its segment."""
+    """A row outside of its segment."""
 
 
 def _read(divides: int, farthest: int, databases: Sequence[Database], time_of: Callable[[bytes], int]) -> Interval:
-    left = MAX_ROWS
+    remaining = MAX_ROWS
     enough = Interval(divides).next_smaller()
     for database in databases:
         if database.empty:
@@ -172,9 +179,9 @@ def _read(divides: int, farthest: int, databases: Sequence[Database], time_of: C
         with Shadow(database.path) as shadow:
             for family in (name for name in shadow.column_families if name != OFFSETS_CF):
                 for key, _ in shadow.rows(family):
-                    if left == 0:
+                    if remaining == 0:
                         return _interval(divides, farthest, all_rows=False)
-                    left -= 1
+                    remaining -= 1
                     farthest = max(farthest, _distance(database, key, time_of))
                     if farthest >= enough:
                         return _interval(divides, farthest)
@@ -196,7 +203,7 @@ def _distance(database: Database, key: bytes, time_of: Callable[[bytes], int]) -
 
 
 def versioned_interval(databases: Iterable[Database]) -> Interval:
-    """The interval of a versioned store's logical segments, from the sampled rows.
+    """Return the interval of a versioned store's logical segments, from the sampled rows.
 
     A row of segment ``s`` holds versions that end at times ``t`` with ``t // interval == s``
     (``RocksDBVersionedStore``), so that ``t / (s + 1) < interval <= t / s``: with today's times a single row leaves one
@@ -217,16 +224,17 @@ def versioned_interval(databases: Iterable[Database]) -> Interval:
 
 
 def versioned_span(databases: Iterable[Database]) -> int:
-    """How many logical segments lie between the first and the last one of which a row was sampled; of one task."""
+    """Return the distance of the first and the last logical segment, in segments, by the sampled rows of one task."""
     try:
-        seen = [segment for d in databases for rows in d.samples.values() for row in rows for segment, _ in _ends(*row)]
+        rows = (row for database in databases for sample in database.samples.values() for row in sample)
+        segments = [segment for row in rows for segment, _ in _ends(*row)]
     except MalformedBytesError:
         return 0
-    return max(seen) - min(seen) if seen else 0
+    return max(segments) - min(segments) if segments else 0
 
 
 def _ends(key: bytes, value: bytes) -> Iterator[tuple[int, int]]:
-    """(segment, end of validity) of each version in a segment's row."""
+    """Yield (segment, end of validity in ms) for each version in a segment's row."""
     where = VersionedKey.from_bytes(key)
     if where.is_latest:
         return

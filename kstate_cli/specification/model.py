@@ -1,4 +1,4 @@
-"""The specification of an application's stores: what Streams knows from the code and the directory does not say."""
+"""The specification of an application's stores: facts in its code that the directory does not show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IN_MEMORY: Final = "in-memory"
 
 
 def spec_kinds() -> frozenset[str]:
-    """Every kind that a specification may name."""
+    """Return every kind that a specification may name."""
     return frozenset(kind.name for kind in store_kinds() if kind.told) | {IN_MEMORY}
 
 
@@ -82,5 +82,5 @@ class Spec:
             raise ValueError("two stores of one name")
 
     def store(self, name: str) -> StoreSpec | None:
-        """The store of that name."""
+        """Return the store of that name, or None."""
         return next((store for store in self.stores if store.name == name), None)

@@ -14,12 +14,12 @@ from kstate_cli import clock
 from kstate_cli.errors import UsageError
 from kstate_cli.texts import close_to
 
-_MAX_SHOWN: Final = 100
+_MOST_CHARACTERS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """What a key may hold and means."""
+    """The values and the meaning of a key."""
 
     fits: Callable[[Any], bool]
     expected: str
@@ -27,23 +27,23 @@ class KeyRule:
 
 
 def whole(least: int, greatest: int) -> Callable[[Any], bool]:
-    """Whether a value is a whole number within these bounds, both inclusive."""
+    """Return a test for whole numbers within these bounds, both inclusive."""
     # type(), because True is an int for isinstance.
     return lambda value: type(value) is int and least <= value <= greatest
 
 
-def one_of(names: Iterable[str]) -> Callable[[Any], bool]:
-    """Whether a value is one of these words."""
+def word_in(names: Iterable[str]) -> Callable[[Any], bool]:
+    """Return a test for these words."""
     return lambda value: isinstance(value, str) and value in names
 
 
 def flag(value: Any) -> bool:
-    """Whether a value is true or false."""
+    """Return whether a value is true or false."""
     return type(value) is bool
 
 
-def known(where: str, table: str, members: Mapping[str, Any], keys: Iterable[str]) -> None:
-    """Raises UsageError for a key of a table that is none of ``keys``."""
+def refuse_unknown_keys(where: str, table: str, members: Mapping[str, Any], keys: Iterable[str]) -> None:
+    """Raise UsageError for a key of a table that is not in ``keys``."""
     for key in members:
         if key not in keys:
             hint = similar(key, keys) or f"the keys are {', '.join(keys)}"
@@ -51,10 +51,10 @@ def known(where: str, table: str, members: Mapping[str, Any], keys: Iterable[str
 
 
 def fitting(where: str, table: str, members: object, keys: Mapping[str, KeyRule]) -> dict[str, Any]:
-    """A table whose keys are all known, and whose values all fit. Raises UsageError, naming file, table and key."""
+    """Return a table if all its keys exist and all values fit. Raise UsageError with file, table and key."""
     if not isinstance(members, dict):
         raise UsageError(f"{where}: {table} is not a table", hint=f"write {table} on a line of its own, its keys below")
-    known(where, table, members, keys)
+    refuse_unknown_keys(where, table, members, keys)
     for key, value in members.items():
         if not keys[key].fits(value):
             raise UsageError(
@@ -64,21 +64,21 @@ def fitting(where: str, table: str, members: object, keys: Mapping[str, KeyRule]
 
 
 def similar(value: object, keys: Iterable[str]) -> str | None:
-    """A hint where a known word may be meant."""
+    """Return a hint with the word of ``keys`` that is closest to a value; None if none is close."""
     close = close_to(str(value), keys)
     return None if close is None else f"did you mean {close!r}?"
 
 
 def short(value: object) -> str:
-    """A value of the file as messages show it."""
+    """Return a value of the file for messages, cut after 100 characters."""
     text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
 DEFAULTS_TABLE: Final = "defaults"
 MAINTAIN_TABLE: Final = "maintain"
 APP: Final = "APP"
-"""Stands for the argument of commands that have no other."""
+"""The name of the argument of commands that have only this one."""
 _MOST: Final = 10_000
 
 
@@ -89,11 +89,11 @@ class Default(KeyRule):
     fills: tuple[str, ...]
     """Long names of options; of one command alone as ``dump --out``. :data:`APP` is the argument."""
     is_path: bool = False
-    """Relative paths are relative to the file that names them."""
+    """Whether a relative path is relative to the folder of the file."""
 
 
 def _word(value: Any) -> bool:
-    """What may stand on a command line as it is: not empty, no option, all of it to be seen."""
+    """Return whether a value may be a word of a command line: visible characters, not empty, not an option."""
     return isinstance(value, str) and bool(value.strip()) and value.isprintable() and not value.startswith("-")
 
 
@@ -110,8 +110,8 @@ _PATH: Final = "a path; a relative one begins where this file lies, and `~` and 
 _SPAN: Final = 'such as "30m", "12h", "7d"'
 
 
-def _of_those_that_ask(option: str) -> tuple[str, ...]:
-    """What asks a broker whenever it is told one."""
+def _of_broker_commands(option: str) -> tuple[str, ...]:
+    """Return the option of each command that asks a broker if it has one."""
     return tuple(f"{name} --{option}" for name in ("dump", "restore", "check", "inspect-position"))
 
 
@@ -127,9 +127,9 @@ DEFAULTS: Final[Mapping[str, Default]] = {
         ("dump --out", "restore --from-changelog", "check --dump"),
         is_path=True,
     ),
-    "bootstrap_server": Default(_word, "HOST:PORT", "The broker.", _of_those_that_ask("bootstrap-server")),
+    "bootstrap_server": Default(_word, "HOST:PORT", "The broker.", _of_broker_commands("bootstrap-server")),
     "kafka_settings": Default(
-        _path, _PATH, "Client properties for the broker.", _of_those_that_ask("kafka-settings"), is_path=True
+        _path, _PATH, "Client properties for the broker.", _of_broker_commands("kafka-settings"), is_path=True
     ),
     "engine": Default(_word, "spark or local", "What dumps and restores.", ("dump --engine", "restore --engine")),
     "master": Default(_word, _WORD, "Spark's master URL.", ("master",)),
@@ -188,21 +188,21 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
 
 
 def keys_of(step: str) -> Mapping[str, KeyRule]:
-    """The keys of ``[maintain.STEP]``."""
+    """Return the keys of ``[maintain.STEP]``."""
     return {**_EVERY_STEP, **STEPS[step][1]}
 
 
 def require_defaults(where: str, table: object) -> dict[str, Any]:
-    """``[defaults]``. Raises UsageError."""
+    """Return ``[defaults]`` if it is correct. Raise UsageError."""
     return fitting(where, f"[{DEFAULTS_TABLE}]", table, DEFAULTS)
 
 
 def require_maintain(where: str, table: object) -> dict[str, Any]:
-    """``[maintain]`` with the tables of its steps. Raises UsageError."""
+    """Return ``[maintain]`` with the tables of its steps if it is correct. Raise UsageError."""
     name = f"[{MAINTAIN_TABLE}]"
     if not isinstance(table, dict):
         raise UsageError(f"{where}: {name} is not a table", hint=f"write {name} on a line of its own, its keys below")
-    known(where, name, table, (*MAINTAIN, *STEPS))
+    refuse_unknown_keys(where, name, table, (*MAINTAIN, *STEPS))
     fitting(where, name, {key: value for key, value in table.items() if key in MAINTAIN}, MAINTAIN)
     for step in STEPS:
         if step in table:

@@ -7,7 +7,7 @@ suffice. ``to_toml`` writes each inferred value with its source, and a comment t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,13 +28,13 @@ from kstate_cli.specification.tables import (
     DEFAULTS_TABLE,
     MAINTAIN_TABLE,
     flag,
-    known,
-    one_of,
+    refuse_unknown_keys,
     require_defaults,
     require_maintain,
     short,
     similar,
     whole,
+    word_in,
 )
 from kstate_cli.texts import command, example
 
@@ -59,20 +59,20 @@ TOP: Final[Mapping[str, str]] = {
 
 
 def read_spec(path: Path) -> Spec:
-    """The specification in a file that says everything that is needed.
+    """Return the specification in a complete file.
 
-    Raises UsageError where it cannot be understood, Refused (with the lines to add) where something is missing.
+    Raises UsageError for an unknown key or value, Refused (with the lines to add) for a missing one.
     """
-    return complete(read_draft(path), named=str(path))
+    return complete(read_draft(path), file_name=str(path))
 
 
 def read_draft(path: Path) -> SpecDraft:
-    """What a file says of stores. Raises UsageError, naming file, table and key, where it cannot be understood."""
+    """Return the stores of a file. Raise UsageError with file, table and key for anything unknown."""
     return parse_draft(_text(path), str(path))
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """All that a file says, every key of it understood. Raises UsageError, naming file, table and key."""
+    """Return the whole content of a file, every key checked. Raise UsageError with file, table and key."""
     text = _text(path)
     parse_draft(text, str(path))
     return tomllib.loads(text)
@@ -95,18 +95,18 @@ def _text(path: Path) -> str:
 
 
 def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
-    """What the text of a file says; ``where`` names it in errors. Raises UsageError."""
+    """Return the stores in the text of a file; ``where`` is its name in errors. Raise UsageError."""
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise UsageError(
             f"{where} is not TOML: {error}", hint=f"the form is that of {example('kstate.toml')}"
         ) from None
-    known(where, "the file", document, TOP)
+    refuse_unknown_keys(where, "the file", document, TOP)
     number = document.get("format")
     if number != FORMAT or type(number) is not int:
-        said = "has no format" if number is None else f"has format {short(number)}"
-        raise UsageError(f"{where} {said}", hint=f"this kstate reads 'format = {FORMAT}'")
+        text = "has no format" if number is None else f"has format {short(number)}"
+        raise UsageError(f"{where} {text}", hint=f"this kstate reads 'format = {FORMAT}'")
     application = document.get("application")
     if application is not None and not (isinstance(application, str) and legal_topic(application)):
         raise UsageError(
@@ -125,7 +125,7 @@ _LEGAL: Final = "1 to 249 of the characters a-z A-Z 0-9 . _ -"
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What a key of a store's table may hold and means, and the field of :class:`StoreDraft` that it is."""
+    """The values and the meaning of a key of a store's table, and its field of :class:`StoreDraft`."""
 
     field: str
     fits: Callable[[Any], bool]
@@ -162,7 +162,7 @@ KEYS: Final[Mapping[str, _Key]] = {
     ),
     "source": _Key(
         "source",
-        one_of({*GLOBAL_SOURCES, SOURCE_TOPIC}),
+        word_in({*GLOBAL_SOURCES, SOURCE_TOPIC}),
         '"table", "processor" or "topic"',
         "What its changelog is, where that is no changelog topic. `topic`: the source topic of a table "
         "(`topology.optimization`). Of a global store `table`: a `globalTable`; `processor`: an `addGlobalStore`, "
@@ -218,35 +218,48 @@ KEYS: Final[Mapping[str, _Key]] = {
 def _store(where: str, name: str, table: object) -> StoreDraft:
     if not legal_store_name(name):
         raise UsageError(f"{where}: {short(name)} is no legal store name", hint=f"a store name is {_LEGAL}")
-    shown = f"[stores.{name}]"
+    header = f"[stores.{name}]"
     if not isinstance(table, dict):
         hint = f'write [stores."{name}"] for it; a name with dots needs the quotes'
-        raise UsageError(f"{where}: {shown} is not a table", hint=hint)
+        raise UsageError(f"{where}: {header} is not a table", hint=hint)
     if any(isinstance(value, dict) for value in table.values()):
         inner = next(key for key, value in table.items() if isinstance(value, dict))
         hint = f'a store name with dots needs quotes: [stores."{name}.{inner}"]'
-        raise UsageError(f"{where}: {shown} holds a table {inner!r}", hint=hint)
-    known(where, shown, table, KEYS)
+        raise UsageError(f"{where}: {header} holds a table {inner!r}", hint=hint)
+    refuse_unknown_keys(where, header, table, KEYS)
     values: dict[str, Any] = {}
     for key, value in table.items():
         rule = KEYS[key]
         if not rule.fits(value):
             close = similar(value, spec_kinds()) if key == "kind" else None
-            message = f"{where}: {shown} {key} = {short(value)} does not fit"
+            message = f"{where}: {header} {key} = {short(value)} does not fit"
             raise UsageError(message, hint=close or f"{key} is {rule.expected}")
         values[rule.field] = value
     if values.get("source") in GLOBAL_SOURCES:
-        # Only global stores have these, so that the line alone, as kstate asks for it, says enough.
+        # Only global stores have these, so the line that kstate asks for is enough.
         values.setdefault("is_global", True)
     draft = StoreDraft(name=name, **values)
-    for wrong, hint in _contradictions(draft):
-        raise UsageError(f"{where}: {shown} {wrong}", hint=hint)
+    for contradiction, hint in _contradictions(draft):
+        raise UsageError(f"{where}: {header} {contradiction}", hint=hint)
     return draft
 
 
-def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
+def _contradictions(store: StoreDraft) -> Iterator[tuple[str, str]]:
+    """Yield each contradiction in a store's table, and the hint that resolves it."""
     if store.logged is False and store.changelog is not None:
         yield "is not logged and has a changelog", "remove 'logged = false' or the changelog"
+    yield from _contradictions_of_source(store)
+    if store.kind is None:
+        return
+    if not has_retention(store.kind):
+        for key in ("retention_ms", "segment_interval_ms"):
+            if store.get(key) is not None:
+                yield f"is of kind {store.kind} and has {key}", f"that kind has none: remove {key}"
+    if store.indexed and not is_time_ordered(store.kind):
+        yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
+
+
+def _contradictions_of_source(store: StoreDraft) -> Iterator[tuple[str, str]]:
     if store.is_global:
         for key in ("subtopology", "topology"):
             if store.get(key) is not None:
@@ -259,19 +272,12 @@ def _contradictions(store: StoreDraft) -> Iterable[tuple[str, str]]:
         yield f'has source = "{store.source}" and is not global', "remove 'global = false', or the source"
     elif store.source == SOURCE_TOPIC and store.changelog is None:
         yield 'has source = "topic" and names none', "name the source topic as changelog"
-    if store.kind is not None:
-        if not has_retention(store.kind):
-            for key in ("retention_ms", "segment_interval_ms"):
-                if store.get(key) is not None:
-                    yield f"is of kind {store.kind} and has {key}", f"that kind has none: remove {key}"
-        if store.indexed and not is_time_ordered(store.kind):
-            yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
 
 
 def to_toml(spec: Spec | SpecDraft, *, notes: Iterable[str] = ()) -> str:
-    """The text of a file that says what ``spec`` says; what is missing stands in it as comments to fill in.
+    """Return the text of a file for ``spec``, with a comment to fill in for each missing field.
 
-    ``notes`` go to the top. The order is that of subtopologies and names, global stores last.
+    ``notes`` become comments at the top. The order is that of sub-topologies and names, global stores last.
     """
     import tomlkit
 
@@ -305,16 +311,16 @@ def _table(store: StoreDraft) -> Table:
         if rule.field in missing:
             table.add(tomlkit.comment(_to_fill_in(missing[rule.field])))
         elif _worth_writing(store, rule.field, value):
-            written = tomlkit.item(value)
+            entry = tomlkit.item(value)
             if rule.field in store.inferred:
-                written.comment(_plain(store.inferred[rule.field]))
-            table.add(key, written)
+                entry.comment(_plain(store.inferred[rule.field]))
+            table.add(key, entry)
     table.add(tomlkit.nl())
     return table
 
 
 def _worth_writing(store: StoreDraft, field: str, value: Any) -> bool:
-    """False for what is so without being said."""
+    """Return False for a value that the file has by default."""
     if value is None:
         return False
     if field == "logged":
@@ -335,5 +341,5 @@ def _to_fill_in(missing: Missing) -> str:
 
 
 def _plain(text: str) -> str:
-    """A comment is one line of plain characters, whatever names it holds."""
+    """Return a text for a comment: one line of ASCII, whatever names it contains."""
     return "".join(c if c.isprintable() and c.isascii() else "?" for c in text)

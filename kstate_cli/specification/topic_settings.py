@@ -22,7 +22,7 @@ from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key, has_retention
 from kstate_cli.formats.topic_partition import TopicPartition, changelog_prefix, changelog_topic, legal_topic
 from kstate_cli.specification.draft import Question, SpecDraft, StoreDraft
-from kstate_cli.specification.infer import Evidence, Inference
+from kstate_cli.specification.infer import Inference
 from kstate_cli.specification.intervals import (
     MIN_INTERVAL_MS,
     Interval,
@@ -34,117 +34,119 @@ from kstate_cli.specification.model import IN_MEMORY, SOURCE_TOPIC
 from kstate_cli.specification.topology import FROM
 from kstate_cli.statedir.model import Application, Database, Task
 
+DAY_MS: Final = 86_400_000
+"""Streams adds it to the retention by default, and to the history retention always."""
+_NARROW: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """One topic: its partitions, and those settings that were set for the topic itself (None: not, or not known)."""
+    """One topic: its partitions, and the settings that were set for the topic itself (None: not set, or unknown)."""
 
     partitions: int | None
-    """None where some are not told of: a dump need not have all."""
-    written: frozenset[int] = frozenset()
+    """None if the source does not have all of them: a dump may have some."""
+    partitions_with_records: frozenset[int] = frozenset()
     """Partitions that ever had a record."""
     retention_ms: int | None = None
     min_compaction_lag_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ToldTopics:
-    """What one source says of topics with legal names."""
+class TopicReport:
+    """The topics with legal names that one source reports."""
 
     by: str
     """``the broker`` or ``the dump``."""
     topics: Mapping[str, TopicSettings]
     live: bool = False
-    """A topic that is not among them is not there, or this user may not see it."""
+    """Whether a topic that is not in ``topics`` does not exist, or is hidden from this user."""
 
 
-def told_by_broker(facts: Facts) -> ToldTopics:
-    """By what a broker answered."""
-    written = _by_topic((key, one.end > 0) for key, one in facts.items())
-    return ToldTopics(
+Statements = Sequence[tuple[str, TopicSettings]]
+"""What each source states about one topic: (source, settings)."""
+
+
+def report_of_broker(facts: Facts) -> TopicReport:
+    """Return the topics in the answer of a broker."""
+    partitions = _by_topic((key, log.end > 0) for key, log in facts.items())
+    return TopicReport(
         "the broker",
         {
-            key.topic: TopicSettings(*written[key.topic], one.retention_ms, one.min_compaction_lag_ms)
-            for key, one in facts.items()
-            if key.topic in written
+            key.topic: TopicSettings(*partitions[key.topic], log.retention_ms, log.min_compaction_lag_ms)
+            for key, log in facts.items()
+            if key.topic in partitions
         },
         live=True,
     )
 
 
-def told_by_dump(dump: Dump) -> ToldTopics:
-    """By a dump: of each topic what the reading of it that ended last saw; only what its manifest says."""
-    written = _by_topic((key, bool(one.log_end)) for key, one in dump.partitions.items())
+def report_of_dump(dump: Dump) -> TopicReport:
+    """Return the topics in a dump, by its manifest: each with the settings of the reading that ended last."""
+    partitions = _by_topic((key, bool(part.log_end)) for key, part in dump.partitions.items())
     newest: dict[str, PartitionDump] = {}
-    for key, one in dump.partitions.items():
-        if key.topic in written and (key.topic not in newest or _ended(newest[key.topic]) < _ended(one)):
-            newest[key.topic] = one
+    for key, part in dump.partitions.items():
+        if key.topic in partitions and (key.topic not in newest or _ended(newest[key.topic]) < _ended(part)):
+            newest[key.topic] = part
     topics = {}
-    for topic, one in newest.items():
-        reading = one.reading
-        kept, lag = (None, None) if reading is None else (reading.retention_ms, reading.min_compaction_lag_ms)
-        topics[topic] = TopicSettings(*written[topic], kept, lag)
-    return ToldTopics("the dump", topics)
+    for topic, part in newest.items():
+        reading = part.reading
+        retention, lag = (None, None) if reading is None else (reading.retention_ms, reading.min_compaction_lag_ms)
+        topics[topic] = TopicSettings(*partitions[topic], retention, lag)
+    return TopicReport("the dump", topics)
 
 
-def _ended(one: PartitionDump) -> int:
-    return -1 if one.reading is None else one.reading.ended_ms
+def _ended(part: PartitionDump) -> int:
+    return -1 if part.reading is None else part.reading.ended_ms
 
 
 def _by_topic(partitions: Iterable[tuple[TopicPartition, bool]]) -> dict[str, tuple[int | None, frozenset[int]]]:
-    """How many partitions each topic has, and which of them ever had a record."""
+    """Return the number of partitions of each topic, None if some are missing, and those that ever had a record."""
     numbers: dict[str, set[int]] = {}
-    written: dict[str, set[int]] = {}
+    with_records: dict[str, set[int]] = {}
     for key, has_records in partitions:
         if legal_topic(key.topic):
             numbers.setdefault(key.topic, set()).add(key.partition)
-            written.setdefault(key.topic, set()).update([key.partition] if has_records else [])
+            with_records.setdefault(key.topic, set()).update([key.partition] if has_records else [])
     return {
-        topic: (len(known) if max(known) == len(known) - 1 else None, frozenset(written[topic]))
-        for topic, known in numbers.items()
+        topic: (len(own) if max(own) == len(own) - 1 else None, frozenset(with_records[topic]))
+        for topic, own in numbers.items()
     }
 
 
-DAY_MS: Final = 86_400_000
-"""What Streams adds to the retention, unless told otherwise, and to the history retention, always."""
-
-_NARROW: Final = 100
-
-
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What the bytes of a store show."""
+class ByteEvidence:
+    """The evidence that the bytes of a store give for or against the settings of its changelog."""
 
     interval: Interval = field(default_factory=Interval)
     span_ms: int = 0
-    """Between the starts of the first and the last segment of one task."""
+    """From the start of the first segment of a task to that of the last, the longest of all tasks."""
     segments: int = 0
-    """Of a versioned store: how many logical segments the last one of a task is after the first one."""
+    """Versioned stores: the number of the last logical segment of a task less that of the first."""
     absent: str | None = None
-    """Why a store without a directory can only be in memory, as far as the directory tells; None where it cannot."""
+    """The reason why a store without a directory can only be in memory; None without such a reason."""
     partitions: frozenset[int] = frozenset()
-    """Of the tasks here that would have such a store."""
+    """The partitions of the tasks here that would have such a store."""
 
     @property
     def narrow(self) -> bool:
-        """Of a versioned store: the rows leave so little room for its segment interval that nothing fits by chance."""
+        """Versioned stores: whether the rows allow so few segment intervals that none fits by chance."""
         most, least = self.interval.greatest, self.interval.least
         return self.interval.wrong is None and most is not None and (most - least) * _NARROW <= least
 
     def least(self, kind: str, interval_ms: int) -> int:
-        """The least retention with which Streams would have kept these segments.
+        """Return the least retention with which Streams would have kept these segments.
 
-        ``AbstractSegments.cleanupExpiredSegments``: none stays that begins an interval or more before the stream time
-        less the retention, and the last segment has begun by then.
+        ``AbstractSegments.cleanupExpiredSegments`` removes a segment that begins an interval or more before the stream
+        time less the retention, and the last segment has begun by then.
         """
         span = self.segments * interval_ms if has_key(kind, KeySchema.VERSIONED) else self.span_ms
         return max(1, span - interval_ms + 1)
 
     def agrees(self, kind: str, retention_ms: int) -> bool:
-        """Whether the bytes allow this retention.
+        """Return whether the bytes allow this retention.
 
-        Segments of windows and sessions follow from it. Those of a versioned store may have an interval of their own
-        (KIP-889), but nobody gives them one that is longer than the history.
+        The segments of windows and sessions follow from it. A versioned store may have a custom segment interval
+        (KIP-889), but a sensible one is never longer than the history.
         """
         if retention_ms <= 0 or self.interval.wrong is not None:
             return False
@@ -155,27 +157,75 @@ class Shown:
         return interval is not None and self.interval.fits(interval) and retention_ms >= self.least(kind, interval)
 
 
-def settled(store: StoreDraft, application: str | None, shown: Shown, told: Sequence[ToldTopics]) -> StoreDraft:
-    """What is known of a store once the topics are: more, or less where they contradict the bytes."""
+def byte_evidence(app: Application, store: StoreDraft, described: SpecDraft, inferred: Inference) -> ByteEvidence:
+    """Return the evidence of an application directory about one store."""
+    stores = [other for task in app.tasks for other in task.stores if other.name == store.name and other.databases]
+    evidence = inferred.evidence.get(store.name)
+    segments = 0
+    if has_key(store.kind, KeySchema.VERSIONED):
+        segments = max((versioned_span(other.databases) for other in stores), default=0)
+    absent = None
+    if inferred.draft.store(store.name) is None:
+        absent = _absent(app, store, described)
+    return ByteEvidence(
+        Interval() if evidence is None else evidence.interval,
+        max((_span_ms(other.databases) for other in stores), default=0),
+        segments,
+        absent,
+        frozenset(task.partition for task in app.tasks if _has_store(task, store) and task.partition is not None),
+    )
+
+
+def _span_ms(databases: Iterable[Database]) -> int:
+    starts = [database.segment_start for database in databases if database.segment_start is not None]
+    return max(starts) - min(starts) if starts else 0
+
+
+def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | None:
+    """Return the reason why a store without a directory is in memory; None if the tasks here prove nothing.
+
+    Streams opens all stores of a task together, so each store on disk has a directory then.
+    """
+    if described.store(store.name) is None or store.is_global or store.subtopology is None:
+        return None
+    tasks = [task for task in app.tasks if _has_store(task, store)]
+    others = {other.name for task in tasks for other in task.stores}
+    complete = all({other.name for other in task.stores} == others for task in tasks)
+    if not tasks or not others or not complete or any(task.problems for task in tasks):
+        return None
+    return f"{FROM} has it, and the tasks of subtopology {store.subtopology} here have their other stores on disk"
+
+
+def _has_store(task: Task, store: StoreDraft) -> bool:
+    """Return whether a task is of the sub-topology of the store."""
+    return not task.is_global and (task.topology, task.id.subtopology or 0) == (store.topology, store.subtopology)
+
+
+def apply_settings(
+    store: StoreDraft, application: str | None, evidence: ByteEvidence, reports: Sequence[TopicReport]
+) -> StoreDraft:
+    """Return a draft of a store with the facts of its changelog, and questions where these contradict the bytes."""
     topic = store.changelog
     if topic is None and "changelog" in store.questions:
-        return store  # whose settings these are nobody knows
+        return store  # the owner of these settings is unknown
     if topic is None and application is not None and not store.is_global:
         topic = changelog_topic(changelog_prefix(application, store.topology), store.name)
-    said = [(one.by, one.topics[topic]) for one in told if topic is not None and topic in one.topics]
-    store = _logged(store, topic, said, told)
-    if not said or store.logged is False:
+    statements = [
+        (report.by, report.topics[topic]) for report in reports if topic is not None and topic in report.topics
+    ]
+    store = _logged(store, topic, statements, reports)
+    if not statements or store.logged is False:
         return store
-    store = _in_memory(store, shown, said)
+    store = _in_memory(store, evidence, statements)
     if "logged" in store.questions and store.changelog is None:
         return store
-    return _retention(_partitions(store, said), shown, said)
+    return _retention(_partitions(store, statements), evidence, statements)
 
 
 def doubt_of(store: StoreDraft) -> str | None:
-    """What is worth a look in a store that is known: a history that its segments do not confirm; None without that.
+    """Return a remark about a complete store: a history retention that its segments do not confirm; else None.
 
-    They may have an interval of their own, or somebody has changed the topic.
+    The store may have a custom segment interval, or an operator has changed the topic.
     """
     kind, retention, interval = store.kind, store.retention_ms, store.segment_interval_ms
     if kind is None or retention is None or interval is None or not has_key(kind, KeySchema.VERSIONED):
@@ -190,132 +240,119 @@ def doubt_of(store: StoreDraft) -> str | None:
     )
 
 
-Said = Sequence[tuple[str, TopicSettings]]
-
-
-def _know(store: StoreDraft, name: str, value: object, why: str) -> StoreDraft:
+def _with_value(store: StoreDraft, name: str, value: object, why: str) -> StoreDraft:
+    """Return the draft with a value for a field, and without the question about it."""
     questions = {key: question for key, question in store.questions.items() if key != name}
     values: dict[str, object] = {name: value}
     return replace(store, **values, inferred={**store.inferred, name: why}, questions=questions)  # type: ignore[arg-type]
 
 
-def _ask(store: StoreDraft, name: str, why: str, *answers: object) -> StoreDraft:
+def _with_question(store: StoreDraft, name: str, why: str, *answers: object) -> StoreDraft:
+    """Return the draft with a question about a field, and without its value."""
     inferred = {key: text for key, text in store.inferred.items() if key != name}
     values: dict[str, object] = {name: None}
     questions = {**store.questions, name: Question(why, answers)}
     return replace(store, **values, inferred=inferred, questions=questions)  # type: ignore[arg-type]
 
 
-def _logged(store: StoreDraft, topic: str | None, said: Said, told: Sequence[ToldTopics]) -> StoreDraft:
+def _logged(store: StoreDraft, topic: str | None, statements: Statements, reports: Sequence[TopicReport]) -> StoreDraft:
+    """Settle whether a store has a changelog: a topic of that name contradicts ``logged = false``."""
     if topic is None or store.is_global:
         return store
     if store.logged is False:
-        if said:
-            return _ask(store, "logged", f"{store.inferred['logged']}, but {_by(said)} has {topic}", True, False)
-        live = next((one.by for one in told if one.live and one.topics), None)
+        if statements:
+            why = f"{store.inferred['logged']}, but {_by(statements)} has {topic}"
+            return _with_question(store, "logged", why, True, False)
+        live = next((report.by for report in reports if report.live and report.topics), None)
         if live is not None:
-            return _know(store, "logged", False, f"{store.inferred['logged']}, and {live} shows no {topic}")
-    if said and "logged" in store.questions and store.changelog is None:
-        return _know(store, "changelog", topic, f"its name, and {_by(said)} has it")
+            return _with_value(store, "logged", False, f"{store.inferred['logged']}, and {live} shows no {topic}")
+    if statements and "logged" in store.questions and store.changelog is None:
+        return _with_value(store, "changelog", topic, f"its name, and {_by(statements)} has it")
     return store
 
 
-def _in_memory(store: StoreDraft, shown: Shown, said: Said) -> StoreDraft:
+def _in_memory(store: StoreDraft, evidence: ByteEvidence, statements: Statements) -> StoreDraft:
     # A store that is new in the topology has a topic as well, but no record of a task that is still here.
-    if store.kind is None and shown.absent is not None and any(shown.partitions & one.written for _, one in said):
-        return _know(store, "kind", IN_MEMORY, f"{shown.absent}, and its changelog, by {_by(said)}, records of them")
+    has_records = any(evidence.partitions & settings.partitions_with_records for _, settings in statements)
+    if store.kind is None and evidence.absent is not None and has_records:
+        why = f"{evidence.absent}, and its changelog, by {_by(statements)}, records of them"
+        return _with_value(store, "kind", IN_MEMORY, why)
     return store
 
 
-def _partitions(store: StoreDraft, said: Said) -> StoreDraft:
-    said = [(by, one) for by, one in said if one.partitions is not None]
-    counts = sorted({one.partitions or 0 for _, one in said})
-    here = store.partitions or 0
-    if not said:
+def _partitions(store: StoreDraft, statements: Statements) -> StoreDraft:
+    counts = {by: settings.partitions for by, settings in statements if settings.partitions is not None}
+    if not counts:
         return store
-    if len(counts) == 1 and counts[0] >= here:
-        return _know(store, "partitions", counts[0], f"{_by(said)}: so many of its changelog")
-    named = " and ".join(f"{by} says {one.partitions}" for by, one in said)
+    values, here = sorted(set(counts.values())), store.partitions or 0
+    if len(values) == 1 and values[0] >= here:
+        return _with_value(store, "partitions", values[0], f"{' and '.join(counts)}: so many of its changelog")
+    sources = " and ".join(f"{by} says {count}" for by, count in counts.items())
     highest = f", and its tasks here go up to {here - 1}" if here else ""
-    return _ask(store, "partitions", f"{named}{highest}", *sorted({*counts, *([here] if here else [])}, reverse=True))
+    answers = sorted({*values, *([here] if here else [])}, reverse=True)
+    return _with_question(store, "partitions", f"{sources}{highest}", *answers)
 
 
-def _retention(store: StoreDraft, shown: Shown, said: Said) -> StoreDraft:
+def _retention(store: StoreDraft, evidence: ByteEvidence, statements: Statements) -> StoreDraft:
+    """Settle the retention: a value if settings and bytes agree and the bytes would show a change, else a question."""
     kind = store.kind
     if kind is None or not has_retention(kind) or store.is_global or store.source == SOURCE_TOPIC:
         return store
-    versioned = has_key(kind, KeySchema.VERSIONED)
-    name = "min.compaction.lag.ms" if versioned else "retention.ms"
-    settings = [(by, one.min_compaction_lag_ms if versioned else one.retention_ms) for by, one in said]
-    values = {by: value for by, value in settings if value is not None}
+    setting, values = retention_settings(kind, statements)
+    # MAX_I64 is "for ever": it states no retention.
     if not values or MAX_I64 in values.values():
         return store
-    by_bytes = store.retention_ms
+    sources = ", ".join(f"{setting} = {value} of its changelog by {by}" for by, value in values.items())
+    less = f"{sources}, less the {DAY_MS} that Streams adds"
     candidates = sorted({value - DAY_MS for value in values.values()}, reverse=True)
-    from_ = ", ".join(f"{name} = {value} of its changelog by {by}" for by, value in values.items())
-    less = f"{from_}, less the {DAY_MS} that Streams adds"
-    fitting = [one for one in candidates if shown.agrees(kind, one)]
+    fitting = [candidate for candidate in candidates if evidence.agrees(kind, candidate)]
     if len(candidates) == 1 and fitting:
-        exact = shown.interval.exact
-        own = exact is not None and default_segment_interval(kind, fitting[0]) != exact
-        if shown.narrow if versioned else exact not in (None, MIN_INTERVAL_MS):
-            return _know(
-                store, "retention_ms", fitting[0], f"{less}; the segments here {'allow it' if own else 'agree'}"
-            )
-        # Who has changed the setting would go unnoticed.
-        return _ask(store, "retention_ms", f"only the changelog tells it ({less}), and the rows here do not", *fitting)
-    if by_bytes is not None:
-        why = f"{less}, is {_among(candidates)}, and the segments here are those of {by_bytes}"
-    elif len(candidates) > 1:
-        why = f"{from_}: they differ"
+        return _agreed_retention(store, kind, fitting[0], evidence, less)
+    why = _contradiction(store.retention_ms, candidates, sources, less)
+    by_bytes = [] if store.retention_ms is None else [store.retention_ms]
+    return _with_question(store, "retention_ms", why, *dict.fromkeys([*by_bytes, *_answers(store), *fitting]))
+
+
+def retention_settings(kind: str, statements: Statements) -> tuple[str, dict[str, int]]:
+    """Return the setting that a kind's retention becomes in its changelog, and its value by source."""
+    if has_key(kind, KeySchema.VERSIONED):
+        setting = "min.compaction.lag.ms"
+        values = [(by, settings.min_compaction_lag_ms) for by, settings in statements]
     else:
-        why = f"{less}, is {candidates[0]}, which contradicts the segments here"
-    likely = [*([by_bytes] if by_bytes is not None else []), *_likely(store), *fitting]
-    return _ask(store, "retention_ms", why, *dict.fromkeys(likely))
+        setting = "retention.ms"
+        values = [(by, settings.retention_ms) for by, settings in statements]
+    return setting, {by: value for by, value in values if value is not None}
 
 
-def _likely(store: StoreDraft) -> tuple[object, ...]:
+def _agreed_retention(store: StoreDraft, kind: str, retention: int, evidence: ByteEvidence, less: str) -> StoreDraft:
+    """Settle a retention that all sources state and the bytes allow."""
+    exact = evidence.interval.exact
+    # Every retention of two minutes or less has segments of the least interval, so these confirm none.
+    is_versioned = has_key(kind, KeySchema.VERSIONED)
+    is_confirmed = evidence.narrow if is_versioned else exact not in (None, MIN_INTERVAL_MS)
+    if not is_confirmed:
+        # An operator may have changed the setting, and these bytes would not show it.
+        why = f"only the changelog tells it ({less}), and the rows here do not"
+        return _with_question(store, "retention_ms", why, retention)
+    is_custom = exact is not None and default_segment_interval(kind, retention) != exact
+    return _with_value(
+        store, "retention_ms", retention, f"{less}; the segments here {'allow it' if is_custom else 'agree'}"
+    )
+
+
+def _contradiction(by_bytes: int | None, candidates: Sequence[int], sources: str, less: str) -> str:
+    """Return why the retention is a question, although the changelog states it."""
+    if by_bytes is not None:
+        return f"{less}, is {' or '.join(map(str, candidates))}, and the segments here are those of {by_bytes}"
+    if len(candidates) > 1:
+        return f"{sources}: they differ"
+    return f"{less}, is {candidates[0]}, which contradicts the segments here"
+
+
+def _answers(store: StoreDraft) -> tuple[object, ...]:
     question = store.questions.get("retention_ms")
     return () if question is None else question.answers
 
 
-def _among(candidates: Sequence[int]) -> str:
-    return " or ".join(map(str, candidates))
-
-
-def _by(said: Said) -> str:
-    return " and ".join(dict.fromkeys(by for by, _ in said))
-
-
-def shown_of(app: Application, store: StoreDraft, described: SpecDraft, inferred: Inference) -> Shown:
-    """What ``app`` shows of one store."""
-    by_task = [own for task in app.tasks for one in task.stores if one.name == store.name and (own := one.databases)]
-    starts = [[d.segment_start for d in own if d.segment_start is not None] for own in by_task]
-    known: Evidence | None = inferred.evidence.get(store.name)
-    return Shown(
-        Interval() if known is None else known.interval,
-        max((max(one) - min(one) for one in starts if one), default=0),
-        max(map(_versioned, by_task), default=0) if has_key(store.kind, KeySchema.VERSIONED) else 0,
-        _absent(app, store, described) if inferred.draft.store(store.name) is None else None,
-        frozenset(task.partition for task in app.tasks if _is_of(task, store) and task.partition is not None),
-    )
-
-
-def _versioned(databases: tuple[Database, ...]) -> int:
-    return versioned_span(databases)
-
-
-def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | None:
-    """Streams opens all stores of a task together, so that each that lies on disk has a directory then."""
-    if described.store(store.name) is None or store.is_global or store.subtopology is None:
-        return None
-    tasks = [task for task in app.tasks if _is_of(task, store)]
-    others = {one.name for task in tasks for one in task.stores}
-    whole = all({one.name for one in task.stores} == others for task in tasks)
-    if not tasks or not others or not whole or any(task.problems for task in tasks):
-        return None
-    return f"{FROM} has it, and the tasks of subtopology {store.subtopology} here have their other stores on disk"
-
-
-def _is_of(task: Task, store: StoreDraft) -> bool:
-    return not task.is_global and (task.topology, task.id.subtopology or 0) == (store.topology, store.subtopology)
+def _by(statements: Statements) -> str:
+    return " and ".join(dict.fromkeys(by for by, _ in statements))

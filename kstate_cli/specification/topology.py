@@ -1,12 +1,11 @@
-"""The text of ``Topology#describe``: which store is in which subtopology, and the topics of global stores.
+"""The text of ``Topology#describe``: the sub-topology of each store, and the topics of global stores.
 
 ``kafka-streams-groups.sh --describe --topology`` (KIP-1331, 4.4) prints the same lines in another order: nodes by name,
-global stores last, with numbers of its own making (``TopologyDescriptionFormatter``).
+global stores last, with numbers of its own (``TopologyDescriptionFormatter``).
 
-``TopologyDescription.toString`` is made for people: names of processors are written as they are, without quotes, so
-that only what stands at the end of a line can be told from them. What it does not say: kinds, retentions, changelogs,
-whether a store is logged, and whether a global store has a processor of its own (``globalTable`` and
-``addGlobalStore`` look the same).
+``TopologyDescription.toString`` is for people: it prints names of processors without quotes, so that only the end of a
+line can be distinguished from them. It does not show kinds, retentions, changelogs, whether a store is logged, or
+whether a global store has a custom processor (``globalTable`` and ``addGlobalStore`` look the same).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _TABLE: Final = "KTABLE-SOURCE-"
 _GENERATED: Final = re.compile(r"[A-Z-]+-\d{10}")
 _LIST: Final = re.compile(r"\[([^\[\]]*)\]")
 INNER: Final = ("-repartition", "-subscription-registration-topic", "-subscription-response-topic")
-"""What the names of topics end in that Streams makes between sub-topologies: the last two of foreign-key joins
+"""The suffixes of topics that Streams creates between sub-topologies: the last two are those of foreign-key joins
 (``RepartitionTopicConfig``, ``KTableImpl.doJoinOnForeignKey``)."""
 
 
@@ -51,19 +50,19 @@ class Node:
     """A source, a processor or a sink of a subtopology."""
 
     name: str
-    """As it is written: it may hold anything."""
+    """As the text has it: any characters."""
     topics: str | None = None
-    """What a source reads, as it is written: topics, or a pattern; None of others."""
+    """The topics or the pattern of a source, as the text has them; None for other nodes."""
     stores: tuple[str, ...] = ()
     before: str = ""
-    """The names of the nodes whose records it gets, as they are written; empty of a source."""
+    """The names of the nodes whose records it gets, as the text has them; empty for a source."""
     writes: str | None = None
-    """The topic of a sink, where the text names one; a repartition topic without the application's id."""
+    """The topic of a sink if the text names one; a repartition topic without the application's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """One part of a topology. ``number`` is what the names of its task directories begin with."""
+    """One part of a topology. The names of its task directories begin with ``number``."""
 
     number: int
     stores: tuple[str, ...]
@@ -77,9 +76,9 @@ class Subtopology:
     nodes: tuple[Node, ...] = ()
 
     def read_directly(self, store: str) -> tuple[str, ...]:
-        """The topics of which one may serve as changelog: the records of a source come to the store as they are.
+        """Return the topics that may serve as changelog: those whose records reach the store unchanged.
 
-        Not where the DSL has given the operator a name that is none of a table's.
+        A source of an operator with a generated name other than that of a table is not one of them.
         """
         sources = {node.name: node.topics for node in self.nodes if node.topics is not None}
         makers = [
@@ -87,12 +86,12 @@ class Subtopology:
             for node in self.nodes
             if store in node.stores and (node.name.startswith(_TABLE) or not _GENERATED.fullmatch(node.name))
         ]
-        return tuple(topic for node in makers for topic in _listed(sources.get(node.before, "")))
+        return tuple(topic for node in makers for topic in _topic_list(sources.get(node.before, "")))
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyText:
-    """What the text of ``Topology#describe`` says."""
+    """The content of a text of ``Topology#describe``."""
 
     subtopologies: tuple[Subtopology, ...]
     """Those of global stores too: they take numbers but have no tasks."""
@@ -108,42 +107,44 @@ class TopologyText:
         return {part.stores[0]: part.topics[0] for part in self.subtopologies if part.is_global}
 
     def of(self, store: str) -> Subtopology | None:
-        """Return the subtopology that has the store: the first, where several have a copy of it."""
+        """Return the sub-topology that has the store: the first if several have a copy of it."""
         return next((part for part in self.subtopologies if store in part.stores), None)
 
     @property
     def shared(self) -> frozenset[str]:
-        """The stores of which several subtopologies have a copy (``patch_releases.SHARED_STORE_BUILDER``)."""
+        """The stores with a copy in several sub-topologies (``patch_releases.SHARED_STORE_BUILDER``)."""
         names = [name for part in self.subtopologies for name in part.stores]
         return frozenset(name for name in names if names.count(name) > 1)
 
     def origin(self, store: str) -> frozenset[Node]:
-        """The nodes that a store is made by, back to the topics that come from elsewhere; without their stores.
+        """Return the nodes that feed a store, back to the topics of other applications; without their stores.
 
-        Two texts with the same of them mean the same store, whatever its name is. Repartition topics are followed.
+        Two texts with the same origin describe the same store, whatever its name is. Repartition topics are followed.
         """
         part = self.of(store)
-        nodes = [n for p in self.subtopologies if part is not None and p.topology == part.topology for n in p.nodes]
-        named = {node.name: node for node in nodes if node.writes is None}
-        sinks: dict[str, list[Node]] = {}
-        for node in nodes:
-            if node.writes is not None:
-                sinks.setdefault(node.writes, []).append(node)
+        if part is None:
+            return frozenset()
+        nodes = self._nodes_of(part.topology)
+        by_name = {node.name: node for node in nodes if node.writes is None}
+        sinks = _sinks_by_topic(nodes)
         makers: set[Node] = set()
         waiting = [node for node in nodes if store in node.stores]
         while waiting:
             node = waiting.pop()
             if (bare := _in_order(node)) not in makers:
                 makers.add(bare)
-                waiting += [named[name] for name in (node.before, *node.before.split(", ")) if name in named]
-                waiting += [sink for topic in _listed(node.topics or "") for sink in sinks.get(topic, ())]
+                waiting += [by_name[name] for name in (node.before, *node.before.split(", ")) if name in by_name]
+                waiting += [sink for topic in _topic_list(node.topics or "") for sink in sinks.get(topic, ())]
         return frozenset(makers)
+
+    def _nodes_of(self, topology: str | None) -> list[Node]:
+        return [node for part in self.subtopologies if part.topology == topology for node in part.nodes]
 
     @property
     def inner_topics(self) -> frozenset[str]:
         """The topics that it writes and reads itself, repartition topics without the application's id."""
         nodes = [node for part in self.subtopologies for node in part.nodes]
-        read = {topic for node in nodes for topic in _listed(node.topics or "")}
+        read = {topic for node in nodes for topic in _topic_list(node.topics or "")}
         return frozenset(node.writes for node in nodes if node.writes is not None) & read
 
     def undecorated(self, app_id: str) -> TopologyText:
@@ -158,9 +159,9 @@ class TopologyText:
             return topic.removeprefix(prefix) if topic.endswith(INNER) else topic
 
         def of_node(node: Node) -> Node:
-            topics = _listed(node.topics or "")
-            listed = f"[{', '.join(map(bare, topics))}]" if topics else node.topics
-            return replace(node, topics=listed, writes=None if node.writes is None else bare(node.writes))
+            topics = _topic_list(node.topics or "")
+            text = f"[{', '.join(map(bare, topics))}]" if topics else node.topics
+            return replace(node, topics=text, writes=None if node.writes is None else bare(node.writes))
 
         parts = (
             replace(part, topics=tuple(map(bare, part.topics)), nodes=tuple(map(of_node, part.nodes)))
@@ -169,10 +170,18 @@ class TopologyText:
         return TopologyText(tuple(parts))
 
     def draft(self) -> SpecDraft:
-        """What it says about each store."""
+        """Return the draft of each store."""
         shared = self.shared
         parts = ((name, part) for name in self.stores if (part := self.of(name)) is not None)
         return SpecDraft(None, tuple(_draft(name, part, shared=name in shared) for name, part in parts))
+
+
+def _sinks_by_topic(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+    sinks: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.writes is not None:
+            sinks.setdefault(node.writes, []).append(node)
+    return sinks
 
 
 def _draft(name: str, part: Subtopology, *, shared: bool) -> StoreDraft:
@@ -187,7 +196,7 @@ def _draft(name: str, part: Subtopology, *, shared: bool) -> StoreDraft:
 
 
 def read_topology(path: Path) -> TopologyText:
-    """Reads a file with the text of ``Topology#describe``. Raises UsageError where it is not one."""
+    """Read a file with the text of ``Topology#describe``. Raise UsageError for any other content."""
     try:
         data = read_given(path, _MAX_BYTES)
     except NotReadableError as error:
@@ -202,7 +211,7 @@ def read_topology(path: Path) -> TopologyText:
 
 def _in_order(node: Node) -> Node:
     """Return a node without its stores, with its names in one order: no two programs print them in the same."""
-    topics = _listed(node.topics or "")
+    topics = _topic_list(node.topics or "")
     return replace(
         node,
         stores=(),
@@ -229,7 +238,7 @@ class _SubtopologyDraft:
     nodes: list[Node] = field(default_factory=list)
 
     def finished(self) -> Subtopology:
-        """What was read, for good."""
+        """Return the complete sub-topology."""
         return Subtopology(
             self.number,
             tuple(self.stores),
@@ -242,7 +251,7 @@ class _SubtopologyDraft:
 
 
 def parse_topology(text: str, where: str = "the topology") -> TopologyText:
-    """Reads the text of ``Topology#describe``; ``where`` names it in errors. Raises UsageError, naming the line."""
+    """Parse the text of ``Topology#describe``; ``where`` is its name in errors. Raise UsageError with the line."""
     parts: list[_SubtopologyDraft] = []
     topology: str | None = None
     started = False
@@ -290,7 +299,7 @@ def _read_line(where: str, number: int, line: str, topology: str | None, parts: 
 
 
 def _read_other(line: str, part: _SubtopologyDraft) -> None:
-    """A sink, or where the records of the last node come from."""
+    """Add a sink, or the origin of the records of the last node."""
     sink, before = _SINK.fullmatch(line), _BEFORE.fullmatch(line)
     if sink is not None and legal_topic(sink["topic"]):
         part.nodes.append(Node(sink["name"], writes=sink["topic"]))
@@ -299,30 +308,29 @@ def _read_other(line: str, part: _SubtopologyDraft) -> None:
 
 
 def _read_source(topics: str, part: _SubtopologyDraft) -> None:
-    if names := _listed(topics):
+    if names := _topic_list(topics):
         part.topics.update(dict.fromkeys(names))
     else:
         part.pattern = True
 
 
-def _listed(topics: str) -> list[str]:
-    """The topics of a source; none where it has a pattern."""
-    listed = _LIST.fullmatch(topics)
-    names = listed[1].split(", ") if listed else []
+def _topic_list(topics: str) -> list[str]:
+    """Return the topics of a source; empty for a pattern."""
+    match = _LIST.fullmatch(topics)
+    names = match[1].split(", ") if match else []
     return names if all(map(legal_topic, names)) else []
 
 
 def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
-    """Refuse numbers that are given twice, global stores with several topics, and stores of two topologies.
+    """Raise UsageError for a repeated number, a global store with several topics, and a store of two topologies.
 
-    The number of a global store may be that of a subtopology too: KIP-1331 counts global stores behind the others.
-
-    Subtopologies of one topology may each have a copy of a store: releases before KAFKA-20464 print that.
+    The number of a global store may be that of a sub-topology too: KIP-1331 counts global stores behind the others.
+    Sub-topologies of one topology may each have a copy of a store: releases before KAFKA-20464 print that.
     """
-    seen: dict[tuple[str | None, int], _SubtopologyDraft] = {}
+    numbers: dict[tuple[str | None, int], _SubtopologyDraft] = {}
     owners: dict[str, _SubtopologyDraft] = {}
     for part in parts:
-        other = part if part.is_global else seen.setdefault((part.topology, part.number), part)
+        other = part if part.is_global else numbers.setdefault((part.topology, part.number), part)
         if other is not part:
             raise _wrong(where, part.line, f"subtopology {part.number} is already on line {other.line}")
         if part.is_global and (len(part.stores) != 1 or len(part.topics) != 1 or part.pattern):
@@ -333,5 +341,5 @@ def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
                 raise _wrong(where, part.line, f"store {name} is already in the subtopology on line {owner.line}")
 
 
-def _wrong(where: str, line: int, what: str) -> UsageError:
-    return UsageError(f"{where}, line {line}: {what}", hint=_HINT)
+def _wrong(where: str, line: int, error: str) -> UsageError:
+    return UsageError(f"{where}, line {line}: {error}", hint=_HINT)

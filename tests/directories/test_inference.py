@@ -71,7 +71,7 @@ def test_kinds(name: str, read: Read) -> None:
     known = {s.name for s in expected.stores}
     assert missing(found) == {entry for entry in CANNOT_TELL if entry[0] in known} | unknown
     assert [note.partition(":")[0] for note in found.notes] == ["kv-nolog"]
-    filled = complete(parse_draft(fill_in(to_toml(found.draft, notes=found.notes))), named="kstate.toml")
+    filled = complete(parse_draft(fill_in(to_toml(found.draft, notes=found.notes))), file_name="kstate.toml")
     inferred = truth.by_name(filled)
     assert inferred.pop("kv-memory", None) is None or unknown
     assert inferred == truth.by_name(expected)
@@ -81,7 +81,7 @@ def test_demo(read: Read) -> None:
     app = read("4.3.1-demo-eos")
     found = infer(app)
     assert missing(found) == {("customers", "source")}
-    filled = complete(parse_draft(fill_in(to_toml(found.draft))), named="kstate.toml")
+    filled = complete(parse_draft(fill_in(to_toml(found.draft))), file_name="kstate.toml")
     assert truth.by_name(filled) == truth.by_name(truth.demo("orders", "shop"))
 
 
@@ -156,4 +156,4 @@ def test_ls_spec_prints_toml_and_changes_nothing(tmp_path: Path) -> None:
 def test_ls_spec_of_a_directory_that_tells_all_is_exit_0(tmp_path: Path) -> None:
     done = kstate("ls", unpack("4.3.1-headers-eos", tmp_path), "--spec", status=0)
     assert done.err == "" and "to fill in" not in done.out.partition("\n")[2]
-    assert isinstance(complete(parse_draft(done.out), named="x"), Spec)
+    assert isinstance(complete(parse_draft(done.out), file_name="x"), Spec)

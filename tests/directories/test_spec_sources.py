@@ -86,7 +86,7 @@ def test_what_is_left_is_what_cannot_be_known(tmp_path: Path, name: str) -> None
     assert tree_hash(app) == before
     assert left_open(done) == CANNOT_BE_KNOWN
     text = re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", done.out, flags=re.MULTILINE)
-    known = truth.by_name(complete(parse_draft(text), named="kstate.toml"))
+    known = truth.by_name(complete(parse_draft(text), file_name="kstate.toml"))
     memory = known.pop("kv-memory")
     assert (memory.kind, memory.subtopology, memory.partitions) == ("in-memory", 0, truth.PARTITIONS)
     assert known == truth.by_name(spec)

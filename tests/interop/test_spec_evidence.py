@@ -74,7 +74,7 @@ def test_nothing_is_left_but_what_cannot_be_known(
     for sources in (("--from-changelog", out), broker, by_both) if ALL else (("--from-changelog", out), by_both):
         done = kstate("ls", directory, "--spec", "--topology", topology, *sources)
         assert left_open(done.out) == CANNOT_BE_KNOWN, done.told
-        known = truth.by_name(complete(parse_draft(filled_in(done.out)), named="kstate.toml"))
+        known = truth.by_name(complete(parse_draft(filled_in(done.out)), file_name="kstate.toml"))
         memory = known.pop(IN_MEMORY)
         assert (memory.kind, memory.partitions) == ("in-memory", truth.PARTITIONS)
         assert known == expected

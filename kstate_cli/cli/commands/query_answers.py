@@ -290,4 +290,4 @@ def _spec(request: StoreRequest) -> Spec | None:
     store_spec = draft.store(request.store)
     subtopology = store_spec.subtopology if store_spec else None
     stores_of(directory, request.store, topology=request.options.topology, subtopology=subtopology)
-    return resolve_spec(directory, draft, named=str(request.options.spec), only={request.store})
+    return resolve_spec(directory, draft, file_name=str(request.options.spec), only={request.store})

@@ -280,7 +280,7 @@ class FromDump:
 
         topologies = {store: TaskId.parse(task).topology for task, stores in missing.items() for store in stores}
         draft = _without_places(self.request.spec, app.app_id, topologies)
-        spec = resolve_spec(app, draft, only=topologies.keys(), named=self.request.spec_name)
+        spec = resolve_spec(app, draft, only=topologies.keys(), file_name=self.request.spec_name)
         only = Spec(spec.application, tuple(store for store in spec.stores if store.name in topologies))
         options = replace(self.request.options, stores=frozenset(topologies))
         plan = plan_restore(app.path, None, only, self.dump, options, stores_by_task=missing)

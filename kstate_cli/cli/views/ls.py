@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from kstate_cli.check.topology import AskedTopology, Homes
     from kstate_cli.specification.draft import SpecDraft
-    from kstate_cli.specification.topic_settings import ToldTopics
+    from kstate_cli.specification.topic_settings import TopicReport
     from kstate_cli.specification.topology import TopologyText
     from kstate_cli.statedir.model import Application
 
@@ -145,7 +145,7 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     return len(missing) + len(notes)
 
 
-def _topic_sources(app: Application, sources: SpecSources, topology: TopologyText | None) -> tuple[ToldTopics, ...]:
+def _topic_sources(app: Application, sources: SpecSources, topology: TopologyText | None) -> tuple[TopicReport, ...]:
     topics = []
     if sources.bootstrap is not None:
         topics.append(_broker_topics(app, sources.bootstrap, sources.settings, topology))
@@ -154,7 +154,7 @@ def _topic_sources(app: Application, sources: SpecSources, topology: TopologyTex
         from kstate_cli.dump_reader.location import shown
         from kstate_cli.dump_reader.open import read_dump
         from kstate_cli.errors import Refused
-        from kstate_cli.specification.topic_settings import told_by_dump
+        from kstate_cli.specification.topic_settings import report_of_dump
 
         try:
             dump = read_dump(sources.dump, complete=False, committed_only=False)
@@ -163,19 +163,19 @@ def _topic_sources(app: Application, sources: SpecSources, topology: TopologyTex
                 f"{shown(sources.dump)} has no manifest: it does not state how many partitions the topics have",
                 hint="leave out --from-changelog, or pass --bootstrap-server HOST:PORT instead",
             ) from None
-        topics.append(told_by_dump(dump))
+        topics.append(report_of_dump(dump))
     return tuple(topics)
 
 
 def _broker_topics(
     app: Application, bootstrap: str, settings: Path | None, topology: TopologyText | None
-) -> ToldTopics:
+) -> TopicReport:
     """Read partitions of the topics that stores of the application may be restored from, and of no others."""
     from kstate_cli.broker.client import admin_client, ask_broker, names_on
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.check.predict import topics_of
     from kstate_cli.dump_writer.plan import own_changelogs
-    from kstate_cli.specification.topic_settings import told_by_broker
+    from kstate_cli.specification.topic_settings import report_of_broker
 
     conf = client_settings(settings)
     with admin_client(bootstrap, conf) as admin:
@@ -183,10 +183,10 @@ def _broker_topics(
     own, _ = own_changelogs(app.app_id, on_broker, groups)
     described = () if topology is None else topology.global_stores.values()
     topics = {*own, *topics_of(app), *described}
-    return told_by_broker(ask_broker(bootstrap, conf, group=None, topics=topics))
+    return report_of_broker(ask_broker(bootstrap, conf, group=None, topics=topics))
 
 
-def _of_no_store(app: Application, draft: SpecDraft, topics: tuple[ToldTopics, ...]) -> list[str]:
+def _of_no_store(app: Application, draft: SpecDraft, topics: tuple[TopicReport, ...]) -> list[str]:
     """Return a note about changelogs of the application without a store here."""
     from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, is_changelog
     from kstate_cli.texts import some

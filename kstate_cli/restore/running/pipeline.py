@@ -188,7 +188,7 @@ def _plan(request: RestoreRequest, dump: Dump, application: Application | None, 
     if request.terms.run.standby:
         refuse_no_standby(request.terms.app)
     only = _asked_for(request, application)
-    spec = resolve_spec(application, request.spec, request.topology, only=only, named=request.spec_name)
+    spec = resolve_spec(application, request.spec, request.topology, only=only, file_name=request.spec_name)
     if application is None or not application.tasks:
         _check_name(request.terms.app, spec)
     plan = plan_restore(request.terms.app, application, spec, dump, request.options)

@@ -42,7 +42,7 @@ ANSWERS = '[stores.empty]\nkind = "list-value"\n[stores.g]\nsource = "table"\n'
 
 def test_the_directory_alone(app: Application) -> None:
     with pytest.raises(Refused) as refused:
-        resolve_spec(app, named="my.toml")
+        resolve_spec(app, file_name="my.toml")
     assert refused.value.advice == (
         "say it in my.toml, given with --spec (first line: format = 1), each line below its table:\n"
         '    [stores.empty] kind = "key-value"\n'
@@ -101,7 +101,7 @@ def test_naming_the_topic_that_is_found_keeps_it_a_source_topic(app: Application
 )
 def test_contradictions_are_refused_by_name(app: Application, text: str, said: str) -> None:
     with pytest.raises(Refused) as refused:
-        resolve_spec(app, toml(text), named="my.toml")
+        resolve_spec(app, toml(text), file_name="my.toml")
     assert said in refused.value.message and "my.toml" in refused.value.message
     assert refused.value.exit_code == 4
 

@@ -21,7 +21,7 @@ from kstate_cli.specification.draft import StoreDraft
 from kstate_cli.specification.infer import infer
 from kstate_cli.specification.intervals import default_segment_interval
 from kstate_cli.specification.toml_file import to_toml
-from kstate_cli.specification.topic_settings import DAY_MS, ToldTopics, TopicSettings, told_by_broker, told_by_dump
+from kstate_cli.specification.topic_settings import DAY_MS, TopicReport, TopicSettings, report_of_broker, report_of_dump
 from kstate_cli.specification.topology import TopologyText, parse_topology
 from kstate_cli.statedir.model import Application, Database
 
@@ -46,9 +46,9 @@ SURE = windowed(*segments(2 * HALF, 3 * HALF, 4 * HALF, at=9 * MINUTE))
 """Segments of ten minutes, and no others."""
 
 
-def told(by: str = "the broker", **topics: TopicSettings) -> ToldTopics:
+def told(by: str = "the broker", **topics: TopicSettings) -> TopicReport:
     names = {f"app-{name.replace('_', '-')}-changelog": settings for name, settings in topics.items()}
-    return ToldTopics(by, names, live=by == "the broker")
+    return TopicReport(by, names, live=by == "the broker")
 
 
 def kept(retention_ms: int | None, partitions: int = 1) -> TopicSettings:
@@ -56,7 +56,7 @@ def kept(retention_ms: int | None, partitions: int = 1) -> TopicSettings:
 
 
 def drafted(
-    app: Application, *sources: ToldTopics, topology: TopologyText | None = None, of: str = "win"
+    app: Application, *sources: TopicReport, topology: TopologyText | None = None, of: str = "win"
 ) -> StoreDraft:
     draft, _ = draft_of_directory(app, topology, sources)
     one = draft.store(of)
@@ -278,7 +278,7 @@ def test_anything_else_without_a_directory_is_asked_about(case: str) -> None:
 
 def test_a_broker_and_a_dump_say_the_same() -> None:
     keys = [TopicPartition(WIN, number) for number in range(3)]
-    by_broker = told_by_broker({key: LogFacts(0, 9, retention_ms=5, min_compaction_lag_ms=6) for key in keys})
+    by_broker = report_of_broker({key: LogFacts(0, 9, retention_ms=5, min_compaction_lag_ms=6) for key in keys})
     assert dict(by_broker.topics) == {WIN: TopicSettings(3, frozenset({0, 1, 2}), 5, 6)} and by_broker.live
 
     def partition(key: TopicPartition, reading: Reading | None) -> PartitionDump:
@@ -289,10 +289,10 @@ def test_a_broker_and_a_dump_say_the_same() -> None:
     dump = Dump("/dump", partitions, None, {}, "read_committed", has_headers=True)
     # A dump need not have all partitions: what it lacks in between it may lack behind them.
     some = {key: one for key, one in partitions.items() if key.partition != 1}
-    assert told_by_dump(Dump("/dump", some, None, {}, None, has_headers=True)).topics[WIN].partitions is None
+    assert report_of_dump(Dump("/dump", some, None, {}, None, has_headers=True)).topics[WIN].partitions is None
     assert drafted(SURE, told(plain=TopicSettings(None)), of="plain").partitions == 1
     # The reading that ended last counts.
-    assert dict(told_by_dump(dump).topics) == dict(by_broker.topics) and not told_by_dump(dump).live
+    assert dict(report_of_dump(dump).topics) == dict(by_broker.topics) and not report_of_dump(dump).live
 
 
 HOSTILE = ("../../etc/passwd", "a\nkind = 'x'", "\x1b[31m", "app-win-changelog\n", "☃", "a" * 250, "", '"]')
@@ -302,9 +302,9 @@ HOSTILE = ("../../etc/passwd", "a\nkind = 'x'", "\x1b[31m", "app-win-changelog\n
 def test_names_of_others_reach_no_file(name: str) -> None:
     """Topics are looked up by names that are known: what else a broker has changes nothing, and is not printed."""
     plain = to_toml(draft_of_directory(SURE, None, (told(win=kept(None)),))[0])
-    hostile = ToldTopics("the broker", {WIN: kept(None), name: kept(5), f"app-{name}-changelog": kept(7)}, live=True)
+    hostile = TopicReport("the broker", {WIN: kept(None), name: kept(5), f"app-{name}-changelog": kept(7)}, live=True)
     keys = [TopicPartition(one, 0) for one in hostile.topics]
-    assert {*told_by_broker({key: LogFacts(0, 9) for key in keys}).topics} <= {WIN, "app--changelog"}
+    assert {*report_of_broker({key: LogFacts(0, 9) for key in keys}).topics} <= {WIN, "app--changelog"}
     assert to_toml(draft_of_directory(SURE, None, (hostile,))[0]) == plain
 
 

@@ -20,7 +20,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "kstate.toml"
 
 
 def spec_of(text: str) -> Spec:
-    return complete(parse_draft("format = 1\n" + text), named="kstate.toml")
+    return complete(parse_draft("format = 1\n" + text), file_name="kstate.toml")
 
 
 def only(text: str) -> StoreSpec:
@@ -190,7 +190,7 @@ def specs(draw: st.DrawFn) -> Spec:
 def test_round_trip(spec: Spec) -> None:
     text = to_toml(spec, notes=["a note\nof two lines\x1b"])
     assert text.isascii()
-    back = complete(parse_draft(text), named="x")
+    back = complete(parse_draft(text), file_name="x")
     assert {s.name: s for s in back.stores} == {s.name: s for s in spec.stores}
     again = to_toml(back)
     assert parse_draft(again) == parse_draft(text)
