@@ -27,18 +27,25 @@ class Code:
     more: str = field(default="", compare=False, kw_only=True)
     """What follows from it, in sentences."""
     log: tuple[str, ...] | None = field(default=None, compare=False, kw_only=True)
-    """Sentences of :mod:`kstate_cli.check.streams_log`; None if Streams could not print anything about it."""
+    """Sentences of :mod:`kstate_cli.streams_log`; None if Streams could not print anything about it."""
     source: str = field(default="", compare=False, kw_only=True)
     """The class of Kafka Streams, the KIP or the reason that it follows from; ``{page}`` stands for the section."""
     page: str | None = field(default=None, compare=False, kw_only=True)
     """The section of docs/internals, such as ``start.md#going-down``."""
     hint: str = field(default="", compare=False, kw_only=True)
-    """What to do, printed with each finding: an instruction, with the command last."""
+    """What to do, printed with each finding."""
+    command: str = field(default="", compare=False, kw_only=True)
+    """The command that the hint ends in, if views print it on a line of its own."""
     do: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
     """What else helps, a line each, for ``kstate explain``. A command stands last on its line."""
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def instruction(self) -> str:
+        """Return the hint with its command."""
+        return f"{self.hint}: {self.command}" if self.command else self.hint
 
     @property
     def rule(self) -> str:

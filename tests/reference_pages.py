@@ -21,8 +21,7 @@ from typing import Any, Final
 import kstate_cli
 from kstate_cli import errors
 from kstate_cli.change.journal import CREATED, DAMAGED, INTERRUPTED, RunState
-from kstate_cli.check.findings import Level
-from kstate_cli.check.outcome import Outcome
+from kstate_cli.check.findings import Level, Outcome
 from kstate_cli.cli.help_panels import panel_of
 from kstate_cli.cli.metrics import METRICS
 from kstate_cli.cli.registry import COMMANDS

@@ -1,11 +1,12 @@
-"""What lies in a task directory: files that cannot be read, foreign entries, what a crash has left."""
+"""The entries of a task directory: unreadable files, foreign entries, leftovers of a crash."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kstate_cli.check import shared_stores, streams_log
+from kstate_cli import streams_log
+from kstate_cli.check import shared_stores
 from kstate_cli.check.codes.layout import (
     DROPPED_LINE,
     FOREIGN_IN_SEGMENTS,
@@ -19,8 +20,7 @@ from kstate_cli.check.codes.layout import (
     STORE_IN_TWO_SUBTOPOLOGIES,
 )
 from kstate_cli.check.findings import Finding, Level
-from kstate_cli.check.opening import java_text
-from kstate_cli.check.rule import Obstacle
+from kstate_cli.check.rule import Obstacle, java_text
 from kstate_cli.check.snapshot import Snapshot, subtopology
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.statedir.model import CheckpointFile, Store, Task
@@ -37,19 +37,19 @@ from kstate_cli.statedir.names import (
 _RAW = frozenset({"NumberFormatException", "IllegalArgumentException"})
 """Not IOExceptions: these also escape where the offsets of tasks are summed up for a rebalance."""
 ObstacleAndFindings = tuple[Obstacle | None, tuple[Finding, ...]]
-"""What stands in the way, and what is said of it."""
+"""The obstacle, if there is one, and the findings."""
 _NOTHING: ObstacleAndFindings = (None, ())
 
 
 def unreadable(file: CheckpointFile | None) -> MalformedBytesError | None:
-    """Why ``OffsetCheckpoint.read`` cannot read a file; None where it can."""
+    """Return the error of ``OffsetCheckpoint.read`` for a file; None if it can read it."""
     error = file.error if file is not None else None
-    # What Streams reads and kstate does not is refused before anything is judged, but for a negative partition.
+    # A file that only kstate cannot read is refused before any rule runs, but for a negative partition.
     return error if isinstance(error, MalformedBytesError) and error.streams_exception is not None else None
 
 
 def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
-    """The task's, or the global stores', ``.checkpoint``, where it cannot be read."""
+    """Judge the ``.checkpoint`` of a task or of the global stores: unreadable, or with lines that Streams drops."""
     if task.checkpoint is None:
         return _NOTHING
     error = unreadable(task.checkpoint)
@@ -59,9 +59,9 @@ def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
         return None, tuple(snapshot.finding(DROPPED_LINE, text, task) for text in texts)
     text = f"{task.name}/{CHECKPOINT}: {error.reason}"
     java = java_text(error)
-    if snapshot.asked.into_family:
-        shown = "null" if task.is_global else task.path.name
-        messages: tuple[str, ...] = (streams_log.CHECKPOINT_NOT_MIGRATED.format(shown), java)
+    if snapshot.request.into_family:
+        label = "null" if task.is_global else task.path.name
+        messages: tuple[str, ...] = (streams_log.CHECKPOINT_NOT_MIGRATED.format(label), java)
     elif error.streams_exception in _RAW:
         messages = (java,)
     elif task.is_global:
@@ -73,14 +73,14 @@ def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
 
 
 def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAndFindings:
-    """``<store>.position``, and ``.checkpoint_<store>`` of a store that does not keep its own offsets."""
+    """Judge ``<store>.position``, and ``.checkpoint_<store>`` of a store that does not keep its own offsets."""
     if (error := unreadable(store.position_file)) is not None:
         file = f"{task.name}/{position_file(store.name)}"
         text = f"{file}: {error.reason}"
         wrapped = () if error.streams_exception in _RAW else (streams_log.POSITION_NOT_READ,)
         obstacle = Obstacle(MALFORMED_POSITION, text, file, (*wrapped, java_text(error)))
         return obstacle, (snapshot.finding(MALFORMED_POSITION, text, task, store.name),)
-    if not snapshot.asked.into_family or not store.is_grace_buffer:
+    if not snapshot.request.into_family or not store.is_grace_buffer:
         return _NOTHING
     if (error := unreadable(store.store_file)) is not None:
         file = f"{task.name}/{store_checkpoint(store.name)}"
@@ -92,47 +92,47 @@ def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> Obstacl
 
 
 def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAndFindings:
-    """An entry of a segmented store's folder whose name is no segment's."""
+    """Judge the entries in the folder of a segmented store: each must have the name of a segment."""
     findings: list[Finding] = []
     for name in snapshot.segments.get(store.path, ()):
-        shown = f"{task.name}/{store.name}/{name}"
+        label = f"{task.name}/{store.name}/{name}"
         if segment_start(store.name, name) is None:
             if name[len(store.name) : len(store.name) + 1] == "-":
                 continue  # a date that does not parse: skipped with a warning
-            text = f"{shown} is no segment"
+            text = f"{label} is no segment"
             # The name is cut at the length of the store's, whatever it begins with.
             short = len(name) <= len(store.name)
             message = streams_log.SEGMENT_NAME_TOO_SHORT if short else streams_log.NO_SEGMENT_ID.format(name)
-            obstacle = Obstacle(FOREIGN_IN_SEGMENTS, text, shown, (message,))
+            obstacle = Obstacle(FOREIGN_IN_SEGMENTS, text, label, (message,))
             return obstacle, (*findings, snapshot.finding(FOREIGN_IN_SEGMENTS, text, task, store.name))
         if name[len(store.name)] != ".":
-            findings.append(snapshot.finding(OLD_SEGMENT_NAME, f"{shown} is renamed", task, store.name))
+            findings.append(snapshot.finding(OLD_SEGMENT_NAME, f"{label} is renamed", task, store.name))
     return None, tuple(findings)
 
 
 def foreign_entries(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
-    """Entries of a task that Streams ignores, deletes, or left behind in a crash."""
+    """Yield findings about entries that Streams ignores or deletes, or that a crash left."""
     names = {store.name for store in task.stores} | {ROCKSDB} | set(snapshot.resolved[task.name].absent)
-    # A store that only kstate does not read is none of them.
-    names |= {one.place.in_task[0] for one in task.problems if one.unknown and one.place.in_task}
+    # A store that only kstate cannot read is no foreign entry.
+    names |= {problem.place.in_task[0] for problem in task.problems if problem.unknown and problem.place.in_task}
     if snapshot.homes is not None:
         names |= snapshot.homes.elsewhere.get(task.name, {}).keys()
     for name in sorted(snapshot.entries[task.name]):
-        shown = f"{task.name}/{name}"
+        label = f"{task.name}/{name}"
         if name.endswith(LOCK):
-            yield snapshot.finding(LOCK_FILE_IN_TASK, f"{shown} will be deleted", task)
+            yield snapshot.finding(LOCK_FILE_IN_TASK, f"{label} will be deleted", task)
         elif name in task.leftovers:
-            yield snapshot.finding(LEFTOVER_FILE, f"{shown} is what a crash has left", task)
+            yield snapshot.finding(LEFTOVER_FILE, f"{label} is what a crash has left", task)
         elif name not in names and not is_offsets_file(name):
-            yield snapshot.finding(FOREIGN_IN_TASK, f"{shown} is not a file of Streams", task)
+            yield snapshot.finding(FOREIGN_IN_TASK, f"{label} is not a file of Streams", task)
 
 
 @dataclass(frozen=True, slots=True)
 class Doubles:
-    """Stores that are in two sub-topologies, and what that says of tasks."""
+    """Stores that are in two sub-topologies, and the tasks that follow from them."""
 
     copies: frozenset[str] = frozenset()
-    """Tasks that are no tasks of this application, but copies."""
+    """Directories that are copies of tasks."""
     shared: Mapping[str, int] = field(default_factory=dict)
     """By named topology, empty without one, the lowest of the sub-topologies that may have a copy of a store each."""
     findings: tuple[Finding, ...] = ()
@@ -141,9 +141,25 @@ class Doubles:
 def stores_in_two(snapshot: Snapshot) -> Doubles:
     """Return what follows from stores that are in two sub-topologies.
 
-    Where each has stores of its own, they may have one StoreBuilder; otherwise one directory is a copy of another,
-    more likely that of the higher number.
+    If each has stores of its own, they may have one StoreBuilder. Otherwise one directory is a copy of another, more
+    likely that of the higher number.
     """
+    findings: list[Finding] = []
+    shared: dict[str, int] = {}
+    higher: set[tuple[str | None, int]] = set()
+    for (topology, numbers), names in _names_by_numbers(snapshot).items():
+        if shared_stores.have_copies(snapshot, numbers, topology):
+            findings.append(shared_stores.suspected(snapshot, names, numbers))
+            shared[topology or ""] = min(numbers[0], shared.get(topology or "", numbers[0]))
+        else:
+            findings.append(_copied_directory(snapshot, names, numbers))
+            higher.add((topology, numbers[-1]))
+    copies = (task.name for task in snapshot.app.tasks if not task.is_global and subtopology(task) in higher)
+    return Doubles(frozenset(copies), shared, tuple(findings))
+
+
+def _names_by_numbers(snapshot: Snapshot) -> dict[tuple[str | None, tuple[int, ...]], list[str]]:
+    """Return the stores that several sub-topologies have: named topology and their numbers -> names, in this order."""
     owners: dict[tuple[str | None, str], set[int]] = {}
     for task in snapshot.app.tasks:
         topology, number = subtopology(task)
@@ -151,22 +167,15 @@ def stores_in_two(snapshot: Snapshot) -> Doubles:
             for store in task.stores:
                 owners.setdefault((topology, store.name), set()).add(number)
     together: dict[tuple[str | None, tuple[int, ...]], list[str]] = {}
-    for (topology, name), several in sorted(owners.items(), key=lambda one: (one[0][0] or "", one[0][1])):
-        if len(several) > 1:
-            together.setdefault((topology, tuple(sorted(several))), []).append(name)
-    findings: list[Finding] = []
-    shared: dict[str, int] = {}
-    higher: set[tuple[str | None, int]] = set()
-    for (topology, numbers), names in sorted(together.items(), key=lambda one: one[0][1]):
-        if shared_stores.have_copies(snapshot, numbers, topology):
-            findings.append(shared_stores.suspected(snapshot, names, numbers))
-            shared[topology or ""] = min(numbers[0], shared.get(topology or "", numbers[0]))
-            continue
-        higher.add((topology, numbers[-1]))
-        text = f"{', '.join(names)}: in the subtopologies {' and '.join(map(str, numbers))} at once"
-        fatal = snapshot.asked.into_family and snapshot.has_global
-        opens = f": {snapshot.asked.release} opens the global stores in the wrong one too, and does not start"
-        level = Level.ERROR if fatal else None
-        findings.append(snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text + opens if fatal else text, level=level))
-    copies = (task.name for task in snapshot.app.tasks if not task.is_global and subtopology(task) in higher)
-    return Doubles(frozenset(copies), shared, tuple(findings))
+    for (topology, name), numbers in sorted(owners.items(), key=lambda entry: (entry[0][0] or "", entry[0][1])):
+        if len(numbers) > 1:
+            together.setdefault((topology, tuple(sorted(numbers))), []).append(name)
+    return dict(sorted(together.items(), key=lambda entry: entry[0][1]))
+
+
+def _copied_directory(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) -> Finding:
+    text = f"{', '.join(names)}: in the subtopologies {' and '.join(map(str, numbers))} at once"
+    if not (snapshot.request.into_family and snapshot.has_global):
+        return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text)
+    text += f": {snapshot.request.release} opens the global stores in the wrong one too, and does not start"
+    return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text, level=Level.ERROR)

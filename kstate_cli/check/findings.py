@@ -1,4 +1,4 @@
-"""What a finding of ``kstate check`` is. The entries of all codes are in ``check/codes``."""
+"""Findings, outcomes and predictions of ``kstate check``, as data. The entries of all codes are in ``check/codes``."""
 
 from __future__ import annotations
 
@@ -65,3 +65,61 @@ EXPORT_FIRST: Final = (
     "do not start the application: it would restore from a log that has lost these records; export first: "
     "kstate export APP STORE --out DIR"
 )
+
+
+class Outcome(Enum):
+    """The treatment of a store by the next start."""
+
+    OPENS = "opens"
+    """Unchanged: nothing is restored."""
+    OPENS_EMPTY = "opens-without-rows"
+    """Silently, although its offset states that it is complete: all or some rows are missing from then on."""
+    RESTORES = "restores"
+    """The records between its offset and the end of the changelog are restored."""
+    RESTORES_ALL = "restores-all"
+    """The whole changelog is restored, over the rows of the store."""
+    WIPED = "task-wiped"
+    """The task's directory is deleted (``TaskCorruptedException``), then the whole changelog is restored."""
+    LOST = "lost"
+    """As ``task-wiped``, but the store has no changelog: nothing brings its rows back."""
+    MAY_BE_LOST = "may-be-lost"
+    """As ``task-wiped``, but it was not closed, and nothing tells whether it has a changelog."""
+    FAILS = "start-fails"
+    """``KafkaStreams#start`` or a stream thread throws; the client ends in ERROR."""
+    HANGS = "start-hangs"
+    """The client stays in REBALANCING, and wipes and restores nothing."""
+    NOT_REACHED = "not-reached"
+    """Another store of the task makes the start fail before."""
+    UNKNOWN = "unknown"
+    """The application is running, so it depends on the next close; or kstate does not read the whole task."""
+    IGNORED = "ignored"
+    """The release has no such store, or no such task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A number of records that are restored from a changelog."""
+
+    count: int
+    exact: bool
+    """False: at most so many, since compaction and transaction markers leave holes that a log's bounds do not show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The outcome for one store of one task, with the reason."""
+
+    task: str
+    store: str
+    outcome: Outcome
+    records: Records | None = None
+    """For every outcome that restores, if the log is known."""
+    code: FindingCode | None = None
+    """The finding that the outcome follows from."""
+    file: str | None = None
+    messages: tuple[str, ...] = ()
+    """The messages of Streams, one for each exception, the outermost first; each is a part of the real text."""
+    or_else: Outcome | None = None
+    """The other possible outcome."""
+    by_chance: bool = True
+    """Chance decides between the two. False: a fact that kstate does not know, which the findings name."""

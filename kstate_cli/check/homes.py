@@ -1,178 +1,228 @@
-"""A directory as the topology sees it that is to be started: its tasks with the stores that it looks for in them.
+"""A directory as the topology that is to be started sees it: its tasks with the stores that it opens in them.
 
-Everything else follows by the rules that hold for any start: what lies elsewhere is not there.
+Every other rule holds for any start: to the topology, a store in another task is a missing one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from kstate_cli.check.judge_offsets import is_logged
 from kstate_cli.check.snapshot import Snapshot
-from kstate_cli.check.topology import AskedTopology, Homes, Lacked, home_of_store, is_left_over
+from kstate_cli.check.topology import AbsentStore, Homes, RequestedTopology, home_of_store, is_left_over
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.offsets.owners import give_lines
+from kstate_cli.offsets.resolve import give_lines
 from kstate_cli.specification.homes import Home, StoreKey
 from kstate_cli.statedir.model import Application, CheckpointFile, Task
 
 
-def as_started(before: Snapshot, asked: AskedTopology) -> tuple[Application, Homes]:
-    """The application as it is to be judged, and what that leaves out. ``before`` is the directory as it lies there."""
-    directory = _Found(before, asked)
-    for task in before.app.tasks:
-        directory.look_at(task)
-    tasks = [directory.seen(task) for task in before.app.tasks]
-    made = [_without_directory(before, name) for name in sorted(directory.made)]
-    app = replace(before.app, tasks=tuple(sorted([*tasks, *made], key=lambda one: one.id.order)))
-    return app, directory.homes(app)
-
-
-_Copies = dict[tuple[StoreKey, int], list[Task]]
+def as_started(before: Snapshot, topology: RequestedTopology) -> tuple[Application, Homes]:
+    """Return the application as rules are to judge it, and what that leaves out. ``before`` is the directory itself."""
+    inventory = _take_inventory(before, topology)
+    tasks = [_opened_part(before, topology, task) for task in before.app.tasks]
+    created = [_without_directory(before, name) for name in sorted(inventory.created_tasks)]
+    app = replace(before.app, tasks=tuple(sorted([*tasks, *created], key=lambda task: task.id.order)))
+    return app, _homes(inventory, app)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What lies where."""
+class _Inventory:
+    """The stores of a directory, and the tasks that the topology has for their partitions."""
 
     before: Snapshot
-    asked: AskedTopology
-    copies: _Copies = field(default_factory=dict)
+    topology: RequestedTopology
+    copies: Mapping[tuple[StoreKey, int], Sequence[Task]]
     """Store and partition -> the tasks that have it, with a row or an offset."""
-    topics: dict[StoreKey, str] = field(default_factory=dict)
-    partitions: dict[Home, set[int]] = field(default_factory=dict)
-    directories: set[str] = field(default_factory=set)
-
-    def look_at(self, task: Task) -> None:
-        """One more task of the directory."""
-        if task.is_global:
-            return
-        partition, topology = task.partition or 0, task.topology or ""
-        self.directories.add(task.name)
-        if not is_left_over(self.asked, task.id):
-            self.partitions.setdefault(Home.of(task.id), set()).add(partition)
-        resolved = self.before.resolved[task.name]
-        # What a start that has failed leaves is empty, and says nothing.
-        known = {one.store.name: one.offsets for one in resolved.stores if one.offsets or not one.store.empty}
-        # Custom stores, whose bytes nobody reads here.
-        custom = {name: lines for name, lines in resolved.absent.items() if any(at >= 0 for at in lines.values())}
-        for name, offsets in {**custom, **known}.items():
-            key = StoreKey(topology, name)
-            for tp in sorted(offsets):
-                self.topics.setdefault(key, tp.topic)
-            self.copies.setdefault((key, partition), []).append(task)
-            for home in self.asked.new.places(key):
-                self.partitions.setdefault(home, set()).add(partition)
+    topics: Mapping[StoreKey, str]
+    """Store -> the topic that an offset names."""
+    partitions: Mapping[Home, frozenset[int]]
+    """Sub-topology -> the partitions that have a task in it."""
 
     @property
-    def made(self) -> set[str]:
-        """The tasks that the start makes directories for."""
-        names = {home.task(one) for home, those in self.partitions.items() for one in those}
-        return names - self.directories
+    def created_tasks(self) -> set[str]:
+        """The tasks that the start creates directories for."""
+        names = {home.task(partition) for home, partitions in self.partitions.items() for partition in partitions}
+        return names - {task.name for task in self.before.app.tasks if not task.is_global}
 
-    def seen(self, task: Task) -> Task:
-        """A task with nothing but the stores that the topology opens in it."""
-        if task.is_global:
-            stores = tuple(one for one in task.stores if one.name in self.asked.new.global_stores)
-            return replace(task, stores=stores)
-        if is_left_over(self.asked, task.id):
-            return task
-        names = set(self.asked.new.stores_of(Home.of(task.id)))
-        owners = give_lines(self.before.app.app_id, task)
-        lines = {**owners.stores, **owners.absent}
-        wanted = {tp for name, of_one in lines.items() if name in names for tp in of_one}
-        others = {tp for name, of_one in lines.items() if name not in names for tp in of_one} - wanted
-        return replace(
-            task,
-            stores=tuple(one for one in task.stores if one.name in names),
-            checkpoint=_without(task.checkpoint, others),
-            store_files={name: file for name, file in task.store_files.items() if name in names},
-            position_files={name: file for name, file in task.position_files.items() if name in names},
-        )
+    def is_logged(self, task: Task, name: str) -> bool:
+        """Return True if a store of a task has a changelog, as far as that task shows."""
+        return is_logged(self.before, task, next(store for store in task.stores if store.name == name))
 
-    def homes(self, app: Application) -> Homes:
-        """Everything that is not as the topology has it."""
-        here = {one.name for task in self.before.app.tasks if task.is_global for one in task.stores}
-        wanted = self.asked.new.global_stores
-        return Homes(
-            {task.name: dict(self._lacked(task)) for task in app.tasks if not self._is_passed_over(task)},
-            frozenset(task.name for task in app.tasks if is_left_over(self.asked, task.id)),
-            {task.name: dict(self._elsewhere(task)) for task in self.before.app.tasks if not task.is_global},
-            frozenset(self._unlogged()),
-            self.topics,
-            frozenset(key.store for key, _ in self.copies) | here,
-            tuple(sorted(here - wanted)),
-            tuple(sorted(one for one in wanted - here if not self._in_memory_globally(one))),
-            tuple(sorted(one for one in wanted if one in here or not self._in_memory_globally(one))),
-            tuple(sorted(key for key, home in self.asked.new.homes.items() if home not in self.partitions)),
-        )
-
-    def _is_passed_over(self, task: Task) -> bool:
-        return task.is_global or is_left_over(self.asked, task.id)
-
-    def _lacked(self, task: Task) -> Iterator[tuple[str, Lacked]]:
-        here = {one.name for one in task.stores}
-        for name in self.asked.new.stores_of(Home.of(task.id)):
-            lacked = None if name in here else self._of_one(task.id, name)
-            if lacked is not None:
-                yield name, lacked
-
-    def _of_one(self, task: TaskId, name: str) -> Lacked | None:
-        """Why a task lacks a store; None where it is in memory, as far as anybody says."""
-        key = StoreKey(task.topology or "", name)
-        copies = self.copies.get((key, task.partition or 0), [])
-        old = self.asked.old
-        if any(one.name == task.name for one in copies):
-            # Only an offset is here, as of a custom store: what that means other tasks say.
-            alike = (one for one in self.before.app.tasks if not one.is_global and Home.of(one.id) == Home.of(task))
-            return Lacked() if any(store.name == name for one in alike for store in one.stores) else None
-        if copies:
-            of_old = [one for one in copies if old is not None and Home.of(one.id) in old.places(key)]
-            chosen = (of_old or copies)[0]
-            return Lacked(chosen.name, logged=key in self.topics or self._is_logged(chosen, name))
-        if self.asked.is_on_disk(name) is False or not self.asked.is_logged(name):
-            return None
-        if any(other == key for other, _ in self.copies):
-            return Lacked()
-        home = old.homes.get(key) if old is not None else None
-        if old is not None and home is not None:
-            beside = (StoreKey(key.topology, other) for other in old.stores_of(home) if other != name)
-            ran_here = any((other, task.partition or 0) in self.copies for other in beside)
-            return None if ran_here else Lacked(new=True, on_disk=None)
-        return Lacked(new=True, on_disk=self.asked.is_on_disk(name))
-
-    def _is_logged(self, task: Task, name: str) -> bool:
-        store = next(one for one in task.stores if one.name == name)
-        return is_logged(self.before, task, store)
-
-    def _elsewhere(self, task: Task) -> Iterator[tuple[str, str | None]]:
-        for one in task.stores:
-            home = home_of_store(self.asked, task.id, one.name)
-            if home != task.name:
-                yield one.name, home
-
-    def _unlogged(self) -> Iterator[tuple[str, str]]:
-        for (key, _), tasks in self.copies.items():
-            for task in tasks if key not in self.topics else ():
-                store = next(one for one in task.stores if one.name == key.store)
-                if not store.empty and not self._is_logged(task, key.store):
-                    yield task.name, key.store
-
-    def _in_memory_globally(self, name: str) -> bool:
-        """Whether a global store that is not here is known to be in memory: it ran here, and left nothing."""
-        on_disk, old = self.asked.is_on_disk(name), self.asked.old
+    def is_in_memory(self, name: str) -> bool:
+        """Return True if a global store without a directory is surely in memory: it ran here, and left nothing."""
+        on_disk, old = self.topology.is_on_disk(name), self.topology.old
         return on_disk is False or (on_disk is None and old is not None and name in old.global_stores)
 
 
-def _without(file: CheckpointFile | None, lines: set[TopicPartition]) -> CheckpointFile | None:
-    """``.checkpoint`` without the lines that nobody in the task asks for."""
+# --- what the directory has -------------------------------------------------------------------------------------------
+
+
+def _take_inventory(before: Snapshot, topology: RequestedTopology) -> _Inventory:
+    copies: dict[tuple[StoreKey, int], list[Task]] = {}
+    topics: dict[StoreKey, str] = {}
+    partitions: dict[Home, set[int]] = {}
+    for task in before.app.tasks:
+        if task.is_global:
+            continue
+        partition = task.partition or 0
+        if not is_left_over(topology, task.id):
+            partitions.setdefault(Home.of(task.id), set()).add(partition)
+        for name, offsets in _stores_with_data(before, task).items():
+            key = StoreKey(task.topology or "", name)
+            for changelog in sorted(offsets):
+                topics.setdefault(key, changelog.topic)
+            copies.setdefault((key, partition), []).append(task)
+            for home in topology.new.places(key):
+                partitions.setdefault(home, set()).add(partition)
+    return _Inventory(before, topology, copies, topics, {home: frozenset(ids) for home, ids in partitions.items()})
+
+
+def _stores_with_data(before: Snapshot, task: Task) -> Mapping[str, Mapping[TopicPartition, int]]:
+    """Return the offsets of the stores of a task, without empty stores, which a failed start leaves."""
+    resolved = before.resolved[task.name]
+    # kstate does not read the bytes of custom stores. An offset proves that one has rows.
+    custom = {name: lines for name, lines in resolved.absent.items() if any(offset >= 0 for offset in lines.values())}
+    stores = {state.store.name: state.offsets for state in resolved.stores if state.offsets or not state.store.empty}
+    return {**custom, **stores}
+
+
+# --- what the topology opens ------------------------------------------------------------------------------------------
+
+
+def _opened_part(before: Snapshot, topology: RequestedTopology, task: Task) -> Task:
+    """Return a task with nothing but the stores that the topology opens in it."""
+    if task.is_global:
+        stores = tuple(store for store in task.stores if store.name in topology.new.global_stores)
+        return replace(task, stores=stores)
+    if is_left_over(topology, task.id):
+        return task
+    names = set(topology.new.stores_of(Home.of(task.id)))
+    return replace(
+        task,
+        stores=tuple(store for store in task.stores if store.name in names),
+        checkpoint=_without_lines(task.checkpoint, _foreign_lines(before, task, names)),
+        store_files={name: file for name, file in task.store_files.items() if name in names},
+        position_files={name: file for name, file in task.position_files.items() if name in names},
+    )
+
+
+def _foreign_lines(before: Snapshot, task: Task, names: set[str]) -> set[TopicPartition]:
+    """Return the lines of ``.checkpoint`` that belong to other stores only: two stores may share a source topic."""
+    owners = give_lines(before.app.app_id, task)
+    lines = {**owners.stores, **owners.absent}
+    own = {partition for name, offsets in lines.items() if name in names for partition in offsets}
+    return {partition for offsets in lines.values() for partition in offsets} - own
+
+
+def _without_lines(file: CheckpointFile | None, lines: set[TopicPartition]) -> CheckpointFile | None:
+    """Return ``.checkpoint`` without lines that no store of the task reads."""
     if file is None or file.content is None or not lines:
         return file
-    entries = {tp: offset for tp, offset in file.content.entries.items() if tp not in lines}
+    entries = {partition: offset for partition, offset in file.content.entries.items() if partition not in lines}
     return replace(file, content=replace(file.content, entries=entries))
 
 
 def _without_directory(before: Snapshot, name: str) -> Task:
     path = before.app.path.joinpath(*name.split("/"))
     return Task(name, path, (), None, {}, {}, (), (), mtime_ns=before.now_ms * 1_000_000)
+
+
+# --- the differences --------------------------------------------------------------------------------------------------
+
+
+def _homes(inventory: _Inventory, app: Application) -> Homes:
+    """Return every difference between the directory and the topology."""
+    before, topology = inventory.before, inventory.topology
+    left_over = frozenset(task.name for task in app.tasks if is_left_over(topology, task.id))
+    here = {store.name for task in before.app.tasks if task.is_global for store in task.stores}
+    global_names = topology.new.global_stores
+    absent = _absent_global_stores(inventory, here)
+    return Homes(
+        {
+            task.name: dict(_missing_stores(inventory, task))
+            for task in app.tasks
+            if not task.is_global and task.name not in left_over
+        },
+        left_over,
+        {task.name: dict(_stores_elsewhere(topology, task)) for task in before.app.tasks if not task.is_global},
+        frozenset(_unlogged_stores(inventory)),
+        inventory.topics,
+        frozenset(key.store for key, _ in inventory.copies) | here,
+        tuple(sorted(here - global_names)),
+        tuple(sorted(absent)),
+        tuple(sorted({*(here & global_names), *absent})),
+        tuple(sorted(key for key, home in topology.new.homes.items() if home not in inventory.partitions)),
+    )
+
+
+def _absent_global_stores(inventory: _Inventory, here: set[str]) -> list[str]:
+    names = inventory.topology.new.global_stores
+    return [name for name in names if name not in here and not inventory.is_in_memory(name)]
+
+
+def _missing_stores(inventory: _Inventory, task: Task) -> Iterator[tuple[str, AbsentStore]]:
+    here = {store.name for store in task.stores}
+    for name in inventory.topology.new.stores_of(Home.of(task.id)):
+        missing = None if name in here else _missing_store(inventory, task.id, name)
+        if missing is not None:
+            yield name, missing
+
+
+def _missing_store(inventory: _Inventory, task: TaskId, name: str) -> AbsentStore | None:
+    """Return why a task lacks a store; None if it is in memory, as far as anything states."""
+    key = StoreKey(task.topology or "", name)
+    copies = inventory.copies.get((key, task.partition or 0), ())
+    if any(copy.name == task.name for copy in copies):
+        return _with_offset_only(inventory, task, name)
+    if copies:
+        return _in_another_task(inventory, key, copies)
+    if inventory.topology.is_on_disk(name) is False or not inventory.topology.is_logged(name):
+        return None
+    if any(other == key for other, _ in inventory.copies):
+        return AbsentStore()  # tasks of other partitions have it
+    return _new_store(inventory, task, key)
+
+
+def _with_offset_only(inventory: _Inventory, task: TaskId, name: str) -> AbsentStore | None:
+    """Judge a store of which the task has an offset only, as of a custom store: other tasks show whether it is one."""
+    tasks = (
+        other for other in inventory.before.app.tasks if not other.is_global and Home.of(other.id) == Home.of(task)
+    )
+    return AbsentStore() if any(store.name == name for other in tasks for store in other.stores) else None
+
+
+def _in_another_task(inventory: _Inventory, key: StoreKey, copies: Sequence[Task]) -> AbsentStore:
+    """Choose the copy of the task that had the store in the old topology, if there are several."""
+    old = inventory.topology.old
+    previous = [copy for copy in copies if old is not None and Home.of(copy.id) in old.places(key)]
+    copy = (previous or copies)[0]
+    return AbsentStore(copy.name, logged=key in inventory.topics or inventory.is_logged(copy, key.store))
+
+
+def _new_store(inventory: _Inventory, task: TaskId, key: StoreKey) -> AbsentStore | None:
+    """Judge a store that no task has: it is new, unless the old topology had it here, which proves it in memory."""
+    old = inventory.topology.old
+    home = old.homes.get(key) if old is not None else None
+    if old is None or home is None:
+        return AbsentStore(new=True, on_disk=inventory.topology.is_on_disk(key.store))
+    beside = (StoreKey(key.topology, other) for other in old.stores_of(home) if other != key.store)
+    ran_here = any((other, task.partition or 0) in inventory.copies for other in beside)
+    return None if ran_here else AbsentStore(new=True, on_disk=None)
+
+
+def _stores_elsewhere(topology: RequestedTopology, task: Task) -> Iterator[tuple[str, str | None]]:
+    for store in task.stores:
+        home = home_of_store(topology, task.id, store.name)
+        if home != task.name:
+            yield store.name, home
+
+
+def _unlogged_stores(inventory: _Inventory) -> Iterator[tuple[str, str]]:
+    """Yield task and name of each store that has rows and no changelog."""
+    for (key, _), tasks in inventory.copies.items():
+        for task in tasks if key not in inventory.topics else ():
+            store = next(store for store in task.stores if store.name == key.store)
+            if not store.empty and not inventory.is_logged(task, key.store):
+                yield task.name, key.store

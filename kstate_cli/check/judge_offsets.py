@@ -1,11 +1,10 @@
-"""Offsets that are missing, places that disagree, what restoring does to the rows (``ProcessorStateManager``)."""
+"""Missing offsets, places that disagree, and the effect of restoring on rows (``ProcessorStateManager``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kstate_cli.check.ages import judge_age
 from kstate_cli.check.codes.layout import OFFSETS_IN_COLUMN_FAMILY, SEGMENT_OFF_GRID
 from kstate_cli.check.codes.logs import GRACE_BUFFER_RESTORED
 from kstate_cli.check.codes.offsets import (
@@ -21,10 +20,10 @@ from kstate_cli.check.codes.offsets import (
     UNKNOWN_OFFSET,
     VERSIONED_REPLAYED,
 )
-from kstate_cli.check.findings import RESTORE, Finding, FindingCode, Level
-from kstate_cli.check.homes_told import has_line, lacked
+from kstate_cli.check.findings import RESTORE, Finding, FindingCode, Level, Outcome
 from kstate_cli.check.initial_offsets import TaskInitialOffsets
-from kstate_cli.check.outcome import Outcome
+from kstate_cli.check.other_topology import has_line, lacked
+from kstate_cli.check.ranges import judge_age
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.layouts import KeySchema
@@ -40,21 +39,21 @@ _RESTORED = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 @dataclass(frozen=True, slots=True)
 class MissingOffsets:
-    """What lacks an offset in a task."""
+    """The stores of a task that lack an offset."""
 
     code: FindingCode | None = None
     """The finding that wipes the task; of several the last one."""
     in_doubt: bool = False
-    """It does so only where a new store is on disk, and nobody says whether it is."""
+    """It wipes the task only if a new store is on disk, which nothing states."""
     findings: tuple[Finding, ...] = ()
 
 
 def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets:
-    """What wipes the task: exactly-once, a task that is not empty, a logged store without an offset."""
+    """Judge the rule of exactly-once: a logged store without an offset wipes a task that is not empty."""
     task, read = draft.task, draft.read
-    if not snapshot.asked.exactly_once or snapshot.task_is_empty(task):
+    if not snapshot.request.exactly_once or snapshot.task_is_empty(task):
         return MissingOffsets()
-    if snapshot.asked.starts_transactional:
+    if snapshot.request.starts_transactional:
         return MissingOffsets()  # initializeStoreOffsets: a transactional store without an offset is not corrupted
     code, doubtful, findings = None, None, []
     for store in draft.stores.values():
@@ -69,7 +68,7 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets
             continue
         findings.append(_why(snapshot, task, store, read))
         code = findings[-1].code
-    for name in draft.gone:
+    for name in draft.absent:
         wipes = not has_line(snapshot, read.absent.get(name, {})) and snapshot.wiped_for(task, name)
         if wipes is not False:
             findings.append(lacked(snapshot, task, name))
@@ -81,22 +80,22 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets
 
 
 def is_logged(snapshot: Snapshot, task: Task, store: Store) -> bool:
-    """Whether a store without an offset is one that should have one; the bytes do not say it.
+    """Return True if a store without an offset should have one, which its bytes do not state.
 
     docs/internals/offsets.md#which-stores
     """
     if snapshot.changelog(task, store.name) is not None:
         return True
-    if snapshot.asked.into_family and store.segmented and not store.databases:
+    if snapshot.request.into_family and store.segmented and not store.databases:
         return True  # without a segment there is no place to keep an offset
     if store.has_offsets_family:
         # A logged store that was closed cleanly has an offset, or -4: it is committed before it is closed.
-        return not has_offset_if_logged(store, transactional=snapshot.asked.transactional)
+        return not has_offset_if_logged(store, transactional=snapshot.request.transactional)
     return not _offsets_around(snapshot, task)
 
 
 def is_lost(snapshot: Snapshot, task: Task, store: Store) -> bool:
-    """Whether nothing brings the rows of a store back once its task is wiped.
+    """Return True if nothing restores the rows of a store after its task was wiped.
 
     Nothing names a changelog of it, although other stores of the subtopology have theirs, or it was closed cleanly.
     """
@@ -106,30 +105,30 @@ def is_lost(snapshot: Snapshot, task: Task, store: Store) -> bool:
 
 
 def is_surely_lost(snapshot: Snapshot, store: Store) -> bool:
-    """Whether nothing can tell of a changelog any more: topics were asked for, or the store was closed.
+    """Return True if no source can name a changelog any more: the logs were read, or the store was closed.
 
     The offset of a logged store is written with the first commit: one that was never closed may have none yet.
     """
-    if snapshot.logs.known or not store.has_offsets_family:
+    if snapshot.logs.partitions or not store.has_offsets_family:
         return True
-    return has_offset_if_logged(store, transactional=snapshot.asked.transactional)
+    return has_offset_if_logged(store, transactional=snapshot.request.transactional)
 
 
 def _offsets_around(snapshot: Snapshot, task: Task) -> bool:
-    around = [snapshot.resolved[one.name] for one in (task, *snapshot.siblings(task))]
-    return any(one.offsets for resolved in around for one in resolved.stores)
+    around = [snapshot.resolved[state.name] for state in (task, *snapshot.siblings(task))]
+    return any(state.offsets for resolved in around for state in resolved.stores)
 
 
 def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> Finding:
     offsets_read = read.stores[store.name]
     if offsets_read.dropped_unknown:
-        text = f"its offset is -4, which {snapshot.asked.release} does not take over"
+        text = f"its offset is -4, which {snapshot.request.release} does not take over"
         return snapshot.finding(UNKNOWN_OFFSET, text, task, store.name)
-    if snapshot.asked.into_family and store.segmented and not store.databases:
+    if snapshot.request.into_family and store.segmented and not store.databases:
         if offsets_read.line_without_home:
             return snapshot.finding(NO_SEGMENTS, "it has an offset and no segment to keep it", task, store.name)
         return snapshot.finding(NO_SEGMENTS_YET, "it has no segment, so no offset", task, store.name)
-    if not any(one.offsets for one in read.stores.values()):
+    if not any(offsets.offsets for offsets in read.stores.values()):
         text = "not empty, and no store has an offset: it was not closed cleanly, or .checkpoint was lost"
         return snapshot.finding(NO_OFFSETS, text, task)
     text = "it has no offset, and other stores of the task have one"
@@ -137,15 +136,15 @@ def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets)
 
 
 def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) -> Iterator[Finding]:
-    """``.checkpoint`` and ``.position`` beside the column family, and segments among themselves."""
-    if not snapshot.asked.into_family:
+    """Yield findings if ``.checkpoint`` or ``.position`` differ from the column family, or segments from each other."""
+    if not snapshot.request.into_family:
         return
     for store in task.stores:
-        for tp, (kept, line) in read.stores[store.name].overridden.items():
-            text = f"{tp}: .checkpoint says {line}, and overrides {kept} in the store"
-            if line > kept:
+        for tp, (inside, line) in read.stores[store.name].overridden.items():
+            text = f"{tp}: .checkpoint says {line}, and overrides {inside} in the store"
+            if line > inside:
                 text += ": if the rows between are not in the store, they are lost without a word"
-            level = Level.ERROR if line > kept >= 0 else None
+            level = Level.ERROR if line > inside >= 0 else None
             yield snapshot.finding(STALE_CHECKPOINT, text, task, store.name, level)
         yield from _stale_position(snapshot, task, store)
         if store.segmented:
@@ -155,16 +154,16 @@ def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) ->
 def _stale_position(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]:
     if store.position_file is None or store.position_file.content is None or not store.has_offsets_family:
         return
-    kept: dict[tuple[str, int], int] = {}
+    reached: dict[tuple[str, int], int] = {}
     for database in store.databases:
         if database.offsets is not None and database.offsets.position is not None:
             for topic, parts in database.offsets.position.as_map().items():
                 for partition, offset in parts.items():
-                    kept[topic, partition] = max(offset, kept.get((topic, partition), -1))
+                    reached[topic, partition] = max(offset, reached.get((topic, partition), -1))
     ahead = {
         tp: offset
         for tp, offset in store.position_file.entries.items()
-        if offset > kept.get((tp.topic, tp.partition), -1) and kept
+        if offset > reached.get((tp.topic, tp.partition), -1) and reached
     }
     if ahead:
         text = (
@@ -194,7 +193,7 @@ def keeps_versions(store: Store) -> bool:
 
 
 def _replayed(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]:
-    """Records put over the rows of a versioned store, by a start that has forgotten which segments it has."""
+    """Yield a finding if records are put over the rows of a versioned store: a start has forgotten its segments."""
     if not keeps_versions(store):
         return
     if may_be_ahead(store, snapshot.resolved[task.name]):
@@ -206,39 +205,39 @@ def _replayed(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
 
 
 def maybe_unclean(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
-    """Up to 4.2 a crash may leave a ``.checkpoint`` that Streams takes for good."""
-    if not snapshot.asked.exactly_once or task.is_global:
+    """Yield a finding if a crash may have left a ``.checkpoint`` that Streams up to 4.2 believes."""
+    if not snapshot.request.exactly_once or task.is_global:
         return
     for reason in snapshot.resolved[task.name].unclean:
         if reason.younger:
-            yield snapshot.finding(MAYBE_UNCLEAN, reason.what, task, reason.store)
+            yield snapshot.finding(MAYBE_UNCLEAN, reason.text, task, reason.store)
 
 
 def missing_status(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
-    """Rows that no ``status`` speaks for, which the next start takes for committed; one finding for each store."""
-    told: dict[str | None, str] = {}
+    """Yield one finding for each store with rows and no ``status``: the next start treats them as committed."""
+    texts: dict[str | None, str] = {}
     for reason in snapshot.resolved[task.name].unclean:
         if reason.no_status:
-            told.setdefault(reason.store, reason.what)
-    level = None if snapshot.asked.exactly_once else Level.EXPECTED
-    for store, what in told.items():
+            texts.setdefault(reason.store, reason.text)
+    level = None if snapshot.request.exactly_once else Level.EXPECTED
+    for store, text in texts.items():
         # With the option given already, only another place that contradicts it is left: a restoration helps.
-        hint = RESTORE if snapshot.asked.transactional else None
-        yield snapshot.finding(STATUS_MISSING, what, task, store, level, hint)
+        hint = RESTORE if snapshot.request.transactional else None
+        yield snapshot.finding(STATUS_MISSING, text, task, store, level, hint)
 
 
 def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
-    """What restoring does to the rows that are there, or to those that are written."""
+    """Yield findings about rows that restoring damages, or writes wrongly."""
     task = draft.task
     stores = {store.name: store for store in task.stores}
-    for one in draft.predictions:
-        store = stores.get(one.store)
-        if store is None or one.outcome not in _RESTORED:
+    for prediction in draft.predictions:
+        store = stores.get(prediction.store)
+        if store is None or prediction.outcome not in _RESTORED:
             continue
         if store.is_grace_buffer:
             text = "Streams garbles its keys when it restores it"
             yield snapshot.finding(GRACE_BUFFER_RESTORED, text, task, store.name)
-        if one.outcome is not Outcome.WIPED:
+        if prediction.outcome is not Outcome.WIPED:
             yield from _replayed(snapshot, task, store)
-        if one.outcome is not Outcome.WIPED and one.records is not None and one.records.count > 0:
+        if prediction.outcome is not Outcome.WIPED and prediction.records is not None and prediction.records.count > 0:
             yield from judge_age(snapshot, task, store, snapshot.changelog(task, store.name))

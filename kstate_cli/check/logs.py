@@ -12,39 +12,39 @@ from typing import Protocol
 
 from kstate_cli.broker.facts import Facts
 from kstate_cli.broker.tails import Tail
-from kstate_cli.check.outcome import Records
+from kstate_cli.check.findings import Records
 from kstate_cli.dump_reader.model import Dump, PartitionDump, Piece, Slice
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
 from kstate_cli.logs.log import Log, log_of
 
 
 class LogSource(Protocol):
-    """Where log ranges come from."""
+    """A source of log ranges."""
 
     def log(self, key: TopicPartition) -> Log | None:
-        """The log of a partition; None where nobody knows it."""
+        """Return the log of a partition; None if the source does not know it."""
 
     def topic_id(self, key: TopicPartition) -> str | None:
-        """The id of the topic (KIP-516), where it is known."""
+        """Return the id of the topic (KIP-516), if it is known."""
 
     def lacks(self, key: TopicPartition) -> bool:
-        """Whether there is no such topic, or no such partition of it: not merely unknown here."""
+        """Return True if there is no such topic, or no such partition of it: not merely unknown here."""
 
     def partitions(self) -> Iterable[TopicPartition]:
-        """Every partition that is known."""
+        """Return every partition that the source knows."""
 
     def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
-        """How many records a consumer gets from offset ``first`` to the end, as far as that can be known."""
+        """Return how many records a consumer gets from offset ``first`` to the end; None if that is unknown."""
 
-    def prepare(self, wanted: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
-        """These offsets will be asked about: what has to be read for it is read at once."""
+    def prepare(self, first_offsets: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
+        """Read everything at once that later calls for these offsets need."""
 
     def time_of(self, key: TopicPartition, first: int) -> int | None:
-        """When the first record from offset ``first`` on was written (ms since 1970), where that is known."""
+        """Return the time of the first record from offset ``first`` on, in ms since 1970; None if it is unknown."""
 
 
 def at_most(log: Log, first: int, *, marker: bool) -> Records | None:
-    """The records between ``first`` and the end of a log, by its bounds alone."""
+    """Return the records between ``first`` and the end of a log, by its bounds alone."""
     if log.end is None:
         return None
     end = _end_of(log, log.end)
@@ -55,17 +55,17 @@ def at_most(log: Log, first: int, *, marker: bool) -> Records | None:
 
 
 def _end_of(log: Log, end: int) -> int:
-    """A source topic is restored to the group's committed offset only."""
+    """Return the end of the restoration: a source topic is restored up to the committed offset of the group only."""
     return end if log.until is None else min(end, log.until + 1)
 
 
 class ReadTails(Protocol):
-    """Reads the ends of logs; what cannot be read, or is long, is left out."""
+    """Reads the ends of logs; unreadable and long ones are skipped."""
 
     def __call__(
-        self, wanted: Mapping[TopicPartition, tuple[set[int], int]], *, committed: bool
+        self, first_offsets: Mapping[TopicPartition, tuple[set[int], int]], /, *, committed: bool
     ) -> Mapping[TopicPartition, Tail]:
-        """``wanted``: the offsets that are asked about, and the end, of each log."""
+        """``first_offsets``: the offsets that later calls need, and the end, of each log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ class FactLogs:
     read: ReadTails | None = None
     """Reads the ends of logs, where a broker is there."""
     tails: dict[TopicPartition, Tail] = field(default_factory=dict, compare=False)
-    """What was read."""
+    """The ends that were read."""
 
     def log(self, key: TopicPartition) -> Log | None:
-        """The log of a partition; None where nobody said anything of it."""
+        """The log of a partition; None if nobody said anything of it."""
         facts = self.facts.get(key)
         if facts is None:
             return None
@@ -94,7 +94,7 @@ class FactLogs:
         return None if facts is None else facts.topic_id
 
     def lacks(self, key: TopicPartition) -> bool:
-        """What a broker was asked about, and has not. A file may leave out whatever its writer did not care for."""
+        """Return True if the broker was asked and lacks the partition. A file may omit partitions for any reason."""
         return key.topic in self.asked_for and key not in self.facts
 
     def partitions(self) -> Iterable[TopicPartition]:
@@ -111,18 +111,20 @@ class FactLogs:
                 return Records(count, exact=True)
         return None if log is None else at_most(log, first, marker=transactional and is_changelog(key.topic))
 
-    def prepare(self, wanted: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
+    def prepare(self, first_offsets: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
         """Reads the ends of the logs that are short."""
         if self.read is None:
             return
-        ends = {key: _end_of(log, log.end) for key in wanted if (log := self.log(key)) is not None and log.end}
-        asked = {key: (wanted[key], end) for key, end in ends.items() if not self._has(key, wanted[key], end)}
-        if asked:
-            self.tails.update(self.read(asked, committed=transactional))
+        ends = {key: _end_of(log, log.end) for key in first_offsets if (log := self.log(key)) is not None and log.end}
+        request = {
+            key: (first_offsets[key], end) for key, end in ends.items() if not self._has(key, first_offsets[key], end)
+        }
+        if request:
+            self.tails.update(self.read(request, committed=transactional))
 
     def _has(self, key: TopicPartition, firsts: set[int], end: int) -> bool:
         tail = self.tails.get(key)
-        return tail is not None and min((one for one in firsts if one < end), default=end) >= tail.began
+        return tail is not None and min((offset for offset in firsts if offset < end), default=end) >= tail.began
 
     def time_of(self, key: TopicPartition, first: int) -> int | None:
         """When the first record from there on was written, where it was read."""
@@ -136,13 +138,13 @@ class DumpLogs:
     def __init__(self, dump: Dump) -> None:
         self._dump = dump
         self._ids = {
-            TopicPartition(one.topic, one.partition): one.topic_id
-            for one in (dump.manifest.partitions if dump.manifest else ())
-            if one.topic_id is not None
+            TopicPartition(part.topic, part.partition): part.topic_id
+            for part in (dump.manifest.partitions if dump.manifest else ())
+            if part.topic_id is not None
         }
 
     def log(self, key: TopicPartition) -> Log | None:
-        """The log of a partition; None where the manifest does not say its start and end."""
+        """The log of a partition; None if the manifest does not say its start and end."""
         partition = self._dump.partitions.get(key)
         if partition is None or partition.log_start is None or partition.log_end is None:
             return None
@@ -172,26 +174,33 @@ class DumpLogs:
                 return Records(count, exact=True)
         return at_most(log, first, marker=transactional and is_changelog(key.topic))
 
-    def prepare(self, wanted: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
-        """Nothing: records are counted when they are asked for."""
+    def prepare(self, first_offsets: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
+        """Do nothing: records are counted on demand."""
 
     def time_of(self, key: TopicPartition, first: int) -> int | None:
-        """Nobody says: a time would have to be read."""
+        """Return None: a time would have to be read."""
         return None
 
 
 def _count(uri: str, partition: PartitionDump, first: int, until: int | None) -> int | None:
-    """Rows from ``first`` to ``until``; None where a writer may have repeated rows."""
-    pieces = partition.pieces
-    if any(one.last >= other.first for one, other in pairwise(pieces)):
+    """Return the number of rows from ``first`` to ``until``; None if a writer may have repeated rows."""
+    if any(piece.last >= other.first for piece, other in pairwise(partition.pieces)):
         return None
-    last = partition.last if until is None else min(until, partition.last or 0)
-    if partition.last is None or last is None or last < first:
+    last = _last_offset(partition, until)
+    if last is None or last < first:
         return 0
-    inside = [one for one in pieces if one.last >= first and one.first <= last]
-    cut = [one for one in inside if one.first < first or one.last > last]
-    rows = sum(one.own or one.rows for one in inside if one not in cut)
-    return rows + sum(_rows_of(uri, partition, one, max(first, one.first), min(last, one.last)) for one in cut)
+    inside = [piece for piece in partition.pieces if piece.last >= first and piece.first <= last]
+    # Only the pieces at both ends are read, at most two: the manifest states the rows of the others.
+    cut = [piece for piece in inside if piece.first < first or piece.last > last]
+    rows = sum(piece.own or piece.rows for piece in inside if piece not in cut)
+    return rows + sum(_rows_of(uri, partition, piece, max(first, piece.first), min(last, piece.last)) for piece in cut)
+
+
+def _last_offset(partition: PartitionDump, until: int | None) -> int | None:
+    """Return the last offset to count: that of the dump, or ``until`` if the dump goes further."""
+    if partition.last is None or until is None:
+        return partition.last
+    return min(until, partition.last)
 
 
 def _rows_of(uri: str, partition: PartitionDump, piece: Piece, first: int, last: int) -> int:

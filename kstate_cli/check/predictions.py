@@ -1,10 +1,11 @@
-"""From what is known of a task to what becomes of each of its stores."""
+"""The outcome for each store of a task, by the draft that the rules before have filled."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from kstate_cli.check import streams_log
+from kstate_cli import streams_log
 from kstate_cli.check.codes.layout import OFFSETS_IN_COLUMN_FAMILY, UNKNOWN_KIND
 from kstate_cli.check.codes.logs import (
     BELOW_LOG_START,
@@ -24,85 +25,116 @@ from kstate_cli.check.codes.offsets import (
     WITHOUT_CHANGELOG,
 )
 from kstate_cli.check.codes.topology import MOVED_WITHOUT_CHANGELOG
-from kstate_cli.check.findings import Finding, FindingCode, Level
-from kstate_cli.check.homes_told import lacked
+from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Prediction, Records
 from kstate_cli.check.judge_offsets import (
     is_lost,
     is_surely_lost,
     keeps_versions,
 )
-from kstate_cli.check.outcome import Outcome, Prediction, Records
-from kstate_cli.check.ranges import Range, catching_up, locate, may_expire, missing, near_start, recreated, whole
+from kstate_cli.check.other_topology import lacked
+from kstate_cli.check.ranges import (
+    Range,
+    catching_up,
+    locate,
+    may_expire,
+    missing,
+    near_start,
+    recreated,
+    rows_below,
+    whole,
+)
 from kstate_cli.check.rule import TaskCheckDraft
-from kstate_cli.check.segments import rows_below
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Where
 from kstate_cli.offsets.last_run import has_offset_if_logged
-from kstate_cli.statedir.model import Store
+from kstate_cli.statedir.model import Store, Task
 
-Told = tuple[Prediction, tuple[Finding, ...]]
-"""What becomes of a store, and what is found meanwhile."""
+Verdict = tuple[Prediction, tuple[Finding, ...]]
+"""The prediction for a store, and the findings that come with it."""
 
 
 def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """A task with a prediction for each of its stores."""
-    names = sorted({*draft.stores, *draft.gone})
+    """Return a task with a prediction for each of its stores."""
+    names = sorted({*draft.stores, *draft.absent})
     ranges: dict[str, Range | None] = {}
     if draft.unreadable is None:
         for name in names:
             ranges[name], findings = _range(snapshot, draft, name)
-            draft = draft.told(*findings)
-    outside = [one for one in ranges.values() if one is not None and one.outside]
-    beyond = None
-    for name, one in ranges.items():
-        finding = None if one is None else _of_range(snapshot, draft, name, one)
-        if finding is not None and one is not None:
-            draft = draft.told(finding)
-            beyond = finding.code if one.outside else beyond
-    # Every changelog of the task is marked corrupted, the valid ones too (DefaultStateUpdater).
-    outcome = Outcome.WIPED if snapshot.asked.exactly_once else Outcome.RESTORES_ALL
-    race = Outcome.OPENS if all(one.where is Where.ABOVE for one in outside) else None
+            draft = draft.with_findings(*findings)
+    draft = draft.with_findings(*_range_findings(snapshot, draft, ranges))
+    corruption = _corruption(snapshot, ranges)
     predictions = []
     for name in names:
-        if name in draft.fails:
-            predictions.append(failed(draft, name))
-            continue
-        if draft.code is not None and draft.hangs:
-            prediction, findings = Prediction(draft.task.name, name, Outcome.HANGS, None, draft.code), ()
-        elif draft.code is not None:
-            prediction, findings = because_of(snapshot, draft, name, draft.code, Outcome.WIPED)
-            if draft.hangs is None:
-                prediction = replace(prediction, or_else=Outcome.HANGS, by_chance=False)
-            elif draft.keeps_open is not None:
-                prediction = replace(
-                    prediction,
-                    or_else=Outcome.FAILS,
-                    by_chance=False,
-                    file=f"{draft.task.name}/{draft.keeps_open}",
-                    messages=(streams_log.LOCK_HELD,),
-                )
-            if draft.in_doubt:
-                otherwise, more = _by_offset(snapshot, draft, name, ranges.get(name))
-                prediction, findings = (
-                    replace(prediction, or_else=otherwise.outcome, by_chance=False),
-                    (*findings, *more),
-                )
-        elif beyond is not None:
-            prediction, findings = because_of(snapshot, draft, name, beyond, outcome, race)
-        else:
-            prediction, findings = _by_offset(snapshot, draft, name, ranges.get(name))
+        prediction, findings = _verdict(snapshot, draft, name, ranges.get(name), corruption)
         predictions.append(prediction)
-        draft = draft.told(*findings)
+        draft = draft.with_findings(*findings)
     ignored = (Prediction(draft.task.name, name, Outcome.IGNORED, code=UNKNOWN_KIND) for name in draft.ignored)
     return replace(draft, predictions=(*predictions, *ignored))
 
 
+@dataclass(frozen=True, slots=True)
+class _Corruption:
+    """An offset outside its log. DefaultStateUpdater marks every changelog of the task as corrupted, valid ones too."""
+
+    code: FindingCode
+    outcome: Outcome
+    or_else: Outcome | None
+    """Beyond the end of the log it is a race: new records may come before Streams looks."""
+
+
+def _corruption(snapshot: Snapshot, ranges: Mapping[str, Range | None]) -> _Corruption | None:
+    outside = [range_ for range_ in ranges.values() if range_ is not None and range_.outside]
+    code = _range_code(outside[-1]) if outside else None
+    if code is None:
+        return None
+    outcome = Outcome.WIPED if snapshot.request.exactly_once else Outcome.RESTORES_ALL
+    or_else = Outcome.OPENS if all(range_.where is Where.ABOVE for range_ in outside) else None
+    return _Corruption(code, outcome, or_else)
+
+
+def _verdict(
+    snapshot: Snapshot, draft: TaskCheckDraft, name: str, range_: Range | None, corruption: _Corruption | None
+) -> Verdict:
+    """Judge one store. What makes the start fail comes before what wipes the task, and that before the offset."""
+    if name in draft.fails:
+        return failed(draft, name), ()
+    if draft.code is not None:
+        return _verdict_of_wiped(snapshot, draft, name, range_, draft.code)
+    if corruption is not None:
+        return because_of(snapshot, draft, name, corruption.code, corruption.outcome, corruption.or_else)
+    return _by_offset(snapshot, draft, name, range_)
+
+
+def _verdict_of_wiped(
+    snapshot: Snapshot, draft: TaskCheckDraft, name: str, range_: Range | None, code: FindingCode
+) -> Verdict:
+    """Judge a store of a task that a finding wipes, with the other outcome if that is not certain."""
+    if draft.hangs:
+        return Prediction(draft.task.name, name, Outcome.HANGS, None, code), ()
+    prediction, findings = because_of(snapshot, draft, name, code, Outcome.WIPED)
+    if draft.hangs is None:
+        prediction = replace(prediction, or_else=Outcome.HANGS, by_chance=False)
+    elif draft.keeps_open is not None:
+        prediction = replace(
+            prediction,
+            or_else=Outcome.FAILS,
+            by_chance=False,
+            file=f"{draft.task.name}/{draft.keeps_open}",
+            messages=(streams_log.LOCK_HELD,),
+        )
+    if draft.in_doubt:
+        otherwise, more = _by_offset(snapshot, draft, name, range_)
+        prediction = replace(prediction, or_else=otherwise.outcome, by_chance=False)
+        findings = (*findings, *more)
+    return prediction, findings
+
+
 def failed(draft: TaskCheckDraft, name: str) -> Prediction:
-    """A store that the start fails at."""
-    one = draft.fails[name]
-    return Prediction(draft.task.name, name, Outcome.FAILS, None, one.code, one.file, one.messages)
+    """Return the prediction for a store that makes the start fail."""
+    obstacle = draft.fails[name]
+    return Prediction(draft.task.name, name, Outcome.FAILS, None, obstacle.code, obstacle.file, obstacle.messages)
 
 
 def because_of(
@@ -112,31 +144,36 @@ def because_of(
     code: FindingCode,
     outcome: Outcome,
     or_else: Outcome | None = None,
-) -> Told:
-    """A store of a task that something is wrong with: ``outcome``, unless it has no changelog."""
+) -> Verdict:
+    """Judge a store of a task with a finding: ``outcome``, unless the store has no changelog."""
     task = draft.task
     if snapshot.begins_empty(task, name):
         return Prediction(task.name, name, Outcome.OPENS_EMPTY, code=MOVED_WITHOUT_CHANGELOG), ()
-    store = draft.stores.get(name) or next((one for one in task.stores if one.name == name), None)
+    store = draft.stores.get(name) or next((store for store in task.stores if store.name == name), None)
     if store is not None and is_lost(snapshot, task, store):
         if outcome is not Outcome.WIPED:
-            # At least once the directory stays: only what has a changelog is restored.
+            # At least once the directory stays: only stores with a changelog are restored.
             return _without_offset(snapshot, draft, name, store)
-        sure = is_surely_lost(snapshot, store)
-        says = (
-            "it counts as a store without a changelog"
-            if sure
-            else "it may be a store without a changelog, which --bootstrap-server, --dump or --offsets would tell"
-        )
-        text = f"no offset anywhere: {says}; and its task is wiped ({code})"
-        lost = snapshot.finding(LOST_WITH_ITS_TASK, text, task, name)
-        loses = Outcome.LOST if sure else Outcome.MAY_BE_LOST
-        return Prediction(task.name, name, loses, None, lost.code, or_else=or_else), (lost,)
+        return _lost(snapshot, task, store, code, or_else)
     key = snapshot.changelog(task, name)
     if key is None and store is not None and store.segmented and not store.databases:
         key = snapshot.own_changelog(task, name)
     records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
     return Prediction(task.name, name, outcome, records, code, or_else=or_else), ()
+
+
+def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_else: Outcome | None) -> Verdict:
+    """Judge a store without a changelog in a task that is wiped."""
+    outcome = Outcome.MAY_BE_LOST
+    reason = "it may be a store without a changelog, which --bootstrap-server, --dump or --offsets would tell"
+    if is_surely_lost(snapshot, store):
+        outcome, reason = Outcome.LOST, "it counts as a store without a changelog"
+    text = f"no offset anywhere: {reason}; and its task is wiped ({code})"
+    finding = snapshot.finding(LOST_WITH_ITS_TASK, text, task, store.name)
+    return Prediction(task.name, store.name, outcome, None, finding.code, or_else=or_else), (finding,)
+
+
+# --- the offset in its log --------------------------------------------------------------------------------------------
 
 
 def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range | None, tuple[Finding, ...]]:
@@ -153,16 +190,20 @@ def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range 
     return catching_up(snapshot, draft.stores.get(name), located), findings
 
 
-def _of_range(snapshot: Snapshot, draft: TaskCheckDraft, name: str, one: Range) -> Finding | None:
-    """What is to be said of where the next offset lies."""
-    code = None
-    if one.outside:
-        code = BELOW_LOG_START if one.where is Where.BELOW else BEYOND_LOG_END
-    elif one.where is Where.ABOVE:
-        code = PAST_THE_DUMP
-    elif near_start(one):
-        code = NEAR_LOG_START
-    return None if code is None else snapshot.finding(code, one.text, draft.task, name)
+def _range_findings(snapshot: Snapshot, draft: TaskCheckDraft, ranges: Mapping[str, Range | None]) -> Iterator[Finding]:
+    """Yield a finding for each next offset that is outside its log, or near its start."""
+    for name, range_ in ranges.items():
+        code = None if range_ is None else _range_code(range_)
+        if range_ is not None and code is not None:
+            yield snapshot.finding(code, range_.text, draft.task, name)
+
+
+def _range_code(range_: Range) -> FindingCode | None:
+    if range_.outside:
+        return BELOW_LOG_START if range_.where is Where.BELOW else BEYOND_LOG_END
+    if range_.where is Where.ABOVE:
+        return PAST_THE_DUMP
+    return NEAR_LOG_START if near_start(range_) else None
 
 
 def _offsets(draft: TaskCheckDraft, name: str) -> dict[TopicPartition, int]:
@@ -178,7 +219,7 @@ def _changelog(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> TopicPar
     return snapshot.changelog(draft.task, name)
 
 
-def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Range | None) -> Told:
+def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Range | None) -> Verdict:
     """A store of a task that nothing is wrong with."""
     task, store = draft.task.name, draft.stores.get(name)
     if where is None:
@@ -204,43 +245,64 @@ def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Rang
 
 def _may_have_changelog(snapshot: Snapshot, store: Store) -> bool:
     """Return True if a store without an offset was left before its first commit: logged or not, it would have none."""
-    return store.has_offsets_family and not has_offset_if_logged(store, transactional=snapshot.asked.transactional)
+    return store.has_offsets_family and not has_offset_if_logged(store, transactional=snapshot.request.transactional)
 
 
-def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store: Store | None) -> Told:
-    task = draft.task
-    read = draft.read.stores.get(name)
-    offsets = _offsets(draft, name)
+def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store: Store | None) -> Verdict:
+    """Judge a store without a valid offset, in a task that nothing wipes."""
     key = _changelog(snapshot, draft, name)
     if store is not None and draft.empty.get(name) == OFFSETS_IN_COLUMN_FAMILY:
         # Its offset is where the release does not look, and the finding names the migration that moves it.
         records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
-        return Prediction(task.name, name, Outcome.RESTORES_ALL, records, OFFSETS_IN_COLUMN_FAMILY), ()
-    if key is None and store is not None and _may_have_changelog(snapshot, store):
-        text = "it was not closed, has no offset, and nothing states whether it has a changelog"
-        finding = snapshot.finding(OFFSET_MISSING, text, task, name)
-        outcome, otherwise = Outcome.RESTORES_ALL, Outcome.OPENS
-        return Prediction(task.name, name, outcome, None, finding.code, or_else=otherwise, by_chance=False), (finding,)
-    if key is None and store is not None and store.databases:
-        text = "no offset anywhere: it counts as a store without a changelog"
-        finding = snapshot.finding(WITHOUT_CHANGELOG, text, task, name)
-        return Prediction(task.name, name, Outcome.OPENS, Records(0, exact=True), finding.code), (finding,)
-    if store is None and snapshot.begins_empty(task, name):
-        return Prediction(task.name, name, Outcome.OPENS_EMPTY, code=MOVED_WITHOUT_CHANGELOG), ()
+        return Prediction(draft.task.name, name, Outcome.RESTORES_ALL, records, OFFSETS_IN_COLUMN_FAMILY), ()
     if store is not None and key is None:
-        key = snapshot.own_changelog(task, name)
+        unlogged = _without_changelog(snapshot, draft.task, store)
+        if unlogged is not None:
+            return unlogged
+        key = snapshot.own_changelog(draft.task, name)
+    if store is None and snapshot.begins_empty(draft.task, name):
+        return Prediction(draft.task.name, name, Outcome.OPENS_EMPTY, code=MOVED_WITHOUT_CHANGELOG), ()
     records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
-    empty = store is None or store.empty
-    if empty and records is not None and not records.count and records.exact:
+    return _from_the_beginning(snapshot, draft, name, store, records)
+
+
+def _without_changelog(snapshot: Snapshot, task: Task, store: Store) -> Verdict | None:
+    """Judge a store that no place names a changelog of; None if it has no database, and so nothing to lose."""
+    if _may_have_changelog(snapshot, store):
+        text = "it was not closed, has no offset, and nothing states whether it has a changelog"
+        finding = snapshot.finding(OFFSET_MISSING, text, task, store.name)
+        outcome, otherwise = Outcome.RESTORES_ALL, Outcome.OPENS
+        return Prediction(task.name, store.name, outcome, None, finding.code, or_else=otherwise, by_chance=False), (
+            finding,
+        )
+    if store.databases:
+        text = "no offset anywhere: it counts as a store without a changelog"
+        finding = snapshot.finding(WITHOUT_CHANGELOG, text, task, store.name)
+        return Prediction(task.name, store.name, Outcome.OPENS, Records(0, exact=True), finding.code), (finding,)
+    return None
+
+
+def _from_the_beginning(
+    snapshot: Snapshot, draft: TaskCheckDraft, name: str, store: Store | None, records: Records | None
+) -> Verdict:
+    """Judge a store that is restored from the beginning of its changelog, which has so many records."""
+    task = draft.task
+    is_empty = store is None or store.empty
+    if is_empty and records is not None and not records.count and records.exact:
         finding = snapshot.finding(NEVER_WRITTEN, "it has no rows, and its changelog none", task, name)
         return Prediction(task.name, name, Outcome.OPENS, records, finding.code), (finding,)
     if store is None:
         finding = lacked(snapshot, task, name)
-    elif OFFSET_UNKNOWN in offsets.values() or (read is not None and read.dropped_unknown):
-        level = Level.EXPECTED if empty and records is None else None
+    elif _offset_is_unknown(draft, name):
+        level = Level.EXPECTED if is_empty and records is None else None
         finding = snapshot.finding(UNKNOWN_OFFSET, "its offset is -4", task, name, level)
     elif store.segmented and not store.databases:
         finding = snapshot.finding(NO_SEGMENTS_YET, "it has no segment", task, name)
     else:
         finding = snapshot.finding(OFFSET_MISSING, "it has no offset", task, name)
     return Prediction(task.name, name, Outcome.RESTORES_ALL, records, finding.code), (finding,)
+
+
+def _offset_is_unknown(draft: TaskCheckDraft, name: str) -> bool:
+    initial = draft.read.stores.get(name)
+    return OFFSET_UNKNOWN in _offsets(draft, name).values() or (initial is not None and initial.dropped_unknown)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
-from kstate_cli.check.codes.logs import LOG_MISSING, TOPIC_RECREATED
-from kstate_cli.check.findings import Finding
-from kstate_cli.check.outcome import Records
+from kstate_cli.check.codes.logs import AGE_UNKNOWN, LOG_MISSING, OLDER_THAN_TOMBSTONES, TOPIC_RECREATED
+from kstate_cli.check.codes.offsets import SEGMENT_BEHIND
+from kstate_cli.check.findings import Finding, Records
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Log, Where
+from kstate_cli.logs.log import DeleteCoverage, Log, Where, delete_coverage, moment, span_text
+from kstate_cli.offsets.segments import silent_by_key, stated_offset
 from kstate_cli.patch_releases import BACKWARD_PROBE, BOUNDED_RESTORE
-from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.model import Database, Store, Task
+from kstate_cli.texts import some
 
 _NEAR = 10
 """Per cent of the log that an offset may be from its start before it is worth a warning."""
@@ -32,7 +36,7 @@ class Range:
 
     @property
     def outside(self) -> bool:
-        """True where the broker has no such offset.
+        """Return True if the broker has no such offset.
 
         Above the end of a dump that is not sure: the application may have run on since it was taken
         (docs/internals/changelogs.md#dump-or-store).
@@ -41,14 +45,14 @@ class Range:
 
     @property
     def text(self) -> str:
-        """For a finding."""
+        """Return the text for a finding."""
         if self.log is None:
             return f"{self.key}: next offset {self.following}"
         return f"{self.key}: next offset {self.following}, log {self.log.start} to {self.log.end}"
 
 
 def locate(snapshot: Snapshot, key: TopicPartition, following: int) -> Range:
-    """Where the next offset to read lies, and how many records follow where the log has it."""
+    """Return the place of the next offset to read, and how many records follow if it is in the log."""
     log = snapshot.log(key)
     if log is None or log.start is None or log.end is None:
         return Range(key, following, Where.UNKNOWN)
@@ -68,7 +72,7 @@ def whole(snapshot: Snapshot, key: TopicPartition | None, *, expires: bool = Fal
     records = snapshot.records(key, log.start or 0)
     if records is None or not records.count or not expires:
         return records
-    if snapshot.asked.release.is_new(BOUNDED_RESTORE) is False:
+    if snapshot.request.release.is_new(BOUNDED_RESTORE) is False:
         return records
     return replace(records, exact=False)
 
@@ -82,7 +86,7 @@ def catching_up(snapshot: Snapshot, store: Store | None, range_: Range) -> Range
     log, records = range_.log, range_.records
     if log is None or log.end is None or records is None or store is None or not _is_windowed(store):
         return range_
-    if log.end - range_.following < _FAR_BEHIND or snapshot.asked.release.is_new(BACKWARD_PROBE) is False:
+    if log.end - range_.following < _FAR_BEHIND or snapshot.request.release.is_new(BACKWARD_PROBE) is False:
         return range_
     return replace(range_, records=replace(records, exact=False))
 
@@ -92,9 +96,9 @@ def may_expire(snapshot: Snapshot, name: str, store: Store | None) -> bool:
 
     ``store``: None if its task lacks it. Then the same store of other tasks counts.
     """
-    namesakes = (one for task in snapshot.app.tasks for one in task.stores if one.name == name)
-    shown = store or next(namesakes, None)
-    return shown is None or _is_windowed(shown)
+    namesakes = (store for task in snapshot.app.tasks for store in task.stores if store.name == name)
+    example = store or next(namesakes, None)
+    return example is None or _is_windowed(example)
 
 
 def _is_windowed(store: Store) -> bool:
@@ -102,7 +106,7 @@ def _is_windowed(store: Store) -> bool:
 
 
 def near_start(range_: Range) -> bool:
-    """True where a log that loses its beginning will soon have lost what the store needs next."""
+    """Return True if a log that loses its beginning will soon have lost what the store needs next."""
     log = range_.log
     if (
         range_.where is not Where.INSIDE
@@ -116,16 +120,79 @@ def near_start(range_: Range) -> bool:
 
 
 def missing(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> Finding:
-    """The finding for a log that the broker does not have."""
+    """Return the finding about a log that the broker does not have."""
     return snapshot.finding(LOG_MISSING, f"the broker has no {key}, which the store was made from", task, store)
 
 
 def recreated(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> tuple[Finding, ...]:
-    """A finding where two sources name other ids of one topic, or a source and what kstate made the store from."""
+    """Return a finding if sources name different ids of one topic, or another one than a restoration by kstate used."""
     age = snapshot.ages.get((task.name, store))
     mark = age.logs.get(key) if age is not None else None
     own = mark.topic_id if mark is not None else None
-    known = dict.fromkeys((*snapshot.logs.ids.get(key, ()), *(() if own is None else (own,))))
-    if len(known) < 2:
+    ids = dict.fromkeys((*snapshot.logs.ids.get(key, ()), *(() if own is None else (own,))))
+    if len(ids) < 2:
         return ()
-    return (snapshot.finding(TOPIC_RECREATED, f"{key.topic}: {' and '.join(known)}", task, store),)
+    return (snapshot.finding(TOPIC_RECREATED, f"{key.topic}: {' and '.join(ids)}", task, store),)
+
+
+def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition | None) -> Iterator[Finding]:
+    """Yield a finding if a store continues from its offset although the log may have forgotten deletes meanwhile."""
+    log = snapshot.log(key) if key is not None else None
+    if log is None or not log.forgets or store.empty:
+        return
+    retention_setting = snapshot.request.delete_retention
+    retention = log.retention_ms if retention_setting is None else int(retention_setting.total_seconds() * 1000)
+    as_of = snapshot.ages[task.name, store.name].as_of_ms
+    deletes_heard = delete_coverage(as_of, snapshot.now_ms, retention)
+    if deletes_heard is DeleteCoverage.UNKNOWN or as_of is None:
+        yield snapshot.finding(AGE_UNKNOWN, "when its data was written nobody knows", task, store.name)
+    elif deletes_heard is DeleteCoverage.NO:
+        text = (
+            f"its data is of {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago: what was deleted since may "
+            f"stay in it (delete.retention.ms is {span_text(retention)})"
+        )
+        yield snapshot.finding(OLDER_THAN_TOMBSTONES, text, task, store.name)
+
+
+_LISTED_SEGMENTS: Final = 3
+
+
+def rows_below(
+    snapshot: Snapshot, task: Task, store: Store, key: TopicPartition, offsets: Mapping[TopicPartition, int]
+) -> Finding | None:
+    """Return the error for segments that are behind the offset that the start takes; None if all are as far.
+
+    ``offsets`` are those of the start by changelog partition, of the last applied record each (``AbstractSegments``).
+    """
+    behind = _behind(store, key, offsets[key])
+    if not behind:
+        return None
+    offsets_by_segment = [stated_offset(segment, key) for segment in behind]
+    spans = [
+        f"{span} ({'no offset' if offset is None else offset})"
+        for span, offset in zip(_spans(store, behind), offsets_by_segment, strict=True)
+    ]
+    text = (
+        f"the start takes offset {offsets[key]} of {key}, and these segments are behind it: "
+        f"{some(spans, _LISTED_SEGMENTS)}; their rows up to offset {offsets[key]} are silently missing from then on"
+    )
+    return snapshot.finding(SEGMENT_BEHIND, text, task, store.name)
+
+
+def _behind(store: Store, key: TopicPartition, start_offset: int) -> list[Database]:
+    """Return the segments that lack rows up to the offset of the start, by their own start."""
+    silent = silent_by_key(store).get(key, ())
+    offsets = [(segment, stated_offset(segment, key)) for segment in store.databases]
+    lower = [segment for segment, offset in offsets if offset is not None and offset < start_offset]
+    return sorted((*silent, *lower), key=lambda segment: segment.segment_start or 0) if store.segmented else []
+
+
+def _spans(store: Store, segments: Sequence[Database]) -> list[str]:
+    """Return the time range of the rows in each segment; its end is a guess from the distance between segments."""
+    starts = sorted(database.segment_start or 0 for database in store.databases)
+    interval = min((after - before for before, after in pairwise(starts)), default=0)
+    spans = []
+    for segment in segments:
+        start = segment.segment_start or 0
+        spans.append(f"{moment(start)} to {moment(start + interval)}" if interval else f"from {moment(start)} on")
+    return spans

@@ -8,8 +8,7 @@ from typing import Final
 
 from kstate_cli.check.codes.layout import SHARED_STORE_REGROUPED
 from kstate_cli.check.codes.topology import STORE_ELSEWHERE
-from kstate_cli.check.findings import Finding, Level
-from kstate_cli.check.outcome import Outcome, Prediction
+from kstate_cli.check.findings import Finding, Level, Outcome, Prediction
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.binary import MAX_I32
 from kstate_cli.formats.task_id import TaskId
@@ -17,9 +16,9 @@ from kstate_cli.patch_releases import SHARED_STORE_BUILDER, old_releases
 from kstate_cli.specification.homes import StoreKey
 from kstate_cli.texts import some
 
-_NAMED: Final = 5
+_LISTED: Final = 5
 _KEEPS: Final = (Outcome.OPENS, Outcome.RESTORES)
-"""The rows that are there stay."""
+"""The rows of the store stay."""
 
 
 def have_copies(snapshot: Snapshot, numbers: Sequence[int], topology: str | None) -> bool:
@@ -32,7 +31,7 @@ def have_copies(snapshot: Snapshot, numbers: Sequence[int], topology: str | None
     for task in snapshot.app.tasks:
         if not task.is_global and task.id.topology == topology and task.id.subtopology in numbers:
             assert task.id.subtopology is not None
-            stores.setdefault(task.id.subtopology, set()).update(one.name for one in task.stores if not one.empty)
+            stores.setdefault(task.id.subtopology, set()).update(store.name for store in task.stores if not store.empty)
     for number in numbers:
         others = set().union(*(stores.get(other, set()) for other in numbers if other != number))
         if not stores.get(number, set()) - others:
@@ -41,18 +40,18 @@ def have_copies(snapshot: Snapshot, numbers: Sequence[int], topology: str | None
 
 
 def suspected(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) -> Finding:
-    """Return the finding about stores of several sub-topologies, where nobody names a topology."""
-    release = snapshot.asked.release
-    where = f"{some(list(names), _NAMED)}: in the sub-topologies {' and '.join(map(str, numbers))} at once"
+    """Return the finding about stores of several sub-topologies, if the user names no topology."""
+    release = snapshot.request.release
+    where = f"{some(list(names), _LISTED)}: in the sub-topologies {' and '.join(map(str, numbers))} at once"
     writers = old_releases(SHARED_STORE_BUILDER)
-    left = f"if a release {writers} left this directory, several suppliers return one StoreBuilder"
+    writer_clause = f"if a release {writers} left this directory, several suppliers return one StoreBuilder"
     does = {
         True: f"{release.version} puts them into one sub-topology: numbers change, and all that moves is restored",
         False: f"{release.version} does the same",
         None: f"which patch release of {release} is started decides whether it puts them into one sub-topology",
     }[release.is_new(SHARED_STORE_BUILDER)]
     other = "else the topology was changed, and one of the directories is left over"
-    return snapshot.finding(SHARED_STORE_REGROUPED, f"{where}; {left}: {does}; {other}")
+    return snapshot.finding(SHARED_STORE_REGROUPED, f"{where}; {writer_clause}: {does}; {other}")
 
 
 def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mapping[str, int]) -> list[Prediction]:
@@ -60,42 +59,44 @@ def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mappi
 
     ``lowest``: by named topology, empty without one, the lowest number of a sub-topology that has a copy.
     """
-    if snapshot.asked.release.is_new(SHARED_STORE_BUILDER) is False:
+    if snapshot.request.release.is_new(SHARED_STORE_BUILDER) is False:
         other = Outcome.IGNORED
     else:
-        other = Outcome.WIPED if snapshot.asked.exactly_once else Outcome.RESTORES_ALL
+        other = Outcome.WIPED if snapshot.request.exactly_once else Outcome.RESTORES_ALL
     changed = []
-    for one in predictions:
-        task = TaskId.parse(one.task)
+    for prediction in predictions:
+        task = TaskId.parse(prediction.task)
         touched = (
             bool(lowest) and not task.is_global and (task.subtopology or 0) >= lowest.get(task.topology or "", MAX_I32)
         )
-        alone = touched and one.or_else is None and one.outcome in (*_KEEPS, Outcome.RESTORES_ALL)
-        differs = alone and one.outcome is not other
+        alone = touched and prediction.or_else is None and prediction.outcome in (*_KEEPS, Outcome.RESTORES_ALL)
+        differs = alone and prediction.outcome is not other
         changed.append(
-            replace(one, or_else=other, by_chance=False, code=one.code or SHARED_STORE_REGROUPED) if differs else one
+            replace(prediction, or_else=other, by_chance=False, code=prediction.code or SHARED_STORE_REGROUPED)
+            if differs
+            else prediction
         )
     return changed
 
 
 def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator[Finding]:
     """Yield what the texts of both topologies show: copies that are not complete where they are to be opened."""
-    asked = snapshot.asked.topology
-    if asked is None or asked.old is None:
+    topology = snapshot.request.topology
+    if topology is None or topology.old is None:
         return
-    keys = [key for key, homes in asked.old.copies.items() if homes != asked.new.places(key)]
+    keys = [key for key, homes in topology.old.copies.items() if homes != topology.new.places(key)]
     for key in keys:
-        kept = [one for one in predictions if _is_kept(key, one)]
-        homes = ", ".join(map(str, asked.old.copies[key]))
+        keeping = [prediction for prediction in predictions if _is_kept(key, prediction)]
+        homes = ", ".join(map(str, topology.old.copies[key]))
         text = f"{key}: sub-topologies {homes} had a copy each, and each copy has its own records"
         text += f"; so do releases {old_releases(SHARED_STORE_BUILDER)} with one StoreBuilder of several suppliers"
-        if kept:
-            tasks = some([one.task for one in kept], _NAMED)
+        if keeping:
+            tasks = some([prediction.task for prediction in keeping], _LISTED)
             text += f": {tasks} keeps the rows of one sub-topology, and Streams does not restore those of the others"
-        finding = snapshot.finding(SHARED_STORE_REGROUPED, text, level=Level.ERROR if kept else None)
+        finding = snapshot.finding(SHARED_STORE_REGROUPED, text, level=Level.ERROR if keeping else None)
         yield replace(finding, hint=snapshot.finding(STORE_ELSEWHERE, text).hint)
 
 
-def _is_kept(key: StoreKey, one: Prediction) -> bool:
-    task = TaskId.parse(one.task)
-    return key == StoreKey(task.topology or "", one.store or "") and one.outcome in _KEEPS
+def _is_kept(key: StoreKey, prediction: Prediction) -> bool:
+    task = TaskId.parse(prediction.task)
+    return key == StoreKey(task.topology or "", prediction.store or "") and prediction.outcome in _KEEPS

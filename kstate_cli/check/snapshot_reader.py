@@ -1,9 +1,9 @@
-"""Takes the snapshot that a check judges: all that needs the disk, a dump or the clock is read here, and only here."""
+"""Read the snapshot of a check. Only this module of ``check`` reads the disk, a dump or the clock."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,12 +13,16 @@ from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import UNFINISHED
 from kstate_cli.change.lost import lost_copies
-from kstate_cli.check.counting import known_logs
+from kstate_cli.check.findings import Records
 from kstate_cli.check.homes import as_started
-from kstate_cli.check.snapshot import CheckRequest, RunSeen, Snapshot, Surroundings
-from kstate_cli.check.topology import AskedTopology, Homes
+from kstate_cli.check.initial_offsets import read_offsets
+from kstate_cli.check.logs import LogSource
+from kstate_cli.check.snapshot import CheckRequest, KstateRun, LogSnapshot, Snapshot, Surroundings
+from kstate_cli.check.topology import Homes, RequestedTopology
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.logs.log import Log, Where
 from kstate_cli.offsets.ages import Age, age_of, read_ages
-from kstate_cli.offsets.left_behind import release_of
+from kstate_cli.offsets.keeping import release_of
 from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import resolve, resolve_with
 from kstate_cli.rocks.files import is_log
@@ -27,24 +31,24 @@ from kstate_cli.statedir.model import Application, CheckpointFile, Task
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.problems import ProblemCode
 
-_KEPT = timedelta(days=7)
+_KEPT_LONG = timedelta(days=7)
 
 
-def read_snapshot(app: Application, asked: CheckRequest) -> Snapshot:
-    """Everything about ``app`` that a rule may ask for. Changes nothing.
+def read_snapshot(app: Application, request: CheckRequest) -> Snapshot:
+    """Return everything about ``app`` that a rule may need. Changes nothing.
 
-    Raises Refused where what kstate wrote down of its own runs cannot be understood, DumpError where a dump cannot be
-    read, OSError where the system does not give a file of offsets for a reason that nobody knows.
+    Raises Refused if kstate does not understand the record of one of its runs, DumpError if a dump cannot be read, and
+    OSError if the system does not give a file of offsets.
     """
-    for file in _read_by_streams(app, asked):
+    for file in _read_by_streams(app, request):
         if isinstance(file.error, OSError):
             raise file.error
     entries = {task.name: frozenset(_names(task.path)) for task in app.tasks}
     databases = [database for task in app.tasks for store in task.stores for database in store.databases]
     bare = Snapshot(
         app,
-        asked,
-        {one.task.name: one for one in resolve_with(app, entries, transactional=asked.transactional)},
+        request,
+        {state.task.name: state for state in resolve_with(app, entries, transactional=request.transactional)},
         clock.now_ms(),
         entries=entries,
         segments={
@@ -56,62 +60,64 @@ def read_snapshot(app: Application, asked: CheckRequest) -> Snapshot:
             if any(problem.code is ProblemCode.NO_CURRENT for problem in database.problems)
         },
     )
-    if asked.topology is not None:
-        bare = _as_started(bare, asked.topology)
-    with_logs = replace(bare, logs=known_logs(bare))
+    if request.topology is not None:
+        bare = _as_started(bare, request.topology)
+    with_logs = replace(bare, logs=read_logs(bare))
     return replace(with_logs, ages=_ages(with_logs), around=_around(app))
 
 
-def read_homes(app: Application, asked: AskedTopology) -> Homes:
-    """Where a topology has what is in a directory, and nothing else of it. Raises OSError as ``resolve`` does."""
-    resolved = {one.task.name: one for one in resolve(app)}
-    request = CheckRequest(release_of(app), topology=asked)
-    return as_started(Snapshot(app, request, resolved, clock.now_ms()), asked)[1]
+def read_homes(app: Application, topology: RequestedTopology) -> Homes:
+    """Return where a topology has the stores of a directory. Raises OSError as ``resolve`` does."""
+    resolved = {state.task.name: state for state in resolve(app)}
+    request = CheckRequest(release_of(app), topology=topology)
+    return as_started(Snapshot(app, request, resolved, clock.now_ms()), topology)[1]
 
 
-def _as_started(before: Snapshot, asked: AskedTopology) -> Snapshot:
-    """The same directory as the topology sees it."""
-    app, homes = as_started(before, asked)
+def _as_started(before: Snapshot, topology: RequestedTopology) -> Snapshot:
+    """Return the same directory as the topology sees it."""
+    app, homes = as_started(before, topology)
     entries = {task.name: before.entries.get(task.name, frozenset()) for task in app.tasks}
-    resolved = resolve_with(app, entries, transactional=before.asked.transactional)
-    return replace(before, app=app, resolved={one.task.name: one for one in resolved}, entries=entries, homes=homes)
+    resolved = resolve_with(app, entries, transactional=before.request.transactional)
+    return replace(
+        before, app=app, resolved={state.task.name: state for state in resolved}, entries=entries, homes=homes
+    )
 
 
 def _names(folder: Path) -> list[str]:
-    """What is in a folder, sorted; nothing where a running application has dropped it."""
+    """Return the names in a folder, sorted; none if a running application has removed it."""
     try:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
 
 
-def _read_by_streams(app: Application, asked: CheckRequest) -> Iterable[CheckpointFile]:
+def _read_by_streams(app: Application, request: CheckRequest) -> Iterable[CheckpointFile]:
     for task in app.tasks:
         for store in task.stores:
-            own = store.store_file if asked.into_family and store.is_grace_buffer else None
-            yield from (one for one in (store.position_file, own) if one is not None)
+            own = store.store_file if request.into_family and store.is_grace_buffer else None
+            yield from (file for file in (store.position_file, own) if file is not None)
         if task.checkpoint is not None:
             yield task.checkpoint
 
 
 def _ages(snapshot: Snapshot) -> dict[tuple[str, str], Age]:
-    """What is known of every store that kstate may have made, and of those whose log forgets deletes.
+    """Return the age of every store that kstate may have restored, and of those whose log forgets deletes.
 
-    By the times in its SSTs and what kstate wrote down of its own runs: an mtime is made young by every copy.
+    It follows from the times in SSTs and from the records of kstate: every copy makes an mtime young.
     """
     written_down = read_ages(snapshot.app.path)
     return {
-        (task.name, one.store.name): age_of(written_down, task.name, one)
+        (task.name, state.store.name): age_of(written_down, task.name, state)
         for task in snapshot.app.tasks
-        for one in snapshot.resolved[task.name].stores
-        if written_down or _may_forget(snapshot, task, one)
+        for state in snapshot.resolved[task.name].stores
+        if written_down or _may_forget(snapshot, task, state)
     }
 
 
-def _may_forget(snapshot: Snapshot, task: Task, one: StoreOffsets) -> bool:
-    keys = [*one.offsets, snapshot.changelog(task, one.store.name)]
+def _may_forget(snapshot: Snapshot, task: Task, state: StoreOffsets) -> bool:
+    keys = [*state.offsets, snapshot.changelog(task, state.store.name)]
     logs = [snapshot.log(key) for key in keys if key is not None]
-    return not one.store.empty and any(log.forgets for log in logs if log is not None)
+    return not state.store.empty and any(log.forgets for log in logs if log is not None)
 
 
 def _around(app: Application) -> Surroundings:
@@ -122,28 +128,118 @@ def _around(app: Application) -> Surroundings:
 
 
 def _of_others(app: Application, owner: int) -> Iterable[str]:
-    """Files of another owner than the application directory's."""
+    """Yield the files of another owner than that of the application directory."""
     for folder, _, names in os.walk(app.path):
         for path in (folder, *(os.path.join(folder, name) for name in names)):
             try:
                 other = os.stat(path, follow_symlinks=False).st_uid != owner
             except FileNotFoundError:
-                continue  # beside a running application
+                continue  # a running application has removed it
             if other:
                 yield os.path.relpath(path, app.path)
 
 
-def _runs(app: Application) -> Iterable[RunSeen]:
-    limit = clock.now() - _KEPT
-    held = read_lock_table().is_locked(app.path / LOCK)
+def _runs(app: Application) -> Iterable[KstateRun]:
+    limit = clock.now() - _KEPT_LONG
+    locked = read_lock_table().is_locked(app.path / LOCK)
     runs = read_runs(app.path)
-    lost = {one.run.name: one.sentences for one in lost_copies(app.path, runs)}
+    lost = {copy.run.name: copy.sentences for copy in lost_copies(app.path, runs)}
     for run in runs:
         if run.damage is not None:
-            yield RunSeen(run.name, run.damage)
+            yield KstateRun(run.name, run.damage)
         elif run.state in UNFINISHED:
-            yield RunSeen(run.name, interrupted=held is False)
+            yield KstateRun(run.name, interrupted=locked is False)
         elif run.name in lost:
-            yield RunSeen(run.name, lost=lost[run.name])
+            yield KstateRun(run.name, lost=lost[run.name])
         elif run.events and datetime.fromisoformat(run.events[-1]["at"]) <= limit:
-            yield RunSeen(run.name, kept_bytes=pinned_bytes(run), kept_since=run.events[-1]["at"][:10])
+            yield KstateRun(run.name, kept_bytes=pinned_bytes(run), kept_since=run.events[-1]["at"][:10])
+
+
+def read_logs(bare: Snapshot) -> LogSnapshot:
+    """Return the logs for a snapshot that has none yet. Raises DumpError if a dump cannot be read."""
+    sources = bare.request.logs
+    if not sources:
+        return LogSnapshot()
+    partitions = frozenset(key for source in sources for key in source.partitions())
+    # Which topic is the changelog of a store depends on the partitions that a source names.
+    candidates = _first_offsets(replace(bare, logs=LogSnapshot(partitions=partitions)))
+    keys = [*candidates, *(partitions - candidates.keys())]
+    logs = {key: log for key in keys if (log := _first(sources, key)) is not None}
+    return LogSnapshot(
+        logs,
+        partitions,
+        frozenset(key for key in keys if any(source.lacks(key) for source in sources)),
+        {key: tuple(topic_id for source in sources if (topic_id := source.topic_id(key)) is not None) for key in keys},
+        _counts(bare, logs, candidates),
+    )
+
+
+def _counts(
+    bare: Snapshot, logs: Mapping[TopicPartition, Log], candidates: Mapping[TopicPartition, set[int]]
+) -> dict[tuple[TopicPartition, int], Records | None]:
+    """Return how many records follow each offset that a store may be restored from, and the start of each log."""
+    sources, transactional = bare.request.logs, bare.request.exactly_once
+    # A stored offset may be -4, or one that the log does not have: nothing is read from there.
+    first_offsets = {
+        key: {logs[key].start or 0, *(offset for offset in offsets if logs[key].where(offset) is Where.INSIDE)}
+        for key, offsets in candidates.items()
+        if key in logs
+    }
+    for source in sources:
+        source.prepare(first_offsets, transactional=transactional)
+    return {
+        (key, first): count_records(sources, key, first, transactional=transactional)
+        for key, offsets in first_offsets.items()
+        for first in offsets
+    }
+
+
+def _first_offsets(snapshot: Snapshot) -> dict[TopicPartition, set[int]]:
+    """Return the partitions that stores may be restored from, each with the offsets at which reading may start."""
+    first_offsets: dict[TopicPartition, set[int]] = {}
+    for task in snapshot.app.tasks:
+        read = read_offsets(snapshot, task)
+        for offsets in (*(state.offsets for state in read.stores.values()), *read.absent.values()):
+            for key, offset in offsets.items():
+                first_offsets.setdefault(key, set()).add(offset if task.is_global else offset + 1)
+        for name in _store_names(snapshot, task) | read.absent.keys():
+            for changelog in (snapshot.own_changelog(task, name), snapshot.changelog(task, name)):
+                if changelog is not None:
+                    first_offsets.setdefault(changelog, set())
+        if task.is_global:
+            topics = {key.topic for state in read.stores.values() for key in state.offsets}
+            for key in snapshot.logs.partitions:
+                if key.topic in topics:
+                    first_offsets.setdefault(key, set())
+    return first_offsets
+
+
+def _store_names(snapshot: Snapshot, task: Task) -> set[str]:
+    """Return the stores that a task has, or should have."""
+    return {store.name for store in task.stores} | snapshot.should_have(task)
+
+
+def _first(sources: Sequence[LogSource], key: TopicPartition) -> Log | None:
+    return next((log for log in (source.log(key) for source in sources) if log is not None), None)
+
+
+def count_records(
+    sources: Sequence[LogSource], key: TopicPartition, first: int, *, transactional: bool
+) -> Records | None:
+    """Return how many records follow from ``first`` to the end.
+
+    A dump counts them, if it was taken of the same log that the first source knows.
+    """
+    candidates = [source for source in sources if source.log(key) is not None]
+    best: Records | None = None
+    for source in candidates:
+        if _same_log(source, candidates[0], key):
+            count = source.records(key, first, transactional=transactional)
+            best = count if best is None or (count is not None and count.exact) else best
+    return best
+
+
+def _same_log(source: LogSource, other: LogSource, key: TopicPartition) -> bool:
+    a, b = source.log(key), other.log(key)
+    ids = {source.topic_id(key), other.topic_id(key)} - {None}
+    return a is not None and b is not None and (a.start, a.end) == (b.start, b.end) and len(ids) < 2

@@ -1,28 +1,51 @@
-"""What a start finds in one store when it opens it, before any offset counts."""
+"""The opening of one store at a start, before any offset counts (``RocksDBStore.openDB``, ``AbstractSegments``)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from kstate_cli.check import streams_log
-from kstate_cli.check.codes.layout import DOES_NOT_OPEN, SEGMENT_OFF_GRID, UNKNOWN_KIND
+from kstate_cli import streams_log
+from kstate_cli.check.codes.layout import (
+    DOES_NOT_OPEN,
+    HEADERS_STORE,
+    OFFSETS_IN_COLUMN_FAMILY,
+    SEGMENT_DOES_NOT_OPEN,
+    SEGMENT_OFF_GRID,
+    SESSIONS_BEFORE_HEADERS,
+    SST_NOT_NAMED,
+    SST_TOO_NEW,
+    UNKNOWN_COLUMN_FAMILY,
+    UNKNOWN_KIND,
+)
 from kstate_cli.check.codes.offsets import GLOBAL_STATUS_OPEN, OFFSET_WITHOUT_STORE
 from kstate_cli.check.files import ObstacleAndFindings, segment_obstacle, store_file_obstacle
-from kstate_cli.check.opening import doubts, judge_opening
+from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft
-from kstate_cli.check.sessions import misread_sessions
 from kstate_cli.check.snapshot import Snapshot
-from kstate_cli.releases import readable_by
-from kstate_cli.statedir.model import without_headers
+from kstate_cli.formats.families import OFFSETS_CF, STATISTICS_CF
+from kstate_cli.formats.store_kinds import headers_families, known_families, store_kind
+from kstate_cli.releases import knows_headers, readable_by
+from kstate_cli.statedir.model import (
+    Database,
+    Store,
+    Task,
+    has_rows_without_headers,
+    may_be_misread_with_headers,
+    misread_with_headers,
+    without_headers,
+)
 from kstate_cli.statedir.names import store_folder
+from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import ProblemCode
 
 
 def _kind(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     kind = draft.store.kind.name
-    if readable_by(without_headers(kind), snapshot.asked.release):
+    if readable_by(without_headers(kind), snapshot.request.release):
         return draft
-    text = f"{snapshot.asked.release} has no {kind} stores"
-    return replace(draft.told(snapshot.finding(UNKNOWN_KIND, text, draft.task, draft.store.name)), ended=True)
+    text = f"{snapshot.request.release} has no {kind} stores"
+    return replace(draft.with_findings(snapshot.finding(UNKNOWN_KIND, text, draft.task, draft.store.name)), ended=True)
 
 
 def _files(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
@@ -30,37 +53,37 @@ def _files(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
 
 
 def _failing(draft: StoreCheckDraft, failure: ObstacleAndFindings) -> StoreCheckDraft:
-    return draft.told(*failure[1]).failing(failure[0])
+    return draft.with_findings(*failure[1]).failing(failure[0])
 
 
 def _segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     foreign, findings = segment_obstacle(snapshot, draft.task, draft.store)
-    draft = draft.told(*findings)
-    if foreign is None or snapshot.asked.into_family:
+    draft = draft.with_findings(*findings)
+    if foreign is None or snapshot.request.into_family:
         return draft.failing(foreign)
     return draft if draft.store.empty else draft.without_rows(foreign.code)
 
 
 def _databases(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     opening = judge_opening(snapshot, draft.task, draft.store)
-    draft = replace(draft.told(*opening.findings), recreated=opening.recreated)
+    draft = replace(draft.with_findings(*opening.findings), recreated=opening.recreated)
     if opening.obstacle is None or not opening.swallowed:
         return draft.failing(opening.obstacle)
     return replace(draft.without_rows(opening.obstacle.code), closed=True)
 
 
 def _global_databases(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
-    """Nobody passes over what does not open there."""
+    """Judge the databases of a global store: Streams skips none that does not open."""
     opening = judge_opening(snapshot, draft.task, draft.store)
-    return draft.told(*opening.findings).failing(opening.obstacle)
+    return draft.with_findings(*opening.findings).failing(opening.obstacle)
 
 
 def _sessions(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
-    return draft.told(*misread_sessions(snapshot, draft.task, draft.store))
+    return draft.with_findings(*misread_sessions(snapshot, draft.task, draft.store))
 
 
 def _doubts(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
-    return draft.told(*doubts(snapshot, draft.task, draft.store))
+    return draft.with_findings(*doubts(snapshot, draft.task, draft.store))
 
 
 def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
@@ -68,7 +91,7 @@ def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
         return draft
     text = "it has an offset and no database: its rows are gone"
     finding = snapshot.finding(OFFSET_WITHOUT_STORE, text, draft.task, draft.store.name)
-    return draft.told(finding).without_rows(finding.code)
+    return draft.with_findings(finding).without_rows(finding.code)
 
 
 def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
@@ -78,7 +101,7 @@ def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreChec
     starts = ", ".join(str(d.segment_start) for d in skipped)
     text = f"{starts}: multiples of no segment interval; Streams opens others instead, without these rows"
     finding = snapshot.finding(SEGMENT_OFF_GRID, text, draft.task, draft.store.name)
-    return draft.told(finding).without_rows(finding.code)
+    return draft.with_findings(finding).without_rows(finding.code)
 
 
 def _recreated(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
@@ -86,20 +109,20 @@ def _recreated(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
         return draft
     text = "CURRENT is missing: RocksDB makes a new, empty database"
     finding = snapshot.finding(DOES_NOT_OPEN, text, draft.task, draft.store.name)
-    return draft.told(finding).without_rows(finding.code)
+    return draft.with_findings(finding).without_rows(finding.code)
 
 
 def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     task, store = draft.task, draft.store
-    asked = snapshot.asked
-    if draft.fatal is not None or not (asked.into_family and asked.exactly_once and store.status == "open"):
+    request = snapshot.request
+    if draft.fatal is not None or not (request.into_family and request.exactly_once and store.status == "open"):
         return draft
-    text = f"its status is open: no start of {asked.release} gets past it"
+    text = f"its status is open: no start of {request.release} gets past it"
     not_valid, because = streams_log.INVALID_STATE
     messages = (not_valid.format(store.name), because)
     file = f"{task.name}/{store_folder(store.name, segmented=False)}"
     finding = snapshot.finding(GLOBAL_STATUS_OPEN, text, task, store.name)
-    return draft.told(finding).failing(Obstacle(finding.code, text, file, messages))
+    return draft.with_findings(finding).failing(Obstacle(finding.code, text, file, messages))
 
 
 STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
@@ -113,11 +136,146 @@ STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
     Rule("AbstractSegments.segmentName", _misplaced_segments),
     Rule("DBImpl::Recover (RocksDB): create_if_missing", _recreated),
 )
-"""Of the stores of a task, in the order of Streams."""
+"""The rules for stores of tasks, in the order of Streams."""
 GLOBAL_STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
     Rule("StoreQueryUtils.readPositionFromCheckpoint, LegacyCheckpointingStateStore.init", _files),
     Rule("RocksDBStore.openRocksDB", _global_databases),
     Rule("VersionSet::Recover (RocksDB)", _doubts),
     Rule("GlobalStateManagerImpl.initialize, AbstractColumnFamilyAccessor.open", _global_status),
 )
-"""Of global stores."""
+"""The rules for global stores."""
+
+
+def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Finding, ...]:
+    """Return a finding if the release misreads rows of a store, or would under ``dsl.store.format=HEADERS``.
+
+    The store opens all the same: each row that is read is wrong.
+    """
+    if not knows_headers(snapshot.request.release):
+        return ()
+    if has_rows_without_headers(store):
+        return _misread(snapshot, task, store, "it has rows without headers, and was opened as a store with headers")
+    if not may_be_misread_with_headers(store):
+        return ()
+    certain = misread_with_headers(store.kind.name) is not None
+    elsewhere = [twin for other in snapshot.siblings(task) for twin in other.stores if twin.name == store.name]
+    if any(store_kind(twin.kind.name).misread_before for twin in elsewhere):
+        return _misread(snapshot, task, store, "in other tasks it is a store with headers, and its rows here have none")
+    if snapshot.request.headers_format:
+        text = (
+            "its rows have no headers" if certain else "its rows, if they are on-window-close sessions, have no headers"
+        )
+        return _misread(snapshot, task, store, text, None if certain else Level.WARNING)
+    if certain:
+        text = "nothing to do unless the application sets dsl.store.format=HEADERS"
+        return _misread(snapshot, task, store, text, Level.EXPECTED)
+    return ()
+
+
+def _misread(
+    snapshot: Snapshot, task: Task, store: Store, text: str, level: Level | None = None
+) -> tuple[Finding, ...]:
+    return (snapshot.finding(SESSIONS_BEFORE_HEADERS, text, task, store.name, level),)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The result of opening a store."""
+
+    findings: tuple[Finding, ...] = ()
+    obstacle: Obstacle | None = None
+    swallowed: bool = False
+    """Up to 4.2 a segmented store opens without the segment that does not, and without all that come after it."""
+    recreated: bool = False
+    """RocksDB creates a new database because CURRENT is missing."""
+
+
+def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
+    """Judge how the release opens the databases of one store; the first that does not open decides."""
+    recreated = False
+    for database in store.databases:
+        obstacle = _obstacle(snapshot, task, store, database)
+        recreated |= _without_current(database) and obstacle is None
+        if obstacle is None:
+            continue
+        swallowed = store.segmented and not snapshot.request.into_family
+        code = SEGMENT_DOES_NOT_OPEN if swallowed and obstacle.code == DOES_NOT_OPEN else obstacle.code
+        more = ": the store opens silently without it, and without every later segment" if swallowed else ""
+        finding = snapshot.finding(code, obstacle.text + more, task, store.name)
+        location = streams_log.STORE_NOT_OPENED.format(database.path.name, database.path)
+        messages = obstacle.messages if obstacle.by_streams else (location, *obstacle.messages)
+        shown_obstacle = Obstacle(code, obstacle.text, obstacle.file, messages)
+        return Opening((finding,), shown_obstacle, swallowed, recreated)
+    return Opening(recreated=recreated)
+
+
+def doubts(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]:
+    """Yield a finding for SSTs that no MANIFEST names: a crash leaves them, and so does a MANIFEST without its end."""
+    for database in store.databases:
+        for problem in database.problems:
+            if problem.doubt:
+                yield snapshot.finding(SST_NOT_NAMED, problem.text, task, store.name)
+
+
+def _without_current(database: Database) -> bool:
+    return any(problem.code is ProblemCode.NO_CURRENT for problem in database.problems)
+
+
+def _obstacle(snapshot: Snapshot, task: Task, store: Store, database: Database) -> Obstacle | None:
+    path = Place.of(task.app, database.path).text
+    return (
+        _families(snapshot, store, database, path)
+        or _formats(snapshot, database, path)
+        or _damage(snapshot, database, path)
+    )
+
+
+def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -> Obstacle | None:
+    families = set(database.column_families)
+    if snapshot.request.into_family:
+        unknown = sorted(families - known_families())
+        if not unknown:
+            return None
+        message = streams_log.UNEXPECTED_FAMILY.format(unknown[0], database.path.name)
+        return Obstacle(UNKNOWN_COLUMN_FAMILY, f"column family {unknown[0]}", path, (message,), by_streams=True)
+    # RocksDB opens its own family in any case.
+    extra = families - (known_families() - headers_families() - {OFFSETS_CF}) - {STATISTICS_CF}
+    if not extra:
+        return None
+    if extra & headers_families():
+        code, text = HEADERS_STORE, f"a store with record headers ({store.kind.name})"
+    elif OFFSETS_CF in extra:
+        code, text = OFFSETS_IN_COLUMN_FAMILY, "its RocksDB has the column family offsets"
+    else:
+        code, text = UNKNOWN_COLUMN_FAMILY, f"column family {', '.join(sorted(extra))}"
+    names = sorted(extra) if len(extra) == 1 else []
+    return Obstacle(code, text, path, (streams_log.FAMILIES_NOT_OPENED.format(", ".join(names)),))
+
+
+def _formats(snapshot: Snapshot, database: Database, path: str) -> Obstacle | None:
+    newest = max(database.sst_formats, default=0)
+    reads = snapshot.request.release.reads_sst_format
+    if newest <= reads:
+        return None
+    text = f"SST format {newest}, and {snapshot.request.release} reads {reads} at most"
+    return Obstacle(SST_TOO_NEW, text, path, (streams_log.FORMAT_VERSION.format(newest),))
+
+
+def _damage(snapshot: Snapshot, database: Database, path: str) -> Obstacle | None:
+    """Judge damage: SSTs of the MANIFEST that are missing or of another size, and a value that is no offset."""
+    for problem in database.problems:
+        no_current = problem.code is ProblemCode.NO_CURRENT
+        if no_current and (logs := snapshot.write_ahead[database.path]):
+            message = streams_log.LOG_WITHOUT_CURRENT
+            return Obstacle(DOES_NOT_OPEN, f"CURRENT is missing, and {logs[0]} is there", path, (message,))
+        if not problem.fatal or no_current:
+            continue
+        if problem.code is ProblemCode.SST:
+            name = problem.place.name
+            return Obstacle(DOES_NOT_OPEN, f"{name} {problem.description}", problem.place.text, (name,))
+        if problem.code in (ProblemCode.DOES_NOT_OPEN, ProblemCode.NO_MANIFEST):
+            return Obstacle(DOES_NOT_OPEN, problem.description, path, ())
+        if problem.code is ProblemCode.NOT_A_LONG:
+            message = streams_log.NOT_A_LONG
+            return Obstacle(DOES_NOT_OPEN, problem.description, path, (message,), by_streams=True)
+    return None

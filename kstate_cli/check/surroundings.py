@@ -1,10 +1,12 @@
-"""What is true of the directory as a whole: ages, owners, where it lies, what kstate itself keeps."""
+"""The directory as a whole: ages, owners, its file system, runs of kstate, and a start that fails."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from kstate_cli.check.codes.layout import FAILED_START_DELETES
 from kstate_cli.check.codes.logs import CHANGELOG_WITHOUT_STORE
 from kstate_cli.check.codes.surroundings import (
     CLEANER_MAY_DELETE,
@@ -15,16 +17,17 @@ from kstate_cli.check.codes.surroundings import (
     UNFINISHED_RUN,
     VERSIONED_POSITION,
 )
-from kstate_cli.check.findings import Finding
+from kstate_cli.check.findings import Finding, Outcome, Prediction
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
+from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.formats.topic_partition import store_in_topologies
 from kstate_cli.texts import size_text, some
 
 _CLEANUP_DELAY = 600
 """Seconds: the default of ``state.cleanup.delay.ms``."""
-_NAMED = 6
+_LISTED_NAMES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,12 @@ def _ages(snapshot: Snapshot) -> Iterator[Finding]:
 def _versioned(snapshot: Snapshot) -> Iterator[Finding]:
     stores = [store for task in snapshot.app.tasks for store in task.stores]
     names = sorted({store.name for store in stores if has_key(store.kind.name, KeySchema.VERSIONED)})
-    if names and snapshot.asked.into_family:
+    if names and snapshot.request.into_family:
         yield snapshot.finding(VERSIONED_POSITION, f"{_some(names)}: its Position begins empty at each start")
 
 
 def _owners(snapshot: Snapshot) -> Iterator[Finding]:
-    """Files of another owner than the application directory's; the first few."""
+    """Yield a finding about files of another owner than that of the application directory."""
     around = snapshot.around
     if around.others:
         yield snapshot.finding(
@@ -81,18 +84,18 @@ def _runs(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
-    """Changelogs of the application that nothing on disk belongs to."""
-    known_stores = {store.name for task in snapshot.app.tasks for store in task.stores}
+    """Yield a finding for each changelog of the application without a store on disk."""
+    stores = {store.name for task in snapshot.app.tasks for store in task.stores}
     if snapshot.homes is not None:
-        known_stores |= snapshot.homes.stores
-    known_stores |= {name for resolved in snapshot.resolved.values() for name in resolved.absent}
-    topics = {key.topic for key in snapshot.logs.known}
+        stores |= snapshot.homes.stores
+    stores |= {name for resolved in snapshot.resolved.values() for name in resolved.absent}
+    topics = {key.topic for key in snapshot.logs.partitions}
     topologies = {task.topology for task in snapshot.app.tasks}
-    named = [store_in_topologies(topic, snapshot.app.app_id, topologies) for topic in topics]
-    names = {one[0] for one in named if one is not None} - known_stores
-    if snapshot.asked.topology is not None:
-        # Changelogs of stores that the topology has not any more stay.
-        names &= {key.store for key in snapshot.asked.topology.new.homes}
+    readings = [store_in_topologies(topic, snapshot.app.app_id, topologies) for topic in topics]
+    names = {reading[0] for reading in readings if reading is not None} - stores
+    if snapshot.request.topology is not None:
+        # Changelogs of stores that the topology has lost stay on the broker.
+        names &= {key.store for key in snapshot.request.topology.new.homes}
     for name in sorted(names):
         text = f"{name}: its changelog is there, and no directory: in memory, restored whole at every start"
         yield snapshot.finding(CHANGELOG_WITHOUT_STORE, text)
@@ -108,8 +111,39 @@ AROUND_RULES: tuple[SurroundingsRule, ...] = (
     SurroundingsRule("kstate: what its own runs keep", _runs),
     SurroundingsRule("InMemoryKeyValueStore: restored whole at every start", _in_memory),
 )
-"""Of what belongs to no store."""
+"""The rules about the directory as a whole."""
 
 
 def _some(names: list[str]) -> str:
-    return some(names, _NAMED)
+    return some(names, _LISTED_NAMES)
+
+
+_LISTED_TASKS: Final = 5
+
+
+def deleted_by_failure(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator[Finding]:
+    """Yield a warning if a start that fails may delete task directories.
+
+    ``StateManagerUtil.closeStateManager`` deletes the directory of a task that is not closed clean under exactly-once,
+    unless its stores are transactional. A global store that fails ends the start before there is a task.
+    """
+    failing = {prediction.task for prediction in predictions if prediction.outcome is Outcome.FAILS}
+    if not snapshot.request.exactly_once or snapshot.request.starts_transactional or not failing or GLOBAL in failing:
+        return
+    tasks = [task.name for task in snapshot.app.tasks if not task.is_global]
+    text = f"the start fails in {some(sorted(failing), _LISTED_TASKS)}, and may delete {len(tasks)} task directories"
+    without = _stores_without_offset(snapshot)
+    if without:
+        text += f"; rows of {some(without, _LISTED_TASKS)} are lost then, unless they have a changelog"
+    yield snapshot.finding(FAILED_START_DELETES, text)
+
+
+def _stores_without_offset(snapshot: Snapshot) -> list[str]:
+    """Return the stores of tasks that have rows and no offset, each name once."""
+    names = {
+        state.store.name
+        for resolved in snapshot.resolved.values()
+        for state in resolved.stores
+        if not resolved.task.is_global and not state.offsets and not state.store.empty
+    }
+    return sorted(names)

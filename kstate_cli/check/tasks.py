@@ -1,4 +1,4 @@
-"""What a start does with the stores of one task (``StateManagerUtil.registerStateStores``, ``StoreChangelogReader``).
+"""The stores of one task at a start (``StateManagerUtil.registerStateStores``, ``StoreChangelogReader``).
 
 In the order of Streams: every store is opened, ``.checkpoint`` is read, each logged store must have an offset, and the
 next record must be in the log. The first of these that goes wrong decides for the whole task.
@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kstate_cli.check import streams_log
+from kstate_cli import streams_log
 from kstate_cli.check.codes.layout import STORE_IN_TWO_SUBTOPOLOGIES
 from kstate_cli.check.codes.offsets import OFFSET_WITHOUT_STORE, SENTINEL_OFFSET, START_HANGS, STATUS_OPEN
 from kstate_cli.check.codes.surroundings import OLDER_THAN_MAX_AGE
 from kstate_cli.check.files import checkpoint_obstacle, foreign_entries
-from kstate_cli.check.findings import Level
-from kstate_cli.check.homes_told import left_behind
+from kstate_cli.check.findings import Level, Outcome, Prediction
 from kstate_cli.check.initial_offsets import read_offsets
 from kstate_cli.check.judge_offsets import after_start, compared_places, maybe_unclean, missing_offsets, missing_status
-from kstate_cli.check.outcome import Outcome, Prediction
+from kstate_cli.check.other_topology import left_behind
 from kstate_cli.check.predictions import because_of, failed, predicted
-from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft, TaskCheckDraft, judged, opened
+from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft, TaskCheckDraft, judged, with_store
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import STORE_RULES
 from kstate_cli.formats import offsets as family
@@ -31,18 +30,18 @@ _HARMLESS_NEGATIVE = frozenset({-1, OFFSET_UNKNOWN, -5})
 
 
 def judge_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
-    """What is found of a task, with a prediction for each store that it has, or should have."""
+    """Return the draft of a task, with a prediction for each store that it has, or should have."""
     return judged(TASK_RULES, snapshot, TaskCheckDraft(task, read_offsets(snapshot, task)))
 
 
 def judge_copy(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
-    """A directory named like a task of a subtopology that the application has not.
+    """Judge a directory with the name of a task of a subtopology that the application lacks.
 
-    Up to 4.2 it lies there until the cleaner comes. 4.3 builds the whole topology in it, global stores included, whose
+    Up to 4.2 it stays until the cleaner deletes it. 4.3 builds the whole topology in it, global stores included, whose
     second opening, under their own task, is one too many (``RocksDBMetricsRecorder.init``).
     """
     code = STORE_IN_TWO_SUBTOPOLOGIES
-    if not snapshot.asked.into_family or not snapshot.has_global:
+    if not snapshot.request.into_family or not snapshot.has_global:
         ignored = [Prediction(task.name, store.name, Outcome.IGNORED, code=code) for store in task.stores]
     else:
         message = streams_log.ANOTHER_TASK.format(task.path.name)
@@ -53,85 +52,87 @@ def judge_copy(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
 
 
 def _foreign(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    return draft.told(*foreign_entries(snapshot, draft.task))
+    return draft.with_findings(*foreign_entries(snapshot, draft.task))
 
 
 def _too_old(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    task, asked = draft.task, snapshot.asked
+    task, request = draft.task, snapshot.request
     age = snapshot.now_seconds - task.mtime_ns / 1e9
-    if not asked.into_family or asked.max_age is None or age <= asked.max_age.total_seconds():
+    if not request.into_family or request.max_age is None or age <= request.max_age.total_seconds():
         return draft
     old = snapshot.finding(OLDER_THAN_MAX_AGE, f"{task.name} is deleted before anything is opened", task)
-    told = [because_of(snapshot, draft, store.name, old.code, Outcome.WIPED) for store in task.stores]
-    draft = draft.told(old, *(finding for _, findings in told for finding in findings))
-    return replace(draft, predictions=tuple(one for one, _ in told), ended=True)
+    verdicts = [because_of(snapshot, draft, store.name, old.code, Outcome.WIPED) for store in task.stores]
+    draft = draft.with_findings(old, *(finding for _, findings in verdicts for finding in findings))
+    return replace(draft, predictions=tuple(prediction for prediction, _ in verdicts), ended=True)
 
 
 def _stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     for store in draft.task.stores:
-        begun = StoreCheckDraft(draft.task, store, draft.read.stores[store.name])
-        draft = opened(draft, judged(STORE_RULES, snapshot, begun))
+        store_draft = StoreCheckDraft(draft.task, store, draft.read.stores[store.name])
+        draft = with_store(draft, judged(STORE_RULES, snapshot, store_draft))
     return draft
 
 
-def _gone(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Stores that only offsets or other tasks know of."""
+def _absent_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
+    """Judge stores that only offsets or other tasks name."""
     task = draft.task
-    gone = sorted(snapshot.should_have(task) - {store.name for store in task.stores})
+    absent = sorted(snapshot.should_have(task) - {store.name for store in task.stores})
     empty = dict(draft.empty)
     findings = []
     for name, lines in sorted(draft.read.absent.items()):
         offset = max(lines.values())
         if name in snapshot.entries[task.name] or offset == OFFSET_UNKNOWN:
             continue
-        if task.has_offsets_family and name not in gone:
+        if task.has_offsets_family and name not in absent:
             text = "has an offset and no directory: in memory, as upgrade.from lists such stores too"
             findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name, Level.EXPECTED))
             continue
         text = f"its directory is gone, its offset {offset} is not"
         findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name))
         empty[name] = findings[-1].code
-        if name not in gone:
-            gone.append(name)
-    return replace(draft.told(*findings), gone=tuple(gone), empty=empty)
+        if name not in absent:
+            absent.append(name)
+    return replace(draft.with_findings(*findings), absent=tuple(absent), empty=empty)
 
 
 def read_checkpoint(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Whether ``.checkpoint`` can be read."""
+    """Judge whether ``.checkpoint`` can be read."""
     obstacle, findings = checkpoint_obstacle(snapshot, draft.task)
-    return replace(draft.told(*findings), unreadable=obstacle)
+    return replace(draft.with_findings(*findings), unreadable=obstacle)
 
 
 def compare(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Whether the places of an offset agree."""
-    return draft.told(*compared_places(snapshot, draft.task, draft.read))
+    """Judge whether the places of an offset agree."""
+    return draft.with_findings(*compared_places(snapshot, draft.task, draft.read))
 
 
 def _not_reached(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """All stores of a task are opened before anything else is looked at."""
+    """End the rules if a store fails: Streams opens all stores of a task before it does anything else."""
     if not draft.fails:
         return draft
-    others = sorted({*draft.stores, *draft.gone} - draft.fails.keys())
+    others = sorted({*draft.stores, *draft.absent} - draft.fails.keys())
     failing = (failed(draft, name) for name in draft.fails)
-    left = (Prediction(draft.task.name, name, Outcome.NOT_REACHED) for name in others)
-    return replace(draft, predictions=(*failing, *left), ended=True)
+    not_reached = (Prediction(draft.task.name, name, Outcome.NOT_REACHED) for name in others)
+    return replace(draft, predictions=(*failing, *not_reached), ended=True)
 
 
 def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Under exactly-once: a store that was not closed cleanly. No ``status`` counts as closed."""
-    if not snapshot.asked.into_family:
+    """Judge stores that were not closed cleanly, which exactly-once rejects. No ``status`` counts as closed."""
+    if not snapshot.request.into_family:
         return draft
-    level = None if snapshot.asked.exactly_once else Level.EXPECTED
+    level = None if snapshot.request.exactly_once else Level.EXPECTED
     findings = [
         snapshot.finding(STATUS_OPEN, _status_text(store), draft.task, store.name, level)
         for store in draft.stores.values()
         if store.status == "open"
     ]
-    code = findings[-1].code if findings and snapshot.asked.exactly_once else None
+    code = findings[-1].code if findings and snapshot.request.exactly_once else None
     leaking = [name for name, store in draft.stores.items() if _keeps_segments_open(store)]
     keeps_open = leaking[0] if leaking and code is not None else None
-    draft = replace(draft.told(*findings, *missing_status(snapshot, draft.task)), code=code, keeps_open=keeps_open)
-    return _hanging(snapshot, draft) if code is not None and snapshot.asked.starts_transactional else draft
+    draft = replace(
+        draft.with_findings(*findings, *missing_status(snapshot, draft.task)), code=code, keeps_open=keeps_open
+    )
+    return _hanging(snapshot, draft) if code is not None and snapshot.request.starts_transactional else draft
 
 
 def _status_text(store: Store) -> str:
@@ -158,27 +159,29 @@ def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     Streams wipes the stores that it opened before, and tries again (``TaskManager.closeDirtyAndRevive``). Their order
     is that of the topology, which no directory has: if all are open, the first one is.
     """
-    opened = [store for store in draft.stores.values() if store.databases]
-    sure = all(store.status == "open" for store in opened)
+    stores = [store for store in draft.stores.values() if store.databases]
+    sure = all(store.status == "open" for store in stores)
     text = "its stores have status 1" if sure else "if the first store that Streams opens in it is one with status 1"
     finding = snapshot.finding(START_HANGS, f"{text}: the client stays in REBALANCING", draft.task)
-    return replace(draft.told(finding), code=finding.code, hangs=True if sure else None)
+    return replace(draft.with_findings(finding), code=finding.code, hangs=True if sure else None)
 
 
 def _unreadable(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if draft.code is not None or draft.unreadable is None:
         return draft
-    return replace(draft, fails=dict.fromkeys((*draft.stores, *draft.gone), draft.unreadable))
+    return replace(draft, fails=dict.fromkeys((*draft.stores, *draft.absent), draft.unreadable))
 
 
 def _sentinels(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    if draft.code is not None or draft.unreadable is not None or not snapshot.asked.into_family:
+    if draft.code is not None or draft.unreadable is not None or not snapshot.request.into_family:
         return draft
     fails = dict(draft.fails)
     for name in draft.stores:
         for tp, offset in draft.read.stores[name].offsets.items():
             if offset < 0 and offset not in _HARMLESS_NEGATIVE:
-                draft = draft.told(snapshot.finding(SENTINEL_OFFSET, f"{tp}: offset {offset}", draft.task, name))
+                draft = draft.with_findings(
+                    snapshot.finding(SENTINEL_OFFSET, f"{tp}: offset {offset}", draft.task, name)
+                )
                 text, file = f"offset {offset} of {tp}", f"{draft.task.name}/{name}"
                 fails[name] = Obstacle(SENTINEL_OFFSET, text, file, streams_log.SENTINEL)
     return replace(draft, fails=fails)
@@ -188,30 +191,30 @@ def _missing(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if draft.code is not None or draft.unreadable is not None:
         return draft
     missing = missing_offsets(snapshot, draft)
-    return replace(draft.told(*missing.findings), code=missing.code, in_doubt=missing.in_doubt)
+    return replace(draft.with_findings(*missing.findings), code=missing.code, in_doubt=missing.in_doubt)
 
 
 def _after(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    return draft.told(*after_start(snapshot, draft))
+    return draft.with_findings(*after_start(snapshot, draft))
 
 
 def _elsewhere(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    wiped = any(one.outcome in _WIPED and one.or_else is None for one in draft.predictions)
+    wiped = any(prediction.outcome in _WIPED and prediction.or_else is None for prediction in draft.predictions)
     predictions, findings = left_behind(snapshot, draft.task, wiped=wiped)
-    return replace(draft.told(*findings), predictions=(*draft.predictions, *predictions))
+    return replace(draft.with_findings(*findings), predictions=(*draft.predictions, *predictions))
 
 
 def _unclean(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if draft.code is not None or draft.fails:
         return draft
-    return draft.told(*maybe_unclean(snapshot, draft.task))
+    return draft.with_findings(*maybe_unclean(snapshot, draft.task))
 
 
 TASK_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("StateDirectory.taskDirIsEmpty (docs/internals/layout.md#foreign-entries)", _foreign),
     Rule("StateDirectory.cleanOutdatedDirsOnStartup", _too_old),
     Rule("StateManagerUtil.registerStateStores", _stores),
-    Rule("OffsetCheckpoint: an offset outlives the directory of its store", _gone),
+    Rule("OffsetCheckpoint: an offset outlives the directory of its store", _absent_stores),
     Rule("OffsetCheckpoint.read", read_checkpoint),
     Rule("LegacyCheckpointingStateStore.migrateLegacyOffsets, StoreQueryUtils, AbstractSegments", compare),
     Rule("StateManagerUtil.registerStateStores: nothing follows a store that fails", _not_reached),
@@ -224,4 +227,4 @@ TASK_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("ProcessorStateManager.checkpoint", _unclean),
     Rule("TopologyMetadata.buildSubtopology: a task has the stores of its sub-topology", _elsewhere),
 )
-"""Of a task, in the order of Streams."""
+"""The rules for a task, in the order of Streams."""

@@ -16,113 +16,112 @@ from kstate_cli.specification.model import IN_MEMORY
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
-    """What ``kstate rehome`` says of the same directory and the same topology."""
+class RehomePreview:
+    """The answer of ``kstate rehome`` for the same directory and topology."""
 
     words: tuple[str | os.PathLike[str], ...] = ()
-    """What follows ``--topology`` in the line that is to be pasted."""
+    """The words after ``--topology`` in the command of a hint."""
     refused: str | None = None
-    """Why it refuses as things are."""
+    """The message of its refusal."""
     hint: str | None = None
-    """What to do about that."""
+    """The hint of its refusal."""
     warnings: tuple[str, ...] = ()
-    """What it warns of, where it has something to do."""
+    """Its warnings, if its plan is not empty."""
 
 
 @dataclass(frozen=True, slots=True)
-class AskedTopology:
-    """What the user says of the topology that is to be started."""
+class RequestedTopology:
+    """The topology that is to be started, as the user describes it."""
 
     new: Described
     old: Described | None = None
-    """The one that ran here last."""
+    """The topology that ran here last."""
     spec: SpecDraft | None = None
     """The kinds of new stores."""
-    mending: Mending = field(default_factory=Mending)
+    rehome: RehomePreview = field(default_factory=RehomePreview)
 
-    def said(self, store: str) -> StoreDraft | None:
-        """What the specification says of a store; None where it does not say its kind."""
-        said = self.spec.store(store) if self.spec is not None else None
-        return said if said is not None and said.kind is not None else None
+    def store_draft(self, store: str) -> StoreDraft | None:
+        """Return the specification of a store; None if it does not contain its kind."""
+        draft = self.spec.store(store) if self.spec is not None else None
+        return draft if draft is not None and draft.kind is not None else None
 
     def is_on_disk(self, store: str) -> bool | None:
-        """Whether a store is persistent; None where nobody says."""
-        said = self.said(store)
-        return None if said is None else said.kind != IN_MEMORY
+        """Return True if a store is persistent; None if nothing states it."""
+        draft = self.store_draft(store)
+        return None if draft is None else draft.kind != IN_MEMORY
 
     def is_logged(self, store: str) -> bool:
-        """False only where the specification says that a store has no changelog."""
-        said = self.said(store)
-        return said is None or said.logged is not False
+        """Return False only if the specification states that a store has no changelog."""
+        draft = self.store_draft(store)
+        return draft is None or draft.logged is not False
 
 
 @dataclass(frozen=True, slots=True)
-class Lacked:
-    """A store that a task is to have, and of which nothing lies there."""
+class AbsentStore:
+    """A store that a task should have, and of which its directory has nothing."""
 
-    lies_in: str | None = None
+    other_task: str | None = None
     """The task that has it, of the same partition."""
     logged: bool = True
-    """Whether it has a changelog, as far as the task tells that has it."""
+    """True if it has a changelog, as far as the task that has it shows."""
     new: bool = False
-    """No task of any partition has it, and the topology of before did not have it either."""
+    """No task of any partition has it, and the old topology did not have it either."""
     on_disk: bool | None = True
-    """None where nobody says: a store in memory costs its task nothing."""
+    """None if nothing states it: a store in memory costs its task nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """What the topology finds in the directory, and what lies elsewhere."""
+    """The differences between the topology and the directory."""
 
-    lacked: Mapping[str, Mapping[str, Lacked]] = field(default_factory=dict)
+    missing: Mapping[str, Mapping[str, AbsentStore]] = field(default_factory=dict)
     """By task and store."""
     left_over: frozenset[str] = frozenset()
-    """Tasks of sub-topologies that it has not."""
+    """Tasks of sub-topologies that the topology lacks."""
     elsewhere: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
-    """Stores that lie in a task where it does not look for them, by task -> the task where it does; None: it has no
-    such store."""
+    """Task -> store -> the task where the topology looks for it; None if the topology has no such store."""
     unlogged: frozenset[tuple[str, str]] = frozenset()
-    """Those of them that have rows and no changelog, by task and store."""
+    """Stores elsewhere that have rows and no changelog, by task and store."""
     topics: Mapping[StoreKey, str] = field(default_factory=dict)
     """The topic that a store is restored from, as far as an offset of any partition names it."""
     stores: frozenset[str] = frozenset()
-    """The names of all stores of which anything is here, wherever it lies."""
-    global_gone: tuple[str, ...] = ()
-    """Global stores that it has not any more."""
-    global_lacked: tuple[str, ...] = ()
-    """Global stores that are not here."""
+    """The names of all stores of which any task has something."""
+    global_unused: tuple[str, ...] = ()
+    """Global stores of the directory that the topology lacks."""
+    global_missing: tuple[str, ...] = ()
+    """Global stores of the topology that the directory lacks."""
     global_on_disk: tuple[str, ...] = ()
-    """Its global stores, as far as they are not known to be in memory."""
+    """Global stores of the topology, without those that are surely in memory."""
     unplaced: tuple[StoreKey, ...] = ()
-    """Its stores of sub-topologies of which nothing is here, so that nobody knows their partitions."""
+    """Stores of sub-topologies of which the directory has nothing, so that their partitions are unknown."""
 
-    def wiped_for(self, task: str, store: str, *, named: bool) -> bool | None:
-        """Whether a store that a task lacks costs it everything under exactly-once; None where its kind decides.
+    def wiped_for(self, task: str, store: str, *, has_topic: bool) -> bool | None:
+        """Return True if a store that a task lacks costs it everything under exactly-once; None if its kind decides.
 
         ``named``: a topic that it would be restored from is known.
         """
-        one = self.lacked.get(task, {}).get(store)
-        if one is None or not (one.lies_in or one.new):
-            return named
-        if one.lies_in:
-            return one.logged or named
-        return one.on_disk
+        missing = self.missing.get(task, {}).get(store)
+        if missing is None or not (missing.other_task or missing.new):
+            return has_topic
+        if missing.other_task:
+            return missing.logged or has_topic
+        return missing.on_disk
 
-    def begins_empty(self, task: str, store: str, *, named: bool) -> bool:
-        """Whether a store that lies elsewhere has no changelog to be restored from."""
-        one = self.lacked.get(task, {}).get(store)
-        return one is not None and one.lies_in is not None and not (one.logged or named)
+    def begins_empty(self, task: str, store: str, *, has_topic: bool) -> bool:
+        """Return True if a store that lies elsewhere has no changelog to be restored from."""
+        missing = self.missing.get(task, {}).get(store)
+        return missing is not None and missing.other_task is not None and not (missing.logged or has_topic)
 
 
-def home_of_store(asked: AskedTopology, task: TaskId, store: str) -> str | None:
-    """The task where the topology looks for a store of the partition of ``task``; None where it has no such store."""
-    places = asked.new.places(StoreKey(task.topology or "", store))
+def home_of_store(topology: RequestedTopology, task: TaskId, store: str) -> str | None:
+    """Return the task where the topology looks for a store, in the partition of ``task``; None if it lacks it."""
+    places = topology.new.places(StoreKey(task.topology or "", store))
     if not places or task.partition is None:
         return None
     own = None if task.is_global else Home.of(task)
     return (own if own is not None and own in places else places[0]).task(task.partition)
 
 
-def is_left_over(asked: AskedTopology, task: TaskId) -> bool:
-    """Whether the topology has no sub-topology of a task's number, or one of global stores."""
-    return not task.is_global and asked.new.part(Home.of(task)) is None
+def is_left_over(topology: RequestedTopology, task: TaskId) -> bool:
+    """Return True if the topology has no sub-topology of a task's number, or one of global stores."""
+    return not task.is_global and topology.new.part(Home.of(task)) is None

@@ -1,4 +1,4 @@
-"""What a comparison finds, as data."""
+"""The result of a comparison, as data."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ class StoreDiff:
     only_b: int = 0
     different: int = 0
     left_out: tuple[str, ...] = ()
-    """What was not compared."""
+    """Fields that were not compared."""
     unreadable: Unread | None = None
     offsets: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """``changelog`` and ``position`` in A and in B, where they are not the same."""
 
     @property
     def comparable(self) -> bool:
-        """Whether rows of these two kinds can be held against each other."""
+        """Return True if rows of these two kinds can be compared."""
         return self.where is not In.BOTH or not self.kinds[0] or comparable(*self.kinds)
 
     @property
     def equal(self) -> bool:
-        """Never true for what could not be read; offsets are not looked at."""
+        """Return True if all rows are equal; False if any could not be read. Offsets do not count."""
         if self.unreadable is not None or self.where is not In.BOTH or not self.comparable:
             return False
         return not (self.only_a or self.only_b or self.different)
@@ -104,45 +104,45 @@ class Diff:
     stores: list[StoreDiff]
     tasks: list[tuple[str, In]]
     unreadable: list[Unread]
-    """What is wrong with a directory beyond the stores that were compared."""
+    """Problems of a directory outside the stores that were compared."""
     positions: bool
     as_of: tuple[str, str]
     remarks: tuple[str, ...] = ()
-    """What does not stop the comparison, and may be why something differs."""
+    """Facts that do not stop the comparison, and may be the reason of a difference."""
 
     @property
     def only_the_hosts(self) -> bool:
-        """Whether all that cannot be read is what this host cannot read, which says nothing of the stores."""
-        told = [*self.unreadable, *(one.unreadable for one in self.stores if one.unreadable is not None)]
-        return all(one.by_host for one in told)
+        """Return True if only this host cannot read some of it, which proves nothing about the stores."""
+        failures = [*self.unreadable, *(store.unreadable for store in self.stores if store.unreadable is not None)]
+        return all(failure.by_host for failure in failures)
 
     @property
     def unread(self) -> int:
-        """How many things could not be read: then the directories are never equal."""
-        return len(self.unreadable) + sum(one.unreadable is not None for one in self.stores)
+        """Return how many parts could not be read: with any, the directories are not equal."""
+        return len(self.unreadable) + sum(store.unreadable is not None for store in self.stores)
 
     @property
     def doubtful(self) -> int:
-        """How much is in doubt: rows may be missing in both. Nothing beside a running application."""
+        """Return how many remarks leave a doubt: rows may be missing in both. None count while an application runs."""
         return len(self.remarks) if set(self.as_of) == {"closed"} else 0
 
     @property
     def equal(self) -> bool:
-        """Whether all of both was read, and is the same."""
+        """Return True if all of both was read, and is the same."""
         return not (self.unread or self.differing or self.doubtful)
 
     @property
     def differing(self) -> int:
-        """How many stores and tasks differ."""
-        return len(self.tasks) + sum(self.differs(one) for one in self.stores)
+        """Return how many stores and tasks differ."""
+        return len(self.tasks) + sum(self.differs(store) for store in self.stores)
 
-    def differs(self, one: StoreDiff) -> bool:
-        """Whether a store counts as different."""
-        return one.unreadable is None and (not one.equal or (self.positions and bool(one.offsets)))
+    def differs(self, store: StoreDiff) -> bool:
+        """Return True if a store counts as different."""
+        return store.unreadable is None and (not store.equal or (self.positions and bool(store.offsets)))
 
 
 class DiffWatcher:
-    """What a caller shows meanwhile."""
+    """Progress that a caller may print."""
 
     def difference(self, of: StoreDiff, difference: Difference) -> None:
         """A row that differs, as soon as it is known."""

@@ -1,16 +1,25 @@
-"""How rows of two stores are held against each other: what of a value both layouts have, and how a row is shown."""
+"""Rows of two stores side by side: the comparison of their values, and the fields that views print.
+
+Both stores are read in the order of their row keys, so only the two rows at hand are in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import store_kind
+from kstate_cli.rocks.scanning import Row
+from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.layout import Layout
+from kstate_cli.rows.segment import Segment
+from kstate_cli.rows.store import StoreReader
 from kstate_cli.rows.values import known
 
 Same = Callable[[bytes, bytes], bool]
@@ -19,17 +28,17 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What of the values of two layouts is compared."""
+    """The fields that values of two layouts are compared by, besides the value itself."""
 
     timestamps: bool
     headers: bool
     left_out: tuple[str, ...]
-    """What is not, and why: for the reader."""
+    """The fields that are not compared, each with the reason, for people."""
 
 
-def comparable(one: str, other: str) -> bool:
-    """Kinds with the same row keys: their rows can be held against each other. What is untold counts as windows."""
-    return _key_schema(one) is _key_schema(other)
+def comparable(kind: str, other: str) -> bool:
+    """Return True for kinds with the same row keys. A key schema that bytes leave open counts as windows."""
+    return _key_schema(kind) is _key_schema(other)
 
 
 def _key_schema(kind: str) -> KeySchema:
@@ -38,57 +47,59 @@ def _key_schema(kind: str) -> KeySchema:
 
 
 def compared(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_headers: bool) -> Compared:
-    """What both layouts have, less what is to be ignored."""
+    """Return the fields that both layouts have, without those that the user ignores."""
     left_out: list[str] = []
     answers = []
-    for what, in_a, in_b, ignored in (
+    for name, in_a, in_b, ignored in (
         ("timestamps", a.has_timestamps, b.has_timestamps, ignore_timestamps),
         ("headers", a.has_headers, b.has_headers, ignore_headers),
     ):
         answers.append(in_a and in_b and not ignored)
         if ignored and (in_a or in_b):
-            left_out.append(f"{what}: ignored")
+            left_out.append(f"{name}: ignored")
         elif in_a != in_b:
-            left_out.append(f"{what}: {'B' if in_a else 'A'}'s layout has none")
+            left_out.append(f"{name}: {'B' if in_a else 'A'}'s layout has none")
     return Compared(answers[0], answers[1], tuple(left_out))
 
 
-def same_values(a: Layout, b: Layout, what: Compared) -> Same:
-    """Tells whether two values, of the newest layouts, are the same as far as ``what`` goes.
+def same_values(a: Layout, b: Layout, fields: Compared) -> Same:
+    """Return a function that compares two values of the newest layouts by ``fields``.
 
     It raises MalformedBytesError for a value that is none of its layout.
     """
     decode_a, decode_b = a.read, b.read
-    one_layout = a.values is b.values
+    same_layout = a.values is b.values
 
     def same(left: bytes, right: bytes) -> bool:
-        if one_layout and left == right:
+        # Most rows are equal byte by byte: decoding them would take most of the time.
+        if same_layout and left == right:
             return True
-        one, other = decode_a(left), decode_b(right)
+        value, other = decode_a(left), decode_b(right)
         return (
-            one.value == other.value
-            and (not what.timestamps or one.timestamp == other.timestamp)
-            and (not what.headers or one.headers == other.headers)
+            value.value == other.value
+            and (not fields.timestamps or value.timestamp == other.timestamp)
+            and (not fields.headers or value.headers == other.headers)
         )
 
     return same
 
 
 def value_fields(layout: Layout, data: bytes) -> Fields:
-    """A value to show: bytes as hexadecimal digits, and what the layout has beside the value."""
+    """Return a value for people: bytes as hexadecimal digits, and the timestamp and headers if the layout has them."""
     read = layout.read(data)
     fields: Fields = {"value": read.value.hex()}
     if layout.has_timestamps:
         fields["timestamp"] = known(read.timestamp)
     if layout.has_headers:
         fields["headers"] = [
-            {"key": one.key, "value": None if one.value is None else one.value.hex()} for one in read.headers
+            {"key": header.key, "value": None if header.value is None else header.value.hex()}
+            for header in read.headers
         ]
     return fields
 
 
 def is_value(layout: Layout, data: bytes) -> bool:
-    """Whether it can be read as a value of the layout."""
+    """Return True if the bytes are a value of the layout."""
     try:
         layout.read(data)
     except MalformedBytesError:
@@ -97,7 +108,7 @@ def is_value(layout: Layout, data: bytes) -> bool:
 
 
 def key_fields(kind: str, row: bytes) -> Fields:
-    """The parts of a row's key, bytes as they are. The whole of it where it is none of that kind."""
+    """Return the parts of a row key, bytes unchanged; the whole key if it is none of that kind."""
     try:
         return _key_fields(kind, row)
     except MalformedBytesError:
@@ -141,3 +152,46 @@ def _text(value: Any) -> str:
     except UnicodeDecodeError:
         return f"0x{value.hex()}"
     return text if text and text.isprintable() else f"0x{value.hex()}"
+
+
+Pair = tuple[bytes, bytes | None, bytes | None]
+"""The key of a row, its value in A and in B; None if that side lacks the row."""
+_KEY: Final = itemgetter(0)
+
+
+def pairs(a: StoreReader, b: StoreReader, filled_a: Sequence[Segment], filled_b: Sequence[Segment]) -> Iterator[Pair]:
+    """Yield every row of both stores once; ``filled`` are the segments that have rows.
+
+    If the segments of both begin at the same times, they are read one after the other. Otherwise all segments of a
+    store are merged in the order of keys, so that equal keys meet whatever segments have them. Raises StoreUnreadable.
+    """
+    if [segment.start for segment in filled_a] == [segment.start for segment in filled_b]:
+        for left, right in zip(filled_a, filled_b, strict=True):
+            yield from _join(rows_of("A", a, [left]), rows_of("B", b, [right]))
+    else:
+        yield from _join(rows_of("A", a, filled_a), rows_of("B", b, filled_b))
+
+
+def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Iterator[Row]:
+    """The rows of one store in the order of their keys, without index rows. Raises StoreUnreadable, naming the side."""
+    bounds = store.layout.key.base_rows
+    try:
+        scans = [segment.scan(*bounds) for segment in segments]
+        yield from scans[0] if len(scans) == 1 else heapq.merge(*scans, key=_KEY)
+    except StoreUnreadable as error:
+        raise error.on(side) from None
+
+
+def _join(left: Iterator[Row], right: Iterator[Row]) -> Iterator[Pair]:
+    row, other = next(left, None), next(right, None)
+    while row is not None or other is not None:
+        if other is None or (row is not None and row[0] < other[0]):
+            assert row is not None
+            yield row[0], row[1], None
+            row = next(left, None)
+        elif row is None or other[0] < row[0]:
+            yield other[0], None, other[1]
+            other = next(right, None)
+        else:
+            yield row[0], row[1], other[1]
+            row, other = next(left, None), next(right, None)

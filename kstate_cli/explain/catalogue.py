@@ -12,21 +12,16 @@ from functools import cache
 from typing import Final
 
 from kstate_cli.check.codes import CODES
-from kstate_cli.check.streams_log import shown
-from kstate_cli.explain.error_codes import ERRORS
+from kstate_cli.explain.error_codes import ERRORS, REHOME
 from kstate_cli.explain.exit_codes import EXITS
-from kstate_cli.explain.fleet_findings import FLEET
 from kstate_cli.explain.model import CodeGroup, Explanation, explanation, plain
-from kstate_cli.explain.outcome_texts import OUTCOMES
 from kstate_cli.explain.problem_texts import PROBLEMS
-from kstate_cli.explain.query_failures import FAILURES
-from kstate_cli.explain.rehome_refusals import REHOME
-from kstate_cli.explain.state_texts import RESTORATION_STATES, RUN_STATES, STORE_STATUS
-from kstate_cli.explain.verify_findings import VERIFY
+from kstate_cli.explain.state_texts import FAILURES, OUTCOMES, RESTORATION_STATES, RUN_STATES, STORE_STATUS
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.query.result import STREAMS_SAYS, hints
+from kstate_cli.streams_log import shown
 from kstate_cli.texts import closest
-from kstate_cli.verify.findings import DAMAGE
+from kstate_cli.verify.findings import VERIFY_CODES
 
 _MOST_MEANT: Final = 3
 _LEAST_OF_A_LINE: Final = 8
@@ -44,7 +39,7 @@ def groups() -> tuple[CodeGroup, ...]:
             CodeGroup("outcome", "What the next start does with a store", "check: member outcome",
                   plain("outcome", {one.value: texts for one, texts in OUTCOMES.items()})),
             CodeGroup("verify", "Findings of verify", "verify: member code", _damages()),
-            CodeGroup("fleet", "Findings of fleet", "fleet: member code", _of_fleets()),
+            CodeGroup("fleet", "Findings of fleet", "fleet: member code", _fleet_findings()),
             CodeGroup("problem", "Problems of a directory", "ls and inspect-position, refusals: member code",
                   plain("problem", {one.value: texts for one, texts in PROBLEMS.items()})),
             CodeGroup("run", "States of a run", "status: member state", plain("run", RUN_STATES)),
@@ -90,19 +85,12 @@ def _findings() -> tuple[Explanation, ...]:
     return tuple(explanation("finding", code, code.level.value) for code in CODES.values())
 
 
+def _fleet_findings() -> tuple[Explanation, ...]:
+    return tuple(explanation("fleet", code, code.level.value) for code in FLEET_CODES.values())
+
+
 def _damages() -> tuple[Explanation, ...]:
-    levels = {code: "damage" if code in DAMAGE else "unknown" for code in VERIFY}
-    return tuple(replace(one, level=levels[one.code]) for one in plain("verify", VERIFY))
-
-
-def _of_fleets() -> tuple[Explanation, ...]:
-    return tuple(
-        Explanation(
-            "fleet", name, code.level.value, texts.brief, texts.more, code.rule, texts.log, (code.hint, *texts.do)
-        )
-        for name, code in FLEET_CODES.items()
-        for texts in (FLEET[name],)
-    )
+    return tuple(explanation("verify", code, code.level.value) for code in VERIFY_CODES.values())
 
 
 def _failures() -> tuple[Explanation, ...]:

@@ -1,10 +1,10 @@
-"""Codes of errors: ``code`` of the line ``error`` with ``-o json``."""
+"""Codes of errors: ``code`` of the line ``error`` with ``-o json``, those of refusals of ``rehome`` among them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.check import streams_log as log
+from kstate_cli import streams_log as log
 from kstate_cli.dump_reader.errors import DumpError, DumpRot
 from kstate_cli.errors import (
     ConditionNotMet,
@@ -20,17 +20,19 @@ from kstate_cli.errors import (
 from kstate_cli.explain.model import Texts
 from kstate_cli.host import STORES_STAY, HostError
 from kstate_cli.query.queries import QueryFailedError
+from kstate_cli.rehome.model import WhyRefused
 from kstate_cli.rows.errors import SerdeError, StoreUnreadable, UnknownStateStoreError, look_closer
+from kstate_cli.streams_log import OTHER_PARTITIONS
 from kstate_cli.texts import command
 
 _STATUS = f"what the run did: {command('status', 'APP')}"
-_MESSAGE = "the message says what, where, and what to do next"
+_MESSAGE = "the message contains what failed, where, and what to do next"
 
 ERRORS: Final = {
     UsageError.code: Texts("The command line makes no sense (exit 2)", "Nothing was touched.", do=(_MESSAGE,)),
     UnknownStateStoreError.code: Texts(
         "No task here has a store of that name (exit 2)",
-        "Streams says so too, with UnknownStateStoreException.",
+        "Streams reports the same, with UnknownStateStoreException.",
         do=(f"which stores there are: {command('ls', 'APP')}",),
     ),
     ConditionNotMet.code: Texts(
@@ -43,7 +45,7 @@ ERRORS: Final = {
     ),
     Refused.code: Texts("Not understood, or not safe (exit 4)", "Nothing was touched.", do=(_MESSAGE,)),
     DumpError.code: Texts(
-        "A dump is not what it says, or not what can be read (exit 4)",
+        "A dump contradicts its manifest, or cannot be read (exit 4)",
         "Files are missing, a column has another type, or its manifest and its records do not agree.",
         do=(str(DumpError.usual_hint),),
     ),
@@ -69,43 +71,130 @@ ERRORS: Final = {
         do=("stop the application, or give the command --wait SECONDS",),
     ),
     RunFailed.code: Texts(
-        "A run failed before its switch (exit 6)", "The application directory is what it was.", do=(_MESSAGE, _STATUS)
+        "A run failed before its switch (exit 6)", "The application directory is unchanged.", do=(_MESSAGE, _STATUS)
     ),
     HostError.code: Texts(
         "This host is short of descriptors, threads, memory or disk space (exit 6)",
-        "This says nothing about the stores: do not wipe anything because of it.",
+        "This means nothing for the stores: do not wipe anything because of it.",
         do=("raise the limit that the message names, or free the space, and run the command again", STORES_STAY),
     ),
     "system": Texts(
         "The system has answered with an error (exit 6)",
-        "A file that is gone, a disk that does not answer, missing rights.",
+        "A missing file, a disk that does not answer, missing rights.",
         do=(_MESSAGE,),
     ),
     "database": Texts("RocksDB has answered with an error (exit 6)", do=(look_closer("APP"),)),
     StoreUnreadable.code: Texts(
         "A store cannot be read (exit 6)",
         "It is damaged, open in a running application, or of a kind that its bytes leave open.",
-        do=(look_closer("APP"), "of a running application, what was flushed last: --last-flush"),
+        do=(look_closer("APP"), "to read the last flush of a running application: --last-flush"),
     ),
     OutputLost.code: Texts(
         "Results could not be written in full (exit 6)",
         "What was printed is not all.",
-        do=("make room for the output, and run the command again",),
+        do=("free disk space for the output, and run the command again",),
     ),
     KstateError.code: Texts("Something failed for which there is no other code (exit 6)", do=(_MESSAGE,)),
     "defect": Texts(
         "A defect of kstate (exit 6)",
-        "It ended with an error that nobody had foreseen. A change is all or nothing then too.",
+        "It ended with an unexpected error. A change is all or nothing then too.",
         do=("report it: run the command again with KSTATE_LOG=FILE, and attach the file", _STATUS),
     ),
     RunHalfway.code: Texts(
         "A run failed after its switch (exit 7)",
         "APP is wholly the new directory; the end of the run is missing.",
-        do=("run the command again", f"or take it back: {command('undo', 'APP')}", _STATUS),
+        do=("run the command again", f"or roll it back: {command('undo', 'APP')}", _STATUS),
     ),
     Interrupted.code: Texts(
         "A signal ended the command (exit 128 and the signal's number)",
         "What had not been switched is swept away.",
         do=("run the command again", _STATUS),
+    ),
+}
+
+
+_OLD: Final = "name the text of the topology that ran here last too: --from OLD.txt"
+
+REHOME: Final = {
+    WhyRefused.OTHER_APPLICATION: Texts(
+        "None of the stores here, or few of them, are in the new topology (exit 4)",
+        "The text is that of another application, or nearly everything was renamed.",
+        do=("name the text of this application", _OLD),
+    ),
+    WhyRefused.OLD_DOES_NOT_FIT: Texts(
+        "Stores are in other tasks than the old topology has them in (exit 4)",
+        "With topology.optimization the numbers depend on the properties that are given to build.",
+        do=("name the text of the topology that ran here last, of build(props)",),
+    ),
+    WhyRefused.GLOBAL: Texts(
+        "A store is global in the topology and not in the directory, or the other way round (exit 4)",
+        "A global store has its topic for a changelog, and no partitions: its rows are others.",
+        do=("wipe that store: Streams recreates it",),
+    ),
+    WhyRefused.TWO_COPIES: Texts(
+        "Two tasks of one partition have the same store (exit 4)",
+        "The new topology was started here once, and made stores of its own beside those of before.",
+        do=(_OLD,),
+    ),
+    WhyRefused.HALF_A_TASK: Texts(
+        "Sub-topologies that are merged are on different hosts (exit 4)",
+        "Each host would get half a task, and under exactly-once Streams wipes what lacks the offset of a store.",
+        do=(
+            "complete it from a dump, in the same run and on every host: --from-changelog DUMP --for RELEASE",
+            "or bring the directories of one partition together on one host, with the application stopped on both",
+        ),
+    ),
+    WhyRefused.GENERATED: Texts(
+        "A name that the DSL has generated carries the operator's number (exit 4)",
+        "Another number is another store and another changelog, and the same name may be another operator. Such a "
+        "store moves only where both texts have the same sources and processors for it.",
+        do=(_OLD, "or pin the name of before in the code, by Materialized.as"),
+    ),
+    WhyRefused.NUMBER_TAKEN: Texts(
+        "The directory has tasks of the new number of a sub-topology (exit 4)",
+        "Numbers alone do not distinguish a merge from the replacement of a removed sub-topology.",
+        do=("map those by another --map, or pass texts: --topology, --from",),
+    ),
+    WhyRefused.KIND_UNKNOWN: Texts(
+        "A store is new, and nothing tells its kind (exit 4)",
+        "From 4.3 on an empty store states that it is read from the beginning. Without one, exactly-once Streams wipes "
+        "the task. Its place, and whether it exists at all, depend on the kind.",
+        do=("state the kind in a kstate.toml: --spec", _OLD, "or, with at-least-once: --guarantee at_least_once"),
+    ),
+    WhyRefused.UNCLEAN: Texts(
+        "Stores that are to move were not left clean (exit 4)",
+        "Under exactly-once they may contain uncommitted rows.",
+        do=("leave them out, and they alone are restored: --wipe-unclean", "or --guarantee at_least_once"),
+    ),
+    WhyRefused.FOREIGN: Texts(
+        "A task that stores go from holds what is not Streams' (exit 4)",
+        "kstate does not know the task that it belongs to.",
+        do=("move it out of the application directory",),
+    ),
+    WhyRefused.MEMBERS: Texts(
+        "The group of the application has members (exit 4)",
+        "An instance runs, or was stopped less than session.timeout.ms ago: Streams does not leave its group.",
+        do=("stop all instances", "and wait for the sessions of those that are: --wait 60"),
+    ),
+    WhyRefused.UNREAD: Texts(
+        "The new topology does not read topics that have records which were not read yet (exit 4)",
+        "A repartition topic of another name is another topic: no instance ever reads the rest of the old one.",
+        do=(
+            "start the old topology, let it come to the end of its input, and stop it",
+            "where these records may be lost, leave out --bootstrap-server",
+        ),
+    ),
+    WhyRefused.PARTITIONS: Texts(
+        "Partitions of changelogs do not go with the tasks that their sub-topology will have (exit 4)",
+        "Streams makes a task for each partition of the largest source topic, and ends at the start where a changelog "
+        "that is there has another number. A table that is restored from its source topic keeps the application from "
+        "running for ever.",
+        log=(OTHER_PARTITIONS,),
+        do=("keep these sub-topologies apart", "or repartition one of their inputs"),
+    ),
+    WhyRefused.OTHER_CLUSTER: Texts(
+        "The broker has none of the changelogs of the directory (exit 4)",
+        "It is another cluster, or this user may not describe those topics.",
+        do=("name the cluster of this application, and a user who may describe its topics",),
     ),
 }

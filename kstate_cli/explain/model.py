@@ -10,43 +10,43 @@ from kstate_cli.codes import Code
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What is said of one code, beside what its owner says: of a finding of ``check`` that is the rule and a hint."""
+    """The texts of a code without a catalogue of its own."""
 
     brief: str
-    """What it is, in one line, without a full stop."""
+    """The meaning, in one line, without a full stop."""
     more: str = ""
-    """What follows from it, in sentences."""
+    """The consequences, in sentences."""
     log: tuple[str, ...] | None = None
-    """Sentences of :mod:`kstate_cli.check.streams_log`; None where this is nothing that Streams could print."""
+    """Sentences of :mod:`kstate_cli.streams_log`; None if this is nothing that Streams could print."""
     rule: str | None = None
-    """Class of Kafka Streams, KIP, section of docs/internals; None where the code's owner has it, or there is none."""
+    """Class of Kafka Streams, KIP, section of docs/internals; None if the code's owner has it, or there is none."""
     do: tuple[str, ...] = ()
     """What to do, a line each. A command stands last on its line; ``APP`` and other words in capitals are filled in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All that is said of one code."""
+    """The whole explanation of one code."""
 
     group: str
     code: str
     level: str | None
-    """How bad it is, where findings have levels."""
+    """How severe it is, if its group has levels."""
     brief: str
     more: str
     rule: str | None
     log: tuple[str, ...] | None
-    """What Kafka Streams prints, for people; empty where it prints nothing; None where it could print nothing."""
+    """The messages of Kafka Streams, for people; empty if it prints nothing; None if it could not print anything."""
     do: tuple[str, ...]
 
     @property
     def full_name(self) -> str:
-        """``exit:3``: the code, and which group's."""
+        """Return the code with its group: ``exit:3``."""
         return f"{self.group}:{self.code}"
 
     @property
     def what(self) -> str:
-        """What it is, in sentences."""
+        """Return the meaning and the consequences, in sentences."""
         return f"{self.brief}. {self.more}".rstrip()
 
 
@@ -63,12 +63,12 @@ class CodeGroup:
 
 def explanation(group: str, code: Code, level: str | None) -> Explanation:
     """Return the explanation of a code by its catalogue entry. The hint of the entry comes first."""
-    do = (code.hint, *code.do) if code.hint else code.do
+    do = (code.instruction, *code.do) if code.hint else code.do
     return Explanation(group, code.name, level, code.brief, code.more, code.rule or None, code.log, do)
 
 
 def plain(group: str, texts: Mapping[str, Texts]) -> tuple[Explanation, ...]:
-    """Explanations of codes of which nobody else says anything."""
+    """Return the explanations of codes by their texts."""
     return tuple(
         Explanation(group, code, None, one.brief, one.more, one.rule, one.log, one.do) for code, one in texts.items()
     )

@@ -1,10 +1,10 @@
-"""Problems: what lies in a directory that Streams chokes on, or that kstate does not understand."""
+"""Problems: entries and contents of a directory that Streams fails on, or that kstate does not understand."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.check import streams_log as log
+from kstate_cli import streams_log as log
 from kstate_cli.codes import SILENT
 from kstate_cli.explain.model import Texts
 from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
@@ -34,7 +34,7 @@ _OPENS = f"RocksDBStore.openDB: RocksDB has to open the directory ({see('rocksdb
 PROBLEMS: Final = {
     ProblemCode.LINK: Texts(
         "A symbolic link, where Streams makes none",
-        "kstate follows no links below the application directory: what lies behind one could be another application's. "
+        "kstate follows no links below the application directory: its target could belong to another application. "
         "A change is refused.",
         SILENT,
         f"StateDirectory: tasks and stores are directories ({see('layout.md#paths')})",
@@ -48,8 +48,8 @@ PROBLEMS: Final = {
         (_PUT_BACK,),
     ),
     ProblemCode.NOT_A_FILE: Texts(
-        "A directory, or something else, has the name of a file of offsets or lies in a database",
-        "It cannot be read as what its name says.",
+        "An entry that is no file has the name of an offsets file, or is in a database",
+        "kstate and Streams cannot read it as the file of its name.",
         None,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_PUT_BACK,),
@@ -76,15 +76,15 @@ PROBLEMS: Final = {
         ("nothing, or move it out of the application directory",),
     ),
     ProblemCode.ILLEGAL_NAME: Texts(
-        "A folder where stores lie has a name that no store has",
+        "A folder among the stores has a name that no store has",
         "Names of stores are letters, digits, dot, underscore and dash, 249 at most.",
         SILENT,
         f"Named.validate ({see('changelogs.md#topics')})",
         (_PUT_BACK,),
     ),
     ProblemCode.NO_SEGMENT: Texts(
-        "Something that is no segment lies among the segments of a store",
-        "Up to 4.2 the store opens empty because of it, without a word; 4.3 does not start.",
+        "The segments of a store have an entry among them that is no segment",
+        "Up to 4.2 it makes the store open silently without rows; 4.3 does not start.",
         (log.NO_SEGMENT_ID, log.SEGMENT_NAME_TOO_SHORT),
         f"AbstractSegments.segmentIdFromSegmentName ({see('layout.md#foreign-entries')})",
         (_PUT_BACK,),
@@ -98,14 +98,14 @@ PROBLEMS: Final = {
     ),
     ProblemCode.READING_FAILED: Texts(
         "The system has answered with an error when the file was read",
-        "It says neither that the file is damaged nor that this user may not read it.",
+        "The reason is neither damage nor missing rights.",
         None,
         None,
         (CHECK_THE_DISK,),
     ),
     ProblemCode.NEGATIVE_PARTITION: Texts(
         "A line of a file of offsets names a negative partition",
-        "Streams reads the line, and no topic has such a partition: somebody has edited the file.",
+        "Streams reads the line, and no topic has such a partition: the file was edited.",
         SILENT,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
@@ -128,7 +128,7 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NO_CURRENT: Texts(
         "A database has lost its file CURRENT",
-        "RocksDB takes it for a new database and makes an empty one there, unless a write-ahead log lies in it.",
+        "RocksDB treats it as a new database and creates an empty one, unless it has a write-ahead log.",
         (log.LOG_WITHOUT_CURRENT,),
         "DBImpl::Recover of RocksDB: create_if_missing",
         _HALF_MADE,
@@ -155,14 +155,14 @@ PROBLEMS: Final = {
         ("leave this store unchanged", "a newer release of this tool may open it"),
     ),
     ProblemCode.NOT_A_LONG: Texts(
-        "A stored offset has not 8 bytes",
+        "A stored offset does not have 8 bytes",
         "Streams cannot deserialize it, and 4.3 does not open the store.",
         (log.NOT_A_LONG,),
         f"AbstractColumnFamilyAccessor, LongDeserializer ({see('offsets.md#column-family')})",
         _DAMAGED,
     ),
     ProblemCode.FOREIGN_OFFSETS: Texts(
-        "The column family of offsets has a row that Streams has not written",
+        "The column family of offsets has a row that Streams did not write",
         "Its key is no topic and partition, or its Position is malformed.",
         None,
         f"AbstractColumnFamilyAccessor.commit ({see('offsets.md#column-family')})",
@@ -177,7 +177,7 @@ PROBLEMS: Final = {
     ),
     ProblemCode.TORN_MANIFEST: Texts(
         "The MANIFEST ends in the middle of a record",
-        "RocksDB opens what was there before: rows may be missing without a word.",
+        "RocksDB opens an earlier state: rows may be silently missing.",
         SILENT,
         f"VersionSet::Recover of RocksDB ({see('rocksdb.md#what-rocksdb-does-not-say')})",
         _DAMAGED,
@@ -203,7 +203,7 @@ PROBLEMS: Final = {
         "(rocksdb.config.setter). Reading or writing it without that setting would spoil it.",
         SILENT,
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
-        ("leave this store to Streams, as it is",),
+        ("leave this store unchanged, for Streams",),
     ),
     ProblemCode.NO_SSTS: Texts(
         "No SST of the database is in its directory",
@@ -235,7 +235,7 @@ PROBLEMS: Final = {
         ("run the command again",),
     ),
     ProblemCode.SST: Texts(
-        "A file with rows is missing, cut off, damaged, or of a format that nobody knows",
+        "A file with rows is missing, cut off, damaged, or of an unknown format",
         "The MANIFEST names it, so RocksDB does not open the database; a segment is passed over without a word up to "
         "4.2.",
         (log.STORE_NOT_OPENED,),
@@ -243,14 +243,14 @@ PROBLEMS: Final = {
         _DAMAGED,
     ),
     ProblemCode.BLOB: Texts(
-        "A blob file with values is missing, or has not the size that the MANIFEST names",
+        "A blob file with values is missing, or does not have the size that the MANIFEST names",
         "RocksDB opens the database, and fails when the application reads a row whose value is in that file.",
         SILENT,
         f"BlobSource::GetBlob of RocksDB ({see('rocksdb.md#options')})",
         _DAMAGED,
     ),
     ProblemCode.SST_NOT_NAMED: Texts(
-        "A file with rows lies in the database that its MANIFEST does not name",
+        "The database has a file with rows that its MANIFEST does not name",
         "A crash leaves such files, and they are harmless. Where nothing crashed the MANIFEST has lost its end, and "
         "rows are missing without a word. It does not keep a change from being made.",
         SILENT,

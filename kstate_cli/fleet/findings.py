@@ -1,142 +1,250 @@
-"""What is wrong with a fleet: codes, how bad each is, the rule, and what to do."""
+"""The findings of a fleet. The catalogue holds one entry for each code."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from kstate_cli.codes import Code
 from kstate_cli.statedir.names import PROCESS_FILE
-from kstate_cli.texts import command, shell
-from kstate_cli.texts import internals as see
+from kstate_cli.texts import command, documentation, shell
 
 
 class FleetLevel(str, Enum):
-    """How bad a finding is."""
+    """How severe a finding is."""
 
     ERROR = "error"
     WARNING = "warning"
     UNKNOWN = "unknown"
-    """It could not be judged: what was given does not say it."""
+    """The listings do not contain what the rule needs."""
 
 
 @dataclass(frozen=True, slots=True)
-class FleetCode:
-    """What is the same for all findings of one code."""
+class FleetCode(Code):
+    """One kind of finding. Its command stands on a line of its own."""
 
-    level: FleetLevel
-    rule: str
-    advice: str
-    """What to do."""
-    to_paste: str | None = None
-    """The command of it, where there is one."""
-
-    @property
-    def hint(self) -> str:
-        """What to do, with the command last."""
-        return self.advice if self.to_paste is None else f"{self.advice}: {self.to_paste}"
+    level: FleetLevel = field(compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetFinding:
-    """One thing that is wrong, and where."""
+    """One finding, with its place."""
 
-    code: str
-    what: str
+    code: FleetCode
+    text: str
     task: str | None = None
     store: str | None = None
     hosts: tuple[str, ...] = ()
 
     @property
     def level(self) -> FleetLevel:
-        """That of its code."""
-        return FLEET_CODES[self.code].level
+        """Return the level of the code."""
+        return self.code.level
 
 
 _ASSIGNED: Final = (
-    "under the classic protocol a task goes to an instance that has its state; where none has, one restores it "
-    f"({see('start.md#which-instance-gets-a-task')})"
+    "under the classic protocol a task goes to an instance that has its state; where none has, one restores it ({page})"
 )
-_LAYOUT: Final = see("layout.md")
-_RESTORE: Final = (
-    "fill them before the start",
-    command("restore", "APP", "--from-changelog", "DUMP", "--for", "RELEASE"),
-)
-_CHECK: Final = ("on that host", command("check", "APP", "--for", "RELEASE"))
-_LIST: Final = ("look at the named line, and list that host again", command("ls", "APP", "-o", "json"))
+_ASSIGNMENT: Final = "start.md#which-instance-gets-a-task"
+_RESTORE: Final = command("restore", "APP", "--from-changelog", "DUMP", "--for", "RELEASE")
+_CHECK: Final = command("check", "APP", "--for", "RELEASE")
+_LIST: Final = command("ls", "APP", "-o", "json")
+_REMOVE: Final = shell("rm", f"APP/{PROCESS_FILE}")
+_OTHERS: Final = f"all hosts at once: see {documentation('docs/how-to/fleet.md')}"
 
-HOST_UNREAD: Final = "host-unread"
-HOST_PROBLEM: Final = "host-problem"
-TASK_MISSING: Final = "task-missing"
-TASK_NOT_KNOWN: Final = "task-not-known"
-TASK_DOUBLED: Final = "task-doubled"
-TASK_TOO_FEW: Final = "task-too-few"
-TASK_UNEXPECTED: Final = "task-unexpected"
-STORE_MISSING: Final = "store-missing"
-GLOBAL_MISSING: Final = "global-missing"
-COPY_UNCLEAN: Final = "copy-unclean"
-OFFSET_OUTSIDE_LOG: Final = "offset-outside-log"
-APPLICATIONS_DIFFER: Final = "applications-differ"
-CHANGELOGS_DIFFER: Final = "changelogs-differ"
-KINDS_DIFFER: Final = "kinds-differ"
-RELEASES_DIFFER: Final = "releases-differ"
-PROCESS_ID_DOUBLED: Final = "process-id-doubled"
-MEMBER_WITHOUT_HOST: Final = "member-without-host"
+HOST_UNREAD: Final = FleetCode(
+    "host-unread",
+    "A listing is incomplete, or cannot be read",
+    level=FleetLevel.UNKNOWN,
+    more=(
+        "The file is cut off, of another command or version, or the listing failed on that host. kstate prints the "
+        "readable part. A task or store that no listing contains counts as unknown, and not as missing."
+    ),
+    source="a listing ends with its summary (docs/json.md)",
+    hint="look at the named line, and list that host again",
+    command=_LIST,
+)
+TASK_MISSING: Final = FleetCode(
+    "task-missing",
+    "No host has the task",
+    level=FleetLevel.ERROR,
+    more=(
+        "The instance that gets it restores all of its stores from the changelogs, and processes nothing of it until "
+        "then."
+    ),
+    source=_ASSIGNED,
+    page=_ASSIGNMENT,
+    hint="fill them before the start",
+    command=_RESTORE,
+    do=(_OTHERS,),
+)
+TASK_NOT_KNOWN: Final = FleetCode(
+    "task-not-known",
+    "No host with a complete listing has the task",
+    level=FleetLevel.UNKNOWN,
+    more=(
+        "A host with an incomplete listing may have it. Do not restore the task before you know, or two hosts have it."
+    ),
+    source="what was not read may have it",
+    hint="look at the named line, and list that host again",
+    command=_LIST,
+)
+PROCESS_ID_DOUBLED: Final = FleetCode(
+    "process-id-doubled",
+    "Two hosts have one process id",
+    level=FleetLevel.ERROR,
+    more=(
+        "A volume was cloned with the files that Streams keeps in it. Both instances have one name, and assignors "
+        "count them as one process with the state of either."
+    ),
+    source="the process id names the client in the group ({page})",
+    page="layout.md",
+    hint="on all but one of them, while it is stopped",
+    command=_REMOVE,
+)
+APPLICATIONS_DIFFER: Final = FleetCode(
+    "applications-differ",
+    "The listings are those of different applications",
+    level=FleetLevel.ERROR,
+    more=(
+        "Files of two applications were passed together, or a volume was mounted at the wrong place. Tasks of both "
+        "are counted together, so missing and doubled tasks are wrong for either."
+    ),
+    source="the directory is called after application.id ({page})",
+    page="layout.md",
+    hint="give one application at a time",
+)
+CHANGELOGS_DIFFER: Final = FleetCode(
+    "changelogs-differ",
+    "A store of one name has different changelogs on different hosts",
+    level=FleetLevel.ERROR,
+    more=(
+        "Another application filled one of the directories, or one under another application.id that was renamed. A "
+        "start would take rows of the one for the state of the other."
+    ),
+    source="a changelog is called after its application and store ({page})",
+    page="changelogs.md",
+    hint="find out whose directory it is before anything starts on it",
+)
+KINDS_DIFFER: Final = FleetCode(
+    "kinds-differ",
+    "A store of one name is of different kinds on different hosts",
+    level=FleetLevel.ERROR,
+    more="Hosts were started with different versions of the topology, or a directory is another application's.",
+    source="one topology makes stores of one name of one kind ({page})",
+    page="stores.md",
+    hint="on that host",
+    command=_CHECK,
+)
+OFFSET_OUTSIDE_LOG: Final = FleetCode(
+    "offset-outside-log",
+    "The next offset of a store is not in its changelog",
+    level=FleetLevel.ERROR,
+    more=(
+        "The topic was recreated, or was cut later. The start wipes the task, and restores the records that the log "
+        "has."
+    ),
+    source="the next offset lies in the log, or at its end ({page})",
+    page="changelogs.md#log-ends",
+    hint="on that host",
+    command=_CHECK,
+)
+HOST_PROBLEM: Final = FleetCode(
+    "host-problem",
+    "The listing of a host contains a problem",
+    level=FleetLevel.ERROR,
+    more="The text is that of the listing, with the code of the problem, which has an explanation of its own.",
+    source="what the listing says of that directory",
+    hint="on that host",
+    command=_CHECK,
+)
+TASK_DOUBLED: Final = FleetCode(
+    "task-doubled",
+    "More hosts have the task than should",
+    level=FleetLevel.WARNING,
+    more=(
+        "A standby, if the application has any. Otherwise it is a copy from before the task moved, which the cleaner "
+        "of that instance deletes after state.cleanup.delay.ms. If all instances start again, either may get the "
+        "task: one that is behind restores the difference."
+    ),
+    source="one active task, num.standby.replicas more; others stay until the cleaner comes ({page})",
+    page="start.md",
+    hint="say --standby-replicas N where there are some; else the cleaner deletes it after state.cleanup.delay.ms",
+)
+TASK_TOO_FEW: Final = FleetCode(
+    "task-too-few",
+    "Fewer hosts have the task than should",
+    level=FleetLevel.WARNING,
+    more="A standby is missing. If the only host is lost, Streams restores the task from its beginning.",
+    source="each task has num.standby.replicas copies beside the active one",
+    hint="fill them before the start",
+    command=_RESTORE,
+)
+TASK_UNEXPECTED: Final = FleetCode(
+    "task-unexpected",
+    "The task is of a partition that does not exist",
+    level=FleetLevel.WARNING,
+    more=(
+        "Streams never uses it, and its cleaner deletes it. The topic had more partitions before, or the directory or "
+        "the specification is that of another application."
+    ),
+    source="a sub-topology has as many tasks as its topics have partitions",
+    hint="see whether the topic was made anew with fewer partitions, or the directory is another application's",
+)
+STORE_MISSING: Final = FleetCode(
+    "store-missing",
+    "A task lacks a store",
+    level=FleetLevel.WARNING,
+    more="Other tasks of the same sub-topology have it. The start restores it from its beginning.",
+    source="all tasks of a sub-topology have the same stores ({page})",
+    page="layout.md",
+    hint="fill them before the start",
+    command=_RESTORE,
+)
+GLOBAL_MISSING: Final = FleetCode(
+    "global-missing",
+    "A host has no global stores",
+    level=FleetLevel.WARNING,
+    more="Other hosts have them. The start reads all of their topics before anything else.",
+    source="each instance has all global stores ({page})",
+    page="layout.md",
+    hint="on that host",
+    command=_CHECK,
+)
+COPY_UNCLEAN: Final = FleetCode(
+    "copy-unclean",
+    "A stopped instance did not close a store cleanly",
+    level=FleetLevel.WARNING,
+    more="Under exactly-once the next start wipes the task on that host and restores it, if it gets the task.",
+    source="under exactly-once what was not left clean is wiped ({page})",
+    page="start.md#clean-or-not",
+    hint="on that host",
+    command=_CHECK,
+)
+RELEASES_DIFFER: Final = FleetCode(
+    "releases-differ",
+    "Different releases wrote the stores",
+    level=FleetLevel.WARNING,
+    more=(
+        "An upgrade or a downgrade stopped halfway, or a task has not been opened since. An older release does not "
+        "open the stores of a newer one."
+    ),
+    source="each release opens certain layouts ({page})",
+    page="start.md#going-down",
+    hint="on that host",
+    command=_CHECK,
+)
+MEMBER_WITHOUT_HOST: Final = FleetCode(
+    "member-without-host",
+    "A member of the group uses a directory that no listing contains",
+    level=FleetLevel.WARNING,
+    more="The listing of a host is missing, so its tasks count as missing.",
+    source="without a client.id of its own a member has the process id of its directory in it",
+    hint="list the directory of that member as well",
+)
 
 FLEET_CODES: Final[dict[str, FleetCode]] = {
-    HOST_UNREAD: FleetCode(FleetLevel.UNKNOWN, "a listing ends with its summary (docs/json.md)", *_LIST),
-    TASK_MISSING: FleetCode(FleetLevel.ERROR, _ASSIGNED, *_RESTORE),
-    TASK_NOT_KNOWN: FleetCode(FleetLevel.UNKNOWN, "what was not read may have it", *_LIST),
-    PROCESS_ID_DOUBLED: FleetCode(
-        FleetLevel.ERROR,
-        f"the process id names the client in the group ({_LAYOUT})",
-        "on all but one of them, while it is stopped",
-        shell("rm", f"APP/{PROCESS_FILE}"),
-    ),
-    APPLICATIONS_DIFFER: FleetCode(
-        FleetLevel.ERROR, f"the directory is called after application.id ({_LAYOUT})", "give one application at a time"
-    ),
-    CHANGELOGS_DIFFER: FleetCode(
-        FleetLevel.ERROR,
-        f"a changelog is called after its application and store ({see('changelogs.md')})",
-        "find out whose directory it is before anything starts on it",
-    ),
-    KINDS_DIFFER: FleetCode(
-        FleetLevel.ERROR, f"one topology makes stores of one name of one kind ({see('stores.md')})", *_CHECK
-    ),
-    OFFSET_OUTSIDE_LOG: FleetCode(
-        FleetLevel.ERROR, f"the next offset lies in the log, or at its end ({see('changelogs.md#log-ends')})", *_CHECK
-    ),
-    HOST_PROBLEM: FleetCode(FleetLevel.ERROR, "what the listing says of that directory", *_CHECK),
-    TASK_DOUBLED: FleetCode(
-        FleetLevel.WARNING,
-        f"one active task, num.standby.replicas more; others stay until the cleaner comes ({see('start.md')})",
-        "say --standby-replicas N where there are some; else the cleaner deletes it after state.cleanup.delay.ms",
-    ),
-    TASK_TOO_FEW: FleetCode(
-        FleetLevel.WARNING, "each task has num.standby.replicas copies beside the active one", *_RESTORE
-    ),
-    TASK_UNEXPECTED: FleetCode(
-        FleetLevel.WARNING,
-        "a sub-topology has as many tasks as its topics have partitions",
-        "see whether the topic was made anew with fewer partitions, or the directory is another application's",
-    ),
-    STORE_MISSING: FleetCode(
-        FleetLevel.WARNING, f"all tasks of a sub-topology have the same stores ({_LAYOUT})", *_RESTORE
-    ),
-    GLOBAL_MISSING: FleetCode(FleetLevel.WARNING, f"each instance has all global stores ({_LAYOUT})", *_CHECK),
-    COPY_UNCLEAN: FleetCode(
-        FleetLevel.WARNING,
-        f"under exactly-once what was not left clean is wiped ({see('start.md#clean-or-not')})",
-        *_CHECK,
-    ),
-    RELEASES_DIFFER: FleetCode(
-        FleetLevel.WARNING, f"each release opens certain layouts ({see('start.md#going-down')})", *_CHECK
-    ),
-    MEMBER_WITHOUT_HOST: FleetCode(
-        FleetLevel.WARNING,
-        "without a client.id of its own a member has the process id of its directory in it",
-        "list the directory of that member as well",
-    ),
-}  # fmt: skip
-"""In the order in which they are told."""
+    entry.name: entry for entry in list(vars().values()) if isinstance(entry, FleetCode)
+}
+"""Every finding by the name of its code, in the order in which the report lists them."""

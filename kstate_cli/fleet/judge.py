@@ -1,4 +1,4 @@
-"""The rules: what is missing, doubled or of different minds in a fleet."""
+"""The rules of a fleet: tasks and stores that are missing, doubled, or that differ between hosts."""
 
 from __future__ import annotations
 
@@ -7,46 +7,45 @@ from collections.abc import Iterator
 from typing import Final
 
 from kstate_cli.fleet import findings as of
-from kstate_cli.fleet.expected import KnownFrom, sub_topology, task_name
-from kstate_cli.fleet.findings import FLEET_CODES, FleetFinding
-from kstate_cli.fleet.overview import Fleet
+from kstate_cli.fleet.findings import FLEET_CODES, FleetCode, FleetFinding
+from kstate_cli.fleet.model import CountSource, Fleet, SubTopology, sub_topology, task_name
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.texts import some
 
-_SHOWN: Final = 5
-_KEPT_IN: Final = {"column-family": "in the store", "checkpoint": "in .checkpoint"}
+_LISTED: Final = 5
+_OFFSET_PLACES: Final = {"column-family": "in the store", "checkpoint": "in .checkpoint"}
 """Up to 4.2 in the one, from 4.3 on in the other. A custom store has a file of its own, a new one none."""
-_KNOWN: Final = {
-    KnownFrom.LOGS: "by the partitions of its changelogs",
-    KnownFrom.SPEC: "by the specification",
-    KnownFrom.SEEN: "as others of its sub-topology are here; above the highest nobody can tell",
+_COUNT_SOURCES: Final = {
+    CountSource.LOGS: "by the partitions of its changelogs",
+    CountSource.SPEC: "by the specification",
+    CountSource.TASKS: "as others of its sub-topology are here; above the highest nobody can tell",
 }
 
 
 def judge(fleet: Fleet) -> list[FleetFinding]:
-    """All findings, in the order of their codes."""
+    """Return all findings, in the order of their codes."""
     rules = (_unread, _problems, _identities, _tasks, _missing, _stores, _globals, _alike, _copies, _members)
-    order = list(FLEET_CODES)
-    told = (finding for rule in rules for finding in rule(fleet))
-    return sorted(told, key=lambda one: order.index(one.code))
+    order = list(FLEET_CODES.values())
+    findings = (finding for rule in rules for finding in rule(fleet))
+    return sorted(findings, key=lambda finding: order.index(finding.code))
 
 
 def _unread(fleet: Fleet) -> Iterator[FleetFinding]:
     for report in fleet.reports:
         gaps = report.gaps
-        for gap in gaps[:_SHOWN]:
+        for gap in gaps[:_LISTED]:
             where = report.source if gap.line is None else f"{report.source}, line {gap.line}"
             yield FleetFinding(of.HOST_UNREAD, f"{report.name}: {where}: {gap.why}", hosts=(report.name,))
-        if len(gaps) > _SHOWN:
-            more = f"{report.name}: {report.source}: {len(gaps) - _SHOWN} more lines cannot be read"
+        if len(gaps) > _LISTED:
+            more = f"{report.name}: {report.source}: {len(gaps) - _LISTED} more lines cannot be read"
             yield FleetFinding(of.HOST_UNREAD, more, hosts=(report.name,))
 
 
 def _problems(fleet: Fleet) -> Iterator[FleetFinding]:
     for report in fleet.reports:
-        for one in report.problems:
-            text = f"{report.name}: {one.path}: {one.code}: {one.said}"
-            yield FleetFinding(of.HOST_PROBLEM, text, task=one.task, hosts=(report.name,))
+        for problem in report.problems:
+            text = f"{report.name}: {problem.path}: {problem.code}: {problem.message}"
+            yield FleetFinding(of.HOST_PROBLEM, text, task=problem.task, hosts=(report.name,))
 
 
 def _identities(fleet: Fleet) -> Iterator[FleetFinding]:
@@ -58,34 +57,34 @@ def _identities(fleet: Fleet) -> Iterator[FleetFinding]:
             apps[report.app_id].append(report.name)
     for name, hosts in ids.items():
         if len(hosts) > 1:
-            text = f"{some(hosts, _SHOWN)} have the process id {name}: one volume is a copy of the other"
+            text = f"{some(hosts, _LISTED)} have the process id {name}: one volume is a copy of the other"
             yield FleetFinding(of.PROCESS_ID_DOUBLED, text, hosts=tuple(hosts))
     if len(apps) > 1:
-        text = "; ".join(f"{name} on {some(hosts, _SHOWN)}" for name, hosts in apps.items())
+        text = "; ".join(f"{name} on {some(hosts, _LISTED)}" for name, hosts in apps.items())
         yield FleetFinding(of.APPLICATIONS_DIFFER, text, hosts=tuple(name for hosts in apps.values() for name in hosts))
 
 
 def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
-    wanted = 1 + fleet.standby_replicas
+    copies = 1 + fleet.standby_replicas
     for task, hosts in fleet.tasks.items():
         if task == GLOBAL:
             continue
-        if len(hosts) > wanted:
-            text = f"{task} is on {len(hosts)} hosts, and {wanted} should have it: {_who(fleet, task)}"
+        if len(hosts) > copies:
+            text = f"{task} is on {len(hosts)} hosts, and {copies} should have it: {_who(fleet, task)}"
             yield FleetFinding(of.TASK_DOUBLED, text, task=task, hosts=tuple(hosts))
-        elif len(hosts) < wanted and not fleet.unread:
-            text = f"{task} is on {some(list(hosts), _SHOWN)} only, and {wanted} should have it"
+        elif len(hosts) < copies and not fleet.unread:
+            text = f"{task} is on {some(list(hosts), _LISTED)} only, and {copies} should have it"
             yield FleetFinding(of.TASK_TOO_FEW, text, task=task, hosts=tuple(hosts))
 
 
 def _who(fleet: Fleet, task: str) -> str:
-    said = []
+    holders = []
     for host, copies in fleet.tasks[task].items():
         behind = fleet.task_behind(copies)
         role = "active, " if fleet.active.get(task) == host else ""
         far = "offset not known" if behind is None else "in front" if behind == 0 else f"{behind:,} behind"
-        said.append(f"{host} ({role}{far})")
-    return some(said, _SHOWN)
+        holders.append(f"{host} ({role}{far})")
+    return some(holders, _LISTED)
 
 
 def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
@@ -95,11 +94,11 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
             if task in fleet.tasks:
                 continue
             if fleet.unread:
-                names = some([one.name for one in fleet.unread], _SHOWN)
+                names = some([report.name for report in fleet.unread], _LISTED)
                 text = f"{task} is on no host that was read; {names} may have it"
                 yield FleetFinding(of.TASK_NOT_KNOWN, text, task=task)
             else:
-                text = f"{task} is on no host, and there should be one ({_KNOWN[partitions.known_from]})"
+                text = f"{task} is on no host, and there should be one ({_COUNT_SOURCES[partitions.source]})"
                 yield FleetFinding(of.TASK_MISSING, text, task=task)
     for task, hosts in fleet.tasks.items():
         name = TaskId.parse(task)
@@ -107,49 +106,60 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
         if sub_of is not None and name.partition is not None:
             count = fleet.expected[sub_of].count
             if name.partition >= count:
-                text = f"{task} is on {some(list(hosts), _SHOWN)}, and its sub-topology has {count} tasks"
+                text = f"{task} is on {some(list(hosts), _LISTED)}, and its sub-topology has {count} tasks"
                 yield FleetFinding(of.TASK_UNEXPECTED, text, task=task, hosts=tuple(hosts))
 
 
 def _stores(fleet: Fleet) -> Iterator[FleetFinding]:
-    """A segmented store may have no directory before its first segment; another has one from its first start on."""
-    wanted: dict[object, dict[str, tuple[str, str]]] = defaultdict(dict)
-    unread = {one.name for one in fleet.unread}
+    """Yield a finding for each store that a task lacks and another task of its sub-topology has."""
+    unread = {report.name for report in fleet.unread}
+    usual = _usual_stores(fleet)
+    for task, hosts in fleet.tasks.items():
+        for host, copies in hosts.items():
+            if host in unread:
+                continue
+            here = {copy.store for copy in copies if copy.has_directory}
+            for store, (other, where) in usual[sub_topology(copies[0].id)].items():
+                if store not in here:
+                    text = f"{host}: {task} has no {store}, which {other} on {where} has"
+                    yield FleetFinding(of.STORE_MISSING, text, task=task, store=store, hosts=(host,))
+
+
+def _usual_stores(fleet: Fleet) -> dict[SubTopology | None, dict[str, tuple[str, str]]]:
+    """Return, by sub-topology, the stores that have a directory in any task, with that task and its host.
+
+    A segmented store may have no directory before its first segment; another store has one from its first start on.
+    """
+    stores: dict[SubTopology | None, dict[str, tuple[str, str]]] = defaultdict(dict)
     for task, hosts in fleet.tasks.items():
         for host, copies in hosts.items():
             for copy in copies:
                 if copy.has_directory and not copy.segmented:
-                    wanted[sub_topology(copy.id)].setdefault(copy.store, (task, host))
-    for task, hosts in fleet.tasks.items():
-        for host, copies in hosts.items():
-            here = {copy.store for copy in copies if copy.has_directory}
-            for store, (other, where) in wanted[sub_topology(copies[0].id)].items():
-                if store not in here and host not in unread:
-                    text = f"{host}: {task} has no {store}, which {other} on {where} has"
-                    yield FleetFinding(of.STORE_MISSING, text, task=task, store=store, hosts=(host,))
+                    stores[sub_topology(copy.id)].setdefault(copy.store, (task, host))
+    return stores
 
 
 def _globals(fleet: Fleet) -> Iterator[FleetFinding]:
     having = fleet.tasks.get(GLOBAL, {})
     for report in fleet.reports:
         if having and report.name not in having and report.whole:
-            text = f"{report.name} has no global stores, and {some(list(having), _SHOWN)} has"
+            text = f"{report.name} has no global stores, and {some(list(having), _LISTED)} has"
             yield FleetFinding(of.GLOBAL_MISSING, text, task=GLOBAL, hosts=(report.name,))
 
 
 def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
-    """Whether the same store is the same everywhere."""
+    """Yield a finding for each store that differs between hosts in its kind, changelog or release."""
     kinds, topics, releases = _Agreement(), _Agreement(), _Agreement()
     for report in fleet.reports:
         for copy in report.copies:
             place = (report.name, copy.task)
-            named = f"{copy.id.topology}/{copy.store}" if copy.id.topology else copy.store
+            name = f"{copy.id.topology}/{copy.store}" if copy.id.topology else copy.store
             if copy.kind_certain and copy.has_directory:
-                kinds.add(named, copy.kind, place)
+                kinds.add(name, copy.kind, place)
             if copy.offsets and not copy.id.is_global:
-                topics.add(named, some(sorted({key.topic for key in copy.offsets}), _SHOWN), place)
-            if copy.has_directory and copy.offsets_in in _KEPT_IN:
-                releases.add(named, _KEPT_IN[copy.offsets_in], place)
+                topics.add(name, some(sorted({key.topic for key in copy.offsets}), _LISTED), place)
+            if copy.has_directory and copy.offsets_in in _OFFSET_PLACES:
+                releases.add(name, _OFFSET_PLACES[copy.offsets_in], place)
     yield from kinds.findings(of.KINDS_DIFFER, "is of different kinds")
     yield from topics.findings(of.CHANGELOGS_DIFFER, "has different changelogs")
     yield from releases.findings(of.RELEASES_DIFFER, "was left by different releases, its offset")
@@ -171,18 +181,18 @@ def _no_common_release(fleet: Fleet) -> Iterator[FleetFinding]:
 
 
 class _Agreement:
-    """What was told of each store, and where."""
+    """The values that hosts list for each store, with their places."""
 
     def __init__(self) -> None:
-        self._said: dict[str, dict[str, list[tuple[str, str]]]] = defaultdict(dict)
+        self._values: dict[str, dict[str, list[tuple[str, str]]]] = defaultdict(dict)
 
     def add(self, store: str, value: str, place: tuple[str, str]) -> None:
-        """One more copy."""
-        self._said[store].setdefault(value, []).append(place)
+        """Add the value of one more copy."""
+        self._values[store].setdefault(value, []).append(place)
 
-    def findings(self, code: str, differs: str) -> Iterator[FleetFinding]:
-        """One for each store of which not all say the same."""
-        for store, values in self._said.items():
+    def findings(self, code: FleetCode, differs: str) -> Iterator[FleetFinding]:
+        """Yield a finding for each store with different values."""
+        for store, values in self._values.items():
             if len(values) > 1:
                 parts = [
                     f"{value} ({some([f'{task} on {host}' for host, task in places], 3)})"
@@ -207,11 +217,11 @@ def _copies(fleet: Fleet) -> Iterator[FleetFinding]:
 
 
 def _members(fleet: Fleet) -> Iterator[FleetFinding]:
-    if fleet.group is None or not any(one.process_id for one in fleet.reports):
+    if fleet.group is None or not any(report.process_id for report in fleet.reports):
         return
-    named = {fleet.host_of(member) for member in fleet.group.members}
-    if named == {None}:
-        # Clients have names of their own: none of them tells a directory.
+    hosts = {fleet.host_of(member) for member in fleet.group.members}
+    if hosts == {None}:
+        # Clients have a custom client.id: none of them names the process id of a directory.
         return
     for member in fleet.group.members:
         if fleet.host_of(member) is None:

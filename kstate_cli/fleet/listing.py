@@ -1,7 +1,7 @@
-"""Reads what ``kstate ls -o json`` said on one host, or on several, one after another.
+"""Read listings: the output of ``kstate ls -o json`` on one host, or on several, one after another.
 
-A listing ends with its ``summary``, which says how many stores it has told of. Lines of two hosts that got mixed in one
-stream make the first of their summaries wrong, and both hosts count as not known.
+A listing ends with its ``summary``, which contains the number of its stores. If lines of two hosts are mixed in one
+stream, the first of their summaries is wrong, and both hosts count as incomplete.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import UsageError
-from kstate_cli.fleet.expected import MOST_PARTITIONS, sub_topology, task_name
-from kstate_cli.fleet.model import Gap, HostReport, StoreCopy, ToldProblem
+from kstate_cli.fleet.model import MOST_PARTITIONS, Gap, HostReport, ListedProblem, StoreCopy, sub_topology, task_name
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.formats.malformed import MalformedBytesError
@@ -24,29 +23,29 @@ from kstate_cli.regular_files import read_given
 from kstate_cli.texts import command, first_lines, size_text
 
 SCHEMA_VERSION: Final = 2
-"""Of the lines that are understood: docs/json.md."""
+"""The version of the lines that this module reads: docs/json.md."""
 STREAM: Final = "-"
-"""Standard input: the listings of several hosts."""
+"""Stands for standard input, with the listings of several hosts."""
 _MOST: Final = 512 << 20
 """Bytes of one file; 100 hosts of 50 tasks and 4 stores have 15 MiB."""
 _LONGEST: Final = 300
 """Characters of a name."""
-_TELLS: Final = "ls -o json"
+_SOURCE: Final = "ls -o json"
 _ENDS_WITH_SUMMARY: Final = "condition-not-met"
-"""The code of the one error that follows a summary: of a question that was answered with no."""
+"""The code of the only error that follows a summary."""
 
 
-def read_listings(given: Iterable[str]) -> list[HostReport]:
-    """What is said of each host in files (``FILE``, ``HOST=FILE``) and on standard input (``-``).
+def read_listings(arguments: Iterable[str]) -> list[HostReport]:
+    """Return the report of each host in files (``FILE``, ``HOST=FILE``) and on standard input (``-``).
 
-    A file is of the host that it is called after, unless a line ``{"host": "NAME"}`` in it, or ``HOST=``, says
-    otherwise; on standard input the summary says it. What cannot be read is a host with a gap. Raises UsageError for
-    two hosts of one name, and where no file can be opened at all.
+    The host of a file is ``HOST``, or that of a line ``{"host": "NAME"}`` in it, or the name of the file. On standard
+    input the summary contains the host. Lines that cannot be read are gaps of their host. Raises UsageError for two
+    hosts of one name, and if no file can be opened.
     """
     reports: list[HostReport] = []
     closed: list[str] = []
-    for one in given:
-        name, source = _named(one)
+    for argument in arguments:
+        name, source = _host_and_file(argument)
         try:
             data = _stream() if source == STREAM else read_given(source, _MOST)
         except OSError as error:
@@ -61,9 +60,9 @@ def read_listings(given: Iterable[str]) -> list[HostReport]:
             details=first_lines(closed),
             hint=f"make one on each host: {command('ls', 'APP', '-o', 'json')}",
         )
-    seen: dict[str, HostReport] = {}
+    by_name: dict[str, HostReport] = {}
     for report in reports:
-        other = seen.setdefault(report.name, report)
+        other = by_name.setdefault(report.name, report)
         if other is not report:
             raise UsageError(
                 f"two hosts are called {report.name!r}: {_where(other)}, and {_where(report)}",
@@ -76,13 +75,13 @@ def _where(report: HostReport) -> str:
     return f"{report.source}, line {report.line}"
 
 
-def _named(given: str) -> tuple[str | None, str]:
+def _host_and_file(argument: str) -> tuple[str | None, str]:
     """``HOST=FILE`` and ``FILE``. A file whose own name has an equals sign is taken as it is."""
-    name, equals, source = given.partition("=")
-    if not equals or "/" in name or os.path.lexists(given):
-        return None, given
+    name, equals, source = argument.partition("=")
+    if not equals or "/" in name or os.path.lexists(argument):
+        return None, argument
     if not name or not source:
-        raise UsageError(f"{given!r} is not HOST=FILE", hint="for example web-1=/tmp/web-1.json")
+        raise UsageError(f"{argument!r} is not HOST=FILE", hint="for example web-1=/tmp/web-1.json")
     return name, source
 
 
@@ -106,7 +105,7 @@ def _stream() -> bytes:
 
 
 class _ListingReader:
-    """Takes the lines of a file apart: listings, each of one host."""
+    """Splits the lines of a file into listings, each of one host."""
 
     def __init__(self, source: str, name: str | None, stem: str | None) -> None:
         self._source, self._name, self._stem = source, name, stem
@@ -114,28 +113,28 @@ class _ListingReader:
         self._now: HostReport | None = None
         self._labelled: str | None = None
         self._ended = False
-        self._seen: set[tuple[str, str]] = set()
+        self._stores_of_section: set[tuple[str, str]] = set()
         self._sections = 0
 
     def line(self, number: int, data: bytes) -> None:
-        """One line that is not empty."""
+        """Read one line that is not empty."""
         try:
-            said = parse_json(data)
+            row = parse_json(data)
         except MalformedBytesError as error:
             self._gap(number, f"not JSON: {error}")
             return
-        if not isinstance(said, dict):
+        if not isinstance(row, dict):
             self._gap(number, "not an object of JSON")
-        elif "type" not in said and isinstance(said.get("host"), str):
-            self._label(number, said["host"])
-        elif said.get("schema_version") != SCHEMA_VERSION:
-            self._gap(number, f"schema_version {str(said.get('schema_version'))[:20]} is not known here: "
+        elif "type" not in row and isinstance(row.get("host"), str):
+            self._label(number, row["host"])
+        elif row.get("schema_version") != SCHEMA_VERSION:
+            self._gap(number, f"schema_version {str(row.get('schema_version'))[:20]} is not known here: "
                       f"{SCHEMA_VERSION} is")  # fmt: skip
         else:
-            self._typed(number, said)
+            self._typed(number, row)
 
     def end(self) -> list[HostReport]:
-        """The hosts, once all lines were told."""
+        """Return the hosts, after the last line."""
         self._close()
         if not self._reports:
             self._section(1)
@@ -143,28 +142,28 @@ class _ListingReader:
             self._close()
         return self._reports
 
-    def _typed(self, number: int, said: dict[str, Any]) -> None:
-        kind = said.get("type")
-        if (self._ended and not (kind == "error" and said.get("code") == _ENDS_WITH_SUMMARY)) or self._only_noise():
+    def _typed(self, number: int, row: dict[str, Any]) -> None:
+        kind = row.get("type")
+        if (self._ended and not (kind == "error" and row.get("code") == _ENDS_WITH_SUMMARY)) or self._only_noise():
             self._close()
         report = self._section(number)
         try:
-            self._same_app(report, said.get("app"))
+            self._same_app(report, row.get("app"))
             if kind == "store":
-                self._store(report, said)
+                self._store(report, row)
             elif kind == "problem":
-                report.problems.append(_problem(said))
+                report.problems.append(_problem(row))
             elif kind == "summary":
-                self._summary(report, said)
+                self._summary(report, row)
             elif kind == "error":
-                self._error(report, number, said)
+                self._error(report, number, row)
             else:
-                raise MalformedBytesError(f"not a line of {_TELLS}: its type is {str(kind)[:40]!r}")
+                raise MalformedBytesError(f"not a line of {_SOURCE}: its type is {str(kind)[:40]!r}")
         except MalformedBytesError as error:
             report.gaps.append(Gap(number, str(error)))
 
     def _only_noise(self) -> bool:
-        """Whether a stream has said nothing yet of a host but what cannot be read: of whom that is nobody can tell."""
+        """Return True if a stream contains nothing but unreadable lines so far: their host is unknown."""
         now = self._now
         return self._stem is None and now is not None and not now.name and bool(now.gaps) and now.app is None
 
@@ -182,7 +181,7 @@ class _ListingReader:
             first = self._sections == 1
             name = self._labelled or (self._name or self._stem if first else None)
             self._now = HostReport(name or "", self._source, number)
-            self._ended, self._seen = False, set()
+            self._ended, self._stores_of_section = False, set()
         return self._now
 
     def _close(self) -> None:
@@ -198,7 +197,7 @@ class _ListingReader:
 
     def _gap(self, number: int, why: str) -> None:
         if self._ended:
-            # Between two listings: it is of neither.
+            # Between two listings: the line belongs to neither.
             self._close()
         self._section(number).gaps.append(Gap(number, why))
 
@@ -210,40 +209,40 @@ class _ListingReader:
                 )
             report.app = app
 
-    def _store(self, report: HostReport, said: Mapping[str, Any]) -> None:
-        copy = _copy(said)
-        if (copy.task, copy.store) in self._seen:
+    def _store(self, report: HostReport, row: Mapping[str, Any]) -> None:
+        copy = _copy(row)
+        if (copy.task, copy.store) in self._stores_of_section:
             raise MalformedBytesError(
                 f"{copy.task}/{copy.store} is told twice: lines of two hosts without a summary between"
             )
-        self._seen.add((copy.task, copy.store))
+        self._stores_of_section.add((copy.task, copy.store))
         report.copies.append(copy)
 
-    def _summary(self, report: HostReport, said: Mapping[str, Any]) -> None:
+    def _summary(self, report: HostReport, row: Mapping[str, Any]) -> None:
         self._ended = True
-        stores, size = _number(said, "stores"), _number(said, "bytes")
-        report.running = _flag(said, "running")
-        if "host" in said:
-            report.hostname = _text(said, "host")
-        report.tells_process_id = "process_id" in said
-        report.process_id = None if said.get("process_id") is None else _text(said, "process_id")
+        stores, size = _number(row, "stores"), _number(row, "bytes")
+        report.running = _flag(row, "running")
+        if "host" in row:
+            report.hostname = _text(row, "host")
+        report.tells_process_id = "process_id" in row
+        report.process_id = None if row.get("process_id") is None else _text(row, "process_id")
         if not report.gaps and (stores, size) != (len(report.copies), report.size):
             raise MalformedBytesError(
                 f"its summary tells of {stores} stores and {size_text(size)}, and the lines before it of "
                 f"{len(report.copies)} and {size_text(report.size)}"
             )
 
-    def _error(self, report: HostReport, number: int, said: Mapping[str, Any]) -> None:
-        """The end of a listing that was not made, or the answer of one that was: that has its problems told already."""
-        if said.get("code") != _ENDS_WITH_SUMMARY or not self._ended:
-            report.gaps.append(Gap(number, f"the listing failed there: {_text(said, 'message')}"))
+    def _error(self, report: HostReport, number: int, row: Mapping[str, Any]) -> None:
+        """Read an error: the end of a failed listing, or the answer of a complete one, which lists its problems."""
+        if row.get("code") != _ENDS_WITH_SUMMARY or not self._ended:
+            report.gaps.append(Gap(number, f"the listing failed there: {_text(row, 'message')}"))
             self._ended = True
         elif not report.problems:
-            report.problems.append(ToldProblem(_text(said, "code"), None, ".", _text(said, "message")))
+            report.problems.append(ListedProblem(_text(row, "code"), None, ".", _text(row, "message")))
 
 
-def _copy(said: Mapping[str, Any]) -> StoreCopy:
-    task = _text(said, "task")
+def _copy(row: Mapping[str, Any]) -> StoreCopy:
+    task = _text(row, "task")
     try:
         of = TaskId.parse(task)
     except ValueError as error:
@@ -253,39 +252,39 @@ def _copy(said: Mapping[str, Any]) -> StoreCopy:
         of.partition is None or of.partition >= MOST_PARTITIONS or task_name(sub, of.partition) != task
     ):
         raise MalformedBytesError(f"{task[:40]!r} is not the name of a task as Streams writes it")
-    changelog, position = said.get("changelog"), said.get("position")
+    changelog, position = row.get("changelog"), row.get("position")
     offsets = None if changelog is None else _offsets(changelog)
     inputs = {} if position is None or of.is_global else _offsets(position)
-    unclean = said.get("unclean")
-    running = _flag(said, "running")
+    unclean = row.get("unclean")
+    running = _flag(row, "running")
     return StoreCopy(
         task=task,
-        store=_text(said, "store"),
-        kind=_text(said, "kind"),
-        kind_certain=_flag(said, "kind_certain") is True,
-        has_directory=bool(said.get("column_families")) or bool(_number(said, "bytes")),
-        segmented=said.get("segments") is not None,
-        size=_number(said, "bytes"),
+        store=_text(row, "store"),
+        kind=_text(row, "kind"),
+        kind_certain=_flag(row, "kind_certain") is True,
+        has_directory=bool(row.get("column_families")) or bool(_number(row, "bytes")),
+        segmented=row.get("segments") is not None,
+        size=_number(row, "bytes"),
         offsets=offsets,
         inputs=frozenset(inputs),
-        opens_in=_texts(said, "opens_in"),
-        offsets_in=_text(said, "offsets_in"),
+        opens_in=_texts(row, "opens_in"),
+        offsets_in=_text(row, "offsets_in"),
         unclean=bool(unclean) and running is False,
     )
 
 
-def _problem(said: Mapping[str, Any]) -> ToldProblem:
-    task = said.get("task")
-    return ToldProblem(
-        _text(said, "code"), None if task is None else _text(said, "task"), _text(said, "path"), _text(said, "message")
+def _problem(row: Mapping[str, Any]) -> ListedProblem:
+    task = row.get("task")
+    return ListedProblem(
+        _text(row, "code"), None if task is None else _text(row, "task"), _text(row, "path"), _text(row, "message")
     )
 
 
-def _offsets(said: object) -> dict[TopicPartition, int]:
-    if not isinstance(said, dict):
+def _offsets(row: object) -> dict[TopicPartition, int]:
+    if not isinstance(row, dict):
         raise MalformedBytesError("offsets are not by topic and partition")
     offsets: dict[TopicPartition, int] = {}
-    for topic, partitions in said.items():
+    for topic, partitions in row.items():
         if not isinstance(partitions, dict):
             raise MalformedBytesError("offsets are not by topic and partition")
         for partition, offset in partitions.items():
@@ -295,29 +294,29 @@ def _offsets(said: object) -> dict[TopicPartition, int]:
     return offsets
 
 
-def _text(said: Mapping[str, Any], name: str) -> str:
-    value = said.get(name)
+def _text(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
     if not isinstance(value, str) or (not value and name != "message") or (name != "message" and len(value) > 4096):
-        raise MalformedBytesError(f"{name} is no text as {_TELLS} gives it")
+        raise MalformedBytesError(f"{name} is no text as {_SOURCE} gives it")
     return value
 
 
-def _texts(said: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    value = said.get(name)
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise MalformedBytesError(f"{name} is no list as {_TELLS} gives it")
+def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = row.get(name)
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise MalformedBytesError(f"{name} is no list as {_SOURCE} gives it")
     return tuple(value)
 
 
-def _number(said: Mapping[str, Any], name: str) -> int:
-    value = said.get(name)
+def _number(row: Mapping[str, Any], name: str) -> int:
+    value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_I64:
-        raise MalformedBytesError(f"{name} is no number as {_TELLS} gives it")
+        raise MalformedBytesError(f"{name} is no number as {_SOURCE} gives it")
     return value
 
 
-def _flag(said: Mapping[str, Any], name: str) -> bool | None:
-    value = said.get(name)
+def _flag(row: Mapping[str, Any], name: str) -> bool | None:
+    value = row.get(name)
     if value is not None and not isinstance(value, bool):
         raise MalformedBytesError(f"{name} is neither true nor false")
     return value

@@ -1,4 +1,4 @@
-"""Which tasks a host that lost its directory restores: those that no host has, as ``kstate fleet -o json`` said."""
+"""The tasks that a host without its directory restores: those that no host has, by ``kstate fleet -o json``."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from kstate_cli.regular_files import read_given
 from kstate_cli.texts import command, did_you_mean, some
 
 _MOST: Final = 512 << 20
-_NAMED: Final = 5
+_LISTED: Final = 5
 _MAKE: Final = f"make it with {command('fleet', 'HOST.json', '-o', 'json')}"
 
 
 @dataclass(frozen=True, slots=True)
-class ToldFleet:
-    """What ``kstate fleet -o json`` said, as far as it decides whose tasks are whose."""
+class FleetListing:
+    """The output of ``kstate fleet -o json``, as far as it decides which host has which task."""
 
     source: Path
     applications: frozenset[str]
     hosts: Mapping[str, bool]
-    """Host -> whether all of what it has is known."""
+    """Host -> True if its listing was complete."""
     tasks: Mapping[str, frozenset[str]]
-    """Task -> the hosts that have it; none for one that is known to be missing."""
+    """Task -> the hosts that have it; none for a missing task."""
 
 
-def read_fleet(path: Path) -> ToldFleet:
+def read_fleet(path: Path) -> FleetListing:
     """Reads the lines. Raises UsageError for a file that cannot be read, Refused for one that is not whole."""
     try:
         data = read_given(path, _MOST)
@@ -59,30 +59,30 @@ def read_fleet(path: Path) -> ToldFleet:
             ) from None
     if summary is None:
         raise Refused(f"{path} is cut off: it has no summary", where=str(path), hint=_MAKE)
-    return ToldFleet(path, applications, hosts, tasks)
+    return FleetListing(path, applications, hosts, tasks)
 
 
-def held_elsewhere(fleet: ToldFleet, application: str, host: str | None) -> frozenset[str]:
+def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> frozenset[str]:
     """The tasks that any other host has. Raises Refused where it is not known of every one of them what it has."""
     _of(fleet, application)
     unread = sorted(name for name, whole in fleet.hosts.items() if not whole and name != host)
     if unread:
         raise Refused(
-            f"what {some(unread, _NAMED)} has is not known, so nobody knows what is missing",
+            f"what {some(unread, _LISTED)} has is not known, so nobody knows what is missing",
             where=str(fleet.source),
             hint="list it again; a host whose directory is lost is left out there",
         )
     return frozenset(task for task, hosts in fleet.tasks.items() if hosts - {host})
 
 
-def had_before(fleet: ToldFleet, application: str, host: str) -> frozenset[str]:
+def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[str]:
     """The tasks that a host had. Raises UsageError for a host that is not in it, Refused where they are not known."""
     _of(fleet, application)
     if host not in fleet.hosts:
-        meant = did_you_mean([host], fleet.hosts)
+        suggestion = did_you_mean([host], fleet.hosts)
         raise UsageError(
             f"{fleet.source} tells of no host {host}",
-            hint=f"{meant}hosts: {some(sorted(fleet.hosts), _NAMED)}",
+            hint=f"{suggestion}hosts: {some(sorted(fleet.hosts), _LISTED)}",
         )
     if not fleet.hosts[host]:
         raise Refused(
@@ -93,10 +93,10 @@ def had_before(fleet: ToldFleet, application: str, host: str) -> frozenset[str]:
     return frozenset(task for task, hosts in fleet.tasks.items() if host in hosts)
 
 
-def _of(fleet: ToldFleet, application: str) -> None:
+def _of(fleet: FleetListing, application: str) -> None:
     if fleet.applications != {application}:
-        told = some(sorted(fleet.applications), _NAMED) or "no application"
-        raise Refused(f"it tells of {told}, and not of {application} alone", where=str(fleet.source), hint=_MAKE)
+        names = some(sorted(fleet.applications), _LISTED) or "no application"
+        raise Refused(f"it tells of {names}, and not of {application} alone", where=str(fleet.source), hint=_MAKE)
 
 
 def _row(line: bytes) -> Mapping[str, Any]:

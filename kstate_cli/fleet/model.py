@@ -1,12 +1,21 @@
-"""What each host said of its stores, as far as it could be read."""
+"""A fleet: the listing of each host, the tasks that should exist, and how far each copy of a store is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Final
 
+from kstate_cli.broker.client import GroupMember, StreamsGroup
+from kstate_cli.broker.facts import Facts
+from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.specification.draft import SpecDraft
+from kstate_cli.specification.model import IN_MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,39 +27,39 @@ class StoreCopy:
     kind: str
     kind_certain: bool
     has_directory: bool
-    """False where only an offset is there: a custom store, one in memory, or one that is gone."""
+    """False if only an offset exists: a custom store, a store in memory, or one that was removed."""
     segmented: bool
     size: int
     """Bytes."""
     offsets: Mapping[TopicPartition, int] | None
-    """As they are stored: of the last record applied, for a global store of the next one. None where unreadable."""
+    """As they are stored: of the last record applied, for a global store of the next one. None if unreadable."""
     inputs: frozenset[TopicPartition]
     """The partitions of source topics that its Position has."""
     opens_in: tuple[str, ...]
     offsets_in: str
-    """Where the offset is kept, as ``kstate ls`` calls it."""
+    """The place of the offset, in the words of ``kstate ls``."""
     unclean: bool
-    """The application is stopped, and what it left may hold uncommitted rows."""
+    """The application is stopped, and the store may contain uncommitted rows."""
 
     @property
     def id(self) -> TaskId:
-        """What the name of the task says."""
+        """Return the task id that the name states."""
         return TaskId.parse(self.task)
 
 
 @dataclass(frozen=True, slots=True)
-class ToldProblem:
+class ListedProblem:
     """A line ``problem``, or the error that a listing ended with."""
 
     code: str
     task: str | None
     path: str
-    said: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Why what a host said is not all, and on which line of its file that shows; None where it is of no line."""
+    """The reason why a listing is incomplete, and its line in the file; None if no line shows it."""
 
     line: int | None
     why: str
@@ -58,7 +67,7 @@ class Gap:
 
 @dataclass(slots=True)
 class HostReport:
-    """What was read of one host."""
+    """The listing of one host."""
 
     name: str
     source: str
@@ -68,19 +77,19 @@ class HostReport:
     app: str | None = None
     """The application directory there, absolute."""
     hostname: str | None = None
-    """What the host calls itself; None of an older kstate."""
+    """The hostname of the host; None if an older kstate made the listing."""
     process_id: str | None = None
-    """``processId`` of ``kafka-streams-process-metadata``; None where it is not known."""
+    """``processId`` of ``kafka-streams-process-metadata``; None if it is not known."""
     tells_process_id: bool = False
-    """False of an older kstate, which says nothing of it."""
+    """False if an older kstate made the listing, which does not contain it."""
     running: bool | None = None
     copies: list[StoreCopy] = field(default_factory=list)
-    problems: list[ToldProblem] = field(default_factory=list)
+    problems: list[ListedProblem] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
     @property
     def whole(self) -> bool:
-        """Whether all that the host has is here."""
+        """Return True if the listing is complete."""
         return not self.gaps
 
     @property
@@ -90,10 +99,244 @@ class HostReport:
 
     @property
     def size(self) -> int:
-        """Bytes of its stores."""
-        return sum(one.size for one in self.copies)
+        """Return the bytes of its stores."""
+        return sum(report.size for report in self.copies)
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks that it has, in order."""
-        return tuple(sorted({one.task for one in self.copies}, key=lambda name: TaskId.parse(name).order))
+        """Return its tasks, in order."""
+        return tuple(sorted({report.task for report in self.copies}, key=lambda name: TaskId.parse(name).order))
+
+
+MOST_PARTITIONS: Final = 100_000
+"""No topic has so many: a number of a damaged file does not make a list of them."""
+SubTopology = tuple[str | None, int]
+"""Name of its topology, where it has one, and number."""
+
+
+class CountSource(str, Enum):
+    """The source of the number of partitions."""
+
+    LOGS = "logs"
+    """The changelogs, by the broker or a file of offsets."""
+    SPEC = "spec"
+    TASKS = "seen"
+    """The highest task that any host has: tasks above it may be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """The number of tasks of a sub-topology."""
+
+    count: int
+    source: CountSource
+
+
+def expected_partitions(
+    copies: Iterable[StoreCopy], facts: Facts | None, spec: SpecDraft | None
+) -> dict[SubTopology, Partitions]:
+    """Return the number of tasks of each sub-topology that any host has or the specification names.
+
+    A task for each partition of the widest changelog of the sub-topology (``PartitionGrouper``). Raises Refused for
+    more partitions than any topic has.
+    """
+    copies = tuple(copies)
+    # A later source overrides an earlier one: logs are certain, a specification may be old, tasks may be missing.
+    expected = {sub: Partitions(count, CountSource.TASKS) for sub, count in _counts_by_tasks(copies).items()}
+    expected |= {sub: Partitions(count, CountSource.SPEC) for sub, count in _counts_by_spec(spec).items()}
+    expected |= {sub: Partitions(count, CountSource.LOGS) for sub, count in _counts_by_logs(copies, facts).items()}
+    for sub, partitions in expected.items():
+        if partitions.count > MOST_PARTITIONS:
+            raise Refused(
+                f"sub-topology {sub[1]} has {partitions.count:,} partitions, as {partitions.source.value} say: no "
+                "topic has so many",
+                hint="look at what --offsets and --spec name",
+            )
+    return expected
+
+
+def _counts_by_tasks(copies: Iterable[StoreCopy]) -> dict[SubTopology, int]:
+    counts: dict[SubTopology, int] = {}
+    for copy in copies:
+        sub = sub_topology(copy.id)
+        if sub is not None and copy.id.partition is not None:
+            counts[sub] = max(counts.get(sub, 0), copy.id.partition + 1)
+    return counts
+
+
+def _counts_by_logs(copies: Iterable[StoreCopy], facts: Facts | None) -> dict[SubTopology, int]:
+    width: dict[str, int] = {}
+    for key in facts or ():
+        width[key.topic] = max(width.get(key.topic, 0), key.partition + 1)
+    counts: dict[SubTopology, int] = {}
+    for copy in copies:
+        sub = sub_topology(copy.id)
+        if sub is None or copy.id.partition is None:
+            continue
+        for key in copy.offsets or ():
+            if key.topic in width:
+                counts[sub] = max(counts.get(sub, 0), width[key.topic])
+    return counts
+
+
+def _counts_by_spec(spec: SpecDraft | None) -> dict[SubTopology, int]:
+    counts: dict[SubTopology, int] = {}
+    for store in spec.stores if spec is not None else ():
+        if store.kind == IN_MEMORY or store.is_global or store.subtopology is None or store.partitions is None:
+            continue
+        sub = (store.topology, store.subtopology)
+        counts[sub] = max(counts.get(sub, 0), store.partitions)
+    return counts
+
+
+def sub_topology(of: TaskId) -> SubTopology | None:
+    """Return the sub-topology of a task; None for the global stores."""
+    return None if of.subtopology is None else (of.topology, of.subtopology)
+
+
+def task_name(sub: SubTopology, partition: int) -> str:
+    """As :class:`TaskId` reads it."""
+    topology, number = sub
+    return f"{f'__{topology}__/' if topology else ''}{number}_{partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a copy of a store is. Numbers count offsets: records, and markers of transactions."""
+
+    lag: int | None
+    """Behind the ends of its logs, altogether; None if nobody says where they end."""
+    behind: int | None
+    """Behind the copy that is in front, altogether; None if it has no offset that can be compared."""
+    outside: tuple[TopicPartition, ...] = ()
+    """The logs in which its next offset does not lie."""
+
+
+def _next_offset(copy: StoreCopy, offset: int) -> int:
+    """Return the next offset to read: a global store states that one, another store the last one it applied."""
+    return offset if copy.id.is_global else offset + 1
+
+
+def _sum_if_complete(numbers: Sequence[int | None]) -> int | None:
+    present = [number for number in numbers if number is not None]
+    return sum(present) if len(present) == len(numbers) else None
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The listings of all hosts, the logs, the group, and the tasks that should exist."""
+
+    reports: Sequence[HostReport]
+    facts: Facts | None = None
+    group: StreamsGroup | None = None
+    spec: SpecDraft | None = None
+    standby_replicas: int = 0
+    """``num.standby.replicas`` of the application."""
+
+    @property
+    def unread(self) -> list[HostReport]:
+        """Return the hosts with incomplete listings."""
+        return [report for report in self.reports if not report.whole]
+
+    @cached_property
+    def tasks(self) -> dict[str, dict[str, list[StoreCopy]]]:
+        """Return task -> host -> its stores there, in the order of tasks and of the hosts of the command line."""
+        tasks: dict[str, dict[str, list[StoreCopy]]] = {}
+        for report in self.reports:
+            for copy in report.copies:
+                tasks.setdefault(copy.task, {}).setdefault(report.name, []).append(copy)
+        return dict(sorted(tasks.items(), key=lambda report: TaskId.parse(report[0]).order))
+
+    @cached_property
+    def expected(self) -> dict[SubTopology, Partitions]:
+        """Return the number of tasks of each sub-topology."""
+        return expected_partitions((copy for report in self.reports for copy in report.copies), self.facts, self.spec)
+
+    @cached_property
+    def front(self) -> dict[tuple[str, str], dict[TopicPartition, int]]:
+        """The highest offset that any copy of a store has of each of its logs: (task, store) -> log -> offset."""
+        front: dict[tuple[str, str], dict[TopicPartition, int]] = defaultdict(dict)
+        for report in self.reports:
+            for copy in report.copies:
+                best = front[copy.task, copy.store]
+                for key, offset in (copy.offsets or {}).items():
+                    # Below zero is no offset of a record: -4 means that none is known.
+                    if offset < 0:
+                        continue
+                    best[key] = max(best.get(key, offset), offset)
+        return front
+
+    def standing(self, copy: StoreCopy) -> Standing:
+        """Return how far a copy is."""
+        if not copy.offsets:
+            return Standing(None, None)
+        lags = [self._lag(copy, key, offset) for key, offset in copy.offsets.items()]
+        outside = tuple(key for key, offset in copy.offsets.items() if self._is_outside(copy, key, offset))
+        behind = None
+        # Below zero is no offset of a record, so its distance to the front means nothing.
+        if min(copy.offsets.values()) >= 0:
+            front = self.front[copy.task, copy.store]
+            behind = sum(front[key] - offset for key, offset in copy.offsets.items())
+        return Standing(_sum_if_complete(lags), behind, outside)
+
+    def _lag(self, copy: StoreCopy, key: TopicPartition, offset: int) -> int | None:
+        fact = None if self.facts is None else self.facts.get(key)
+        return None if fact is None or offset < 0 else max(fact.end - _next_offset(copy, offset), 0)
+
+    def _is_outside(self, copy: StoreCopy, key: TopicPartition, offset: int) -> bool:
+        fact = None if self.facts is None else self.facts.get(key)
+        if fact is None or offset < 0:
+            return False
+        return not fact.start <= _next_offset(copy, offset) <= fact.end
+
+    def task_behind(self, copies: Sequence[StoreCopy]) -> int | None:
+        """Return how far stores are behind the copies in front, in total; None if that is unknown for one of them."""
+        return self._altogether(copies, [self.standing(copy).behind for copy in copies])
+
+    def task_lag(self, copies: Sequence[StoreCopy]) -> int | None:
+        """Return how far stores are behind the logs, in total; None if that is unknown for one of them."""
+        return self._altogether(copies, [self.standing(copy).lag for copy in copies])
+
+    def _altogether(self, copies: Sequence[StoreCopy], numbers: Sequence[int | None]) -> int | None:
+        """Return the sum. A store without an offset on any host counts as one without a changelog, and is skipped."""
+        relevant = [
+            number
+            for copy, number in zip(copies, numbers, strict=True)
+            if number is not None or copy.offsets is None or copy.offsets or self.front.get((copy.task, copy.store))
+        ]
+        return _sum_if_complete(relevant) if relevant else None
+
+    def host_of(self, member: GroupMember) -> str | None:
+        """Return the host whose directory a member uses, if its name contains the process id; None if it does not."""
+        having = [report.name for report in self.reports if report.process_id and report.process_id in member.client]
+        return having[0] if len(having) == 1 else None
+
+    @cached_property
+    def _inputs(self) -> Mapping[SubTopology, frozenset[str]]:
+        topics: dict[SubTopology, set[str]] = defaultdict(set)
+        for report in self.reports:
+            for copy in report.copies:
+                sub = sub_topology(copy.id)
+                if sub is not None:
+                    topics[sub] |= {key.topic for key in copy.inputs}
+        return {sub: frozenset(names) for sub, names in topics.items()}
+
+    @cached_property
+    def active(self) -> dict[str, str]:
+        """Return task -> the host that the group assigned it to, as far as Positions name the inputs of the task."""
+        assigned: dict[TopicPartition, str] = {}
+        for member in self.group.members if self.group is not None else ():
+            host = self.host_of(member)
+            if host is not None:
+                assigned.update(dict.fromkeys(member.assigned, host))
+        active = {}
+        for task in self.tasks if assigned else ():
+            of = TaskId.parse(task)
+            sub = sub_topology(of)
+            if sub is None or of.partition is None:
+                continue
+            hosts = {assigned.get(TopicPartition(topic, of.partition)) for topic in self._inputs[sub]} - {None}
+            if len(hosts) == 1:
+                (host,) = hosts
+                active[task] = str(host)
+        return active

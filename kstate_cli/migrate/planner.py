@@ -11,7 +11,7 @@ from kstate_cli.migrate.obstacles import refuse_rewrites_of_forgetful, refuse_un
 from kstate_cli.migrate.snapshot import MigrateOptions, MigrationSnapshot, read_snapshot
 from kstate_cli.migrate.task_changes import task_changes
 from kstate_cli.offsets.model import TaskOffsets
-from kstate_cli.offsets.while_running import as_of_note
+from kstate_cli.offsets.resolve import as_of_note
 from kstate_cli.releases import Release, prefer_proven, proven, representative, unproven_release, written_by
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, first_lines, quoted

@@ -14,7 +14,7 @@ from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY
 from kstate_cli.offsets.last_run import left_committed
 from kstate_cli.offsets.model import TaskOffsets
-from kstate_cli.offsets.while_running import resolve_to_plan
+from kstate_cli.offsets.resolve import resolve_to_plan
 from kstate_cli.releases import SUBSCRIPTION_VERSION_SINCE, OffsetsHome, Release, release
 from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.shadow import Shadow

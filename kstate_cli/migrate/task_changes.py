@@ -30,7 +30,7 @@ from kstate_cli.migrate.snapshot import MigrationSnapshot
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.last_run import left_committed
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
-from kstate_cli.offsets.owners import usual_changelog
+from kstate_cli.offsets.resolve import usual_changelog
 from kstate_cli.releases import OLD_SST_FORMAT
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint

@@ -18,7 +18,7 @@ Two sources answer, and :func:`resolve_age` combines them:
 ``kstate clean`` leaves the file: the data stays as old as it is. The file is not Streams' and is outside the
 application directory. The holder of the application lock writes it.
 
-Whether a start learns of every delete since then is a finding: ``check.ages``.
+Whether a start learns of every delete since then is a finding: ``check.ranges``.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class LogMark:
     digest: str | None = None
     """Of that record."""
     delete_retention_ms: int | None = None
-    """``delete.retention.ms`` at that time; None where the log removed no tombstone."""
+    """``delete.retention.ms`` at that time; None if the log removed no tombstone."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the members of ``ages.json``, without those that are None."""

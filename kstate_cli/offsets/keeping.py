@@ -1,40 +1,50 @@
-"""How a release keeps the offsets and the Positions of a task's stores, as steps of a plan: nobody else makes them.
+"""How a release keeps the offsets and the Positions of a task's stores, as steps of a plan that only this module makes.
 
-From 4.3 on (KIP-1035) both are in the column family ``offsets`` of every database of a store: in an empty one where it
-has none. The offset of a grace buffer is in ``.checkpoint_<store>`` all the same. Up to 4.2 the offsets of a task's
-stores are the lines of its ``.checkpoint``, and each Position is a file of its own, ``<store>.position``.
+From 4.3 on (KIP-1035) both are in the column family ``offsets`` of every database of a store. A store without a
+database gets an empty one for them. The offset of a grace buffer is in ``.checkpoint_<store>`` all the same. Up to 4.2
+the offsets of a task's stores are the lines of its ``.checkpoint``, and each Position is in ``<store>.position``.
+
+A store that leaves its task leaves the offset -4 behind. Under exactly-once Streams deletes a whole task in which a
+logged store has no offset (docs/internals/start.md#wiped-tasks). -4 means "consistent, read from the beginning": as the
+line of ``.checkpoint`` up to 4.2, in an empty database from 4.3 on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kstate_cli.change.plan import CreateDatabase, RemoveFile, WriteFile
-from kstate_cli.formats.checkpoint import render
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
+from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.resolve import usual_changelog
+from kstate_cli.releases import RELEASES, OffsetsHome, Release, representative
+from kstate_cli.statedir.model import Application, Store
 from kstate_cli.statedir.names import CHECKPOINT, position_file, segment_folder, store_checkpoint, store_folder
 
 Offsets = Mapping[TopicPartition, int]
 FIRST_SEGMENT = 0
-"""What a store has that is segmented and has no row: 0 is a multiple of every segment interval.
+"""The start of the only segment of a segmented store without rows: 0 is a multiple of every segment interval.
 
-Without any segment its offset would have no home, and, under exactly-once, 4.3 wipes the whole task at every start.
+Without a segment the offset would have no place, and 4.3 would wipe the whole task at every start under exactly-once.
 """
 
 
 def closed(offsets: Offsets, position: Position | None = None) -> OffsetsRecord:
-    """What the column family ``offsets`` holds of a store that was closed."""
-    known = None if position is None or position.is_empty else position
-    return OffsetsRecord(dict(offsets), known, STATUS_CLOSED)
+    """Return the contents of the column family ``offsets`` of a store that was closed; no Position if it is empty."""
+    if position is not None and position.is_empty:
+        position = None
+    return OffsetsRecord(dict(offsets), position, STATUS_CLOSED)
 
 
 def in_a_file(kind: str) -> bool:
-    """Whether 4.3 keeps the offset of such a store in ``.checkpoint_<store>``, not inside."""
+    """Return True if 4.3 keeps the offset of such a store in ``.checkpoint_<store>``."""
     return has_key(kind, KeySchema.BUFFER)
 
 
@@ -42,40 +52,40 @@ def in_a_file(kind: str) -> bool:
 class Keeping:
     """The steps that keep offsets and Positions of one task. ``task`` is its directory, relative to the application's.
 
-    What renders a file raises ValueError for offsets that Streams does not write, or could not read back.
+    Methods that render a file raise ValueError for offsets that Streams does not write, or could not read back.
     """
 
     task: str
 
     def carrier(self, store: str, record: OffsetsRecord, *, segmented: bool) -> CreateDatabase:
-        """A database without rows, which is all that the store has."""
+        """Return the step that creates a database without rows as the only one of the store."""
         path = f"{self.task}/{store_folder(store, segmented=segmented)}"
         if segmented:
             return CreateDatabase(f"{path}/{segment_folder(store, FIRST_SEGMENT)}", record)
         return CreateDatabase(path, record, "create empty store")
 
     def lines(self, offsets: Offsets, *, keep_time: bool = False) -> WriteFile:
-        """``.checkpoint``."""
+        """Return the step that writes ``.checkpoint``; ``keep_time`` keeps the age of the other stores' data."""
         return self._offsets(CHECKPOINT, offsets, keep_time=keep_time)
 
     def without_lines(self, why: str) -> RemoveFile:
-        """No ``.checkpoint``."""
+        """Return the step that removes ``.checkpoint``."""
         return self._without(CHECKPOINT, why)
 
     def lines_of(self, store: str, offsets: Offsets) -> WriteFile:
-        """``.checkpoint_<store>``."""
+        """Return the step that writes ``.checkpoint_<store>``."""
         return self._offsets(store_checkpoint(store), offsets)
 
     def without_lines_of(self, store: str, why: str) -> RemoveFile:
-        """No ``.checkpoint_<store>``."""
+        """Return the step that removes ``.checkpoint_<store>``."""
         return self._without(store_checkpoint(store), why)
 
-    def position(self, store: str, position: Position, what: str) -> WriteFile:
-        """``<store>.position``; ``what`` is its line in the plan."""
-        return WriteFile(f"{self.task}/{position_file(store)}", render(position.to_checkpoint_entries()), what)
+    def position(self, store: str, position: Position, summary: str) -> WriteFile:
+        """Return the step that writes ``<store>.position``; ``summary`` is its line in the plan."""
+        return WriteFile(f"{self.task}/{position_file(store)}", render(position.to_checkpoint_entries()), summary)
 
     def without_position(self, store: str, why: str) -> RemoveFile:
-        """No ``<store>.position``."""
+        """Return the step that removes ``<store>.position``."""
         return self._without(position_file(store), why)
 
     def _offsets(self, name: str, offsets: Offsets, *, keep_time: bool = False) -> WriteFile:
@@ -83,3 +93,80 @@ class Keeping:
 
     def _without(self, name: str, why: str) -> RemoveFile:
         return RemoveFile(f"{self.task}/{name}", why)
+
+
+def keeps_offsets_inside(app: Application) -> bool:
+    """Return True if a release that keeps offsets in its stores has opened the application."""
+    return any(task.has_offsets_family for task in app.tasks)
+
+
+def release_of(app: Application) -> Release:
+    """Return a release that keeps offsets where they are in this directory."""
+    home = OffsetsHome.COLUMN_FAMILY if keeps_offsets_inside(app) else OffsetsHome.FILES
+    return representative([release for release in RELEASES if release.offsets_home is home])
+
+
+def left_behind(
+    keeping: Keeping, store: Store, unknown: Mapping[TopicPartition, int], *, inside: bool
+) -> Iterator[CreateDatabase | WriteFile | RemoveFile]:
+    """Yield the steps after which exactly-once 4.3 does not wipe the rest of the task.
+
+    ``unknown`` are the changelog partitions of the store, each with -4. ``inside``: :func:`keeps_offsets_inside`.
+    """
+    if store.store_file is not None:
+        if unknown:
+            yield keeping.lines_of(store.name, unknown)
+        else:
+            yield keeping.without_lines_of(store.name, "its store is wiped")
+    keeps_offsets = store.has_offsets_family or (_unreadable(store) and inside)
+    if not keeps_offsets or store.is_grace_buffer or not unknown:
+        return
+    yield keeping.carrier(store.name, closed(unknown), segmented=store.segmented)
+
+
+def offset_unreadable(store: Store) -> bool:
+    """Return True if the store may have an offset that damage hides."""
+    return _unreadable(store) or any(
+        OFFSETS_CF in database.column_families and database.offsets is None for database in store.databases
+    )
+
+
+def _unreadable(store: Store) -> bool:
+    return not any(database.column_families for database in store.databases)
+
+
+@dataclass(slots=True)
+class Guesses:
+    """The changelogs that stores are assumed to have if their databases cannot be read, or their line is missing."""
+
+    app: Application
+    tasks: Sequence[TaskOffsets]
+    """Those of the whole application: the same store of another task may state its changelog."""
+    warnings: list[str]
+    """Each assumption that no other task confirms adds a warning."""
+    _topics: dict[str, set[str]] = field(default_factory=dict)
+    """Store -> the topics of its changelog, so that every task of a store is given the same ones."""
+
+    def offsets(self, task: TaskOffsets, store: StoreOffsets) -> Offsets:
+        """Return the offsets of a store, or −4 for each partition of the changelog that it is assumed to have."""
+        if store.offsets or task.task.partition is None:
+            return store.offsets
+        name = store.store.name
+        twins = [twin for twin in self._stores(name) if twin is not store]
+        topics = {key.topic for twin in twins for key in twin.offsets} | self._topics.get(name, set())
+        if not topics:
+            # Readable stores of other tasks without an offset, or no line in any .checkpoint: it is not logged.
+            readable = any(not _unreadable(twin.store) for twin in twins)
+            if readable or not keeps_offsets_inside(self.app):
+                return store.offsets
+            topics = {usual_changelog(self.app.app_id, task.task, name).topic}
+            self.warnings.append(
+                f"{task.task.name}/{name} cannot be read: its changelog is taken to be {min(topics)}; if it "
+                "has another, exactly-once Streams wipes the whole task at the next start"
+            )
+        self._topics[name] = topics
+        return {TopicPartition(topic, task.task.partition): OFFSET_UNKNOWN for topic in topics}
+
+    def _stores(self, name: str) -> Iterator[StoreOffsets]:
+        """Yield the stores of this name in all tasks."""
+        return (store for task in self.tasks for store in task.stores if store.store.name == name)

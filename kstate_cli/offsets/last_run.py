@@ -43,8 +43,8 @@ def ending(database: Database, *, transactional: bool = False) -> Ending | None:
     if record.status is not None:
         return Ending.CLOSED if record.status == STATUS_CLOSED else Ending.OPEN
     if _transactional_release_possible(database):
-        stated = bool(record.offsets) or record.position is not None
-        if stated or (transactional and not database.empty):
+        has_statement = bool(record.offsets) or record.position is not None
+        if has_statement or (transactional and not database.empty):
             return Ending.COMMITTED
     return Ending.SILENT
 

@@ -1,4 +1,4 @@
-"""What is known of the offsets of one task and of each of its stores."""
+"""The offsets of one task and of each of its stores, as far as the directory states them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from kstate_cli.statedir.model import Database, Store, Task
 
 @dataclass(frozen=True, slots=True)
 class Unclean:
-    """Why uncommitted data may be in a task; ``str()`` is the sentence for people."""
+    """A reason why uncommitted data may be in a task; ``str()`` is the sentence for people."""
 
     place: str
-    what: str
+    text: str
     store: str | None = None
-    """None where it is the task as a whole."""
+    """None if the sign is about the task as a whole."""
     no_status: bool = False
-    """All that is known is that a database says neither that it was left open nor that it was closed."""
+    """The only sign is a database that states neither that it was open nor that it was closed."""
     younger: bool = False
-    """All that is known is that an SST is younger than ``.checkpoint``: there are harmless reasons for that."""
+    """The only sign is an SST that is younger than ``.checkpoint``, which has harmless reasons too."""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.what}"
+        return f"{self.place}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreOffsets:
-    """What is known about one store."""
+    """The offsets of one store."""
 
     store: Store
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     position: Position = field(default_factory=Position.empty)
     places: tuple[str, ...] = ()
-    """Where an offset was found: ``column-family``, ``checkpoint``, ``store-file``."""
+    """The places that state an offset: ``column-family``, ``checkpoint``, ``store-file``."""
     stale: bool = False
     """A global store that the last run did not open."""
     silent: tuple[Database, ...] = ()
@@ -51,29 +51,21 @@ class StoreOffsets:
 
     @property
     def offsets_in(self) -> str:
-        """The place that Streams reads first (``.checkpoint`` overrides the column family), or ``none``."""
-        for place in (
-            ("store-file", "checkpoint", "column-family")
-            if self.store.is_grace_buffer
-            else (
-                "checkpoint",
-                "column-family",
-                "store-file",
-            )
-        ):
-            if place in self.places:
-                return place
-        return "none"
+        """Return the place that Streams reads first (``.checkpoint`` overrides the column family), or ``none``."""
+        order = ["checkpoint", "column-family", "store-file"]
+        if self.store.is_grace_buffer:
+            order = ["store-file", "checkpoint", "column-family"]
+        return next((place for place in order if place in self.places), "none")
 
     @property
     def position_shown(self) -> dict[str, dict[int, int]] | None:
-        """The Position as ``{topic: {partition: offset}}``; None where nobody knows it."""
+        """Return the Position as ``{topic: {partition: offset}}``; None if it is unknown."""
         return self.position.as_map() if self.store.position_is_readable else None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOffsets:
-    """What is known about one task."""
+    """The offsets of one task."""
 
     task: Task
     stores: tuple[StoreOffsets, ...] = ()
@@ -81,7 +73,7 @@ class TaskOffsets:
     """Offsets of stores without a directory, from ``.checkpoint`` or ``.checkpoint_<store>``."""
     unknown: Mapping[TopicPartition, int] = field(default_factory=dict)
     unclean: tuple[Unclean, ...] = ()
-    """Why uncommitted data may be in the task, if the application ran with exactly-once."""
+    """The reasons why uncommitted data may be in the task, if the application ran with exactly-once."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -92,16 +84,16 @@ class TaskOffsets:
 
     @property
     def unreadable(self) -> bool:
-        """Nobody knows the offsets of the task: its file has them and cannot be read."""
+        """Return True if the offsets of the task are unknown: its file has them and cannot be read."""
         return self.task.checkpoint is not None and self.task.checkpoint.content is None
 
     def offsets_shown(self, store: StoreOffsets) -> dict[str, dict[int, int]] | None:
-        """The offsets of one of its stores as ``{topic: {partition: offset}}``; None where nobody knows them."""
+        """Return the offsets of one of its stores as ``{topic: {partition: offset}}``; None if they are unknown."""
         return None if self.unreadable and not store.offsets else by_topic(store.offsets)
 
 
 def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
-    """``{topic: {partition: offset}}``."""
+    """Return offsets as ``{topic: {partition: offset}}``."""
     topics: dict[str, dict[int, int]] = {}
     for tp, offset in sorted(offsets.items()):
         topics.setdefault(tp.topic, {})[tp.partition] = offset

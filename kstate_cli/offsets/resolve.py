@@ -1,4 +1,4 @@
-"""The offsets of a task's stores, from all the places that they may be in, and whether the stores were left clean.
+"""The offsets of a task's stores, from every place that states one, and whether the stores were closed cleanly.
 
 Places that disagree give the lowest offset: replaying records is harmless, skipping them is not.
 """
@@ -6,21 +6,26 @@ Places that disagree give the lowest offset: replaying records is harmless, skip
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Final
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
-from kstate_cli.offsets.owners import give_lines
 from kstate_cli.offsets.segments import all_silent, common_position, segments_disagree, silent_by_key
 from kstate_cli.offsets.unclean import unclean_files, unclean_store
+from kstate_cli.statedir.changelogs import topic_owners, usual_prefix
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_checkpoint
 
-_GLOBAL_GAP_NS = 60 * 1_000_000_000
-"""Global stores are opened one after another at a start; one opened this much earlier belongs to an earlier run."""
+_GLOBAL_GAP_NS: Final = 60 * 1_000_000_000
+"""A start opens its global stores one after another. A store opened so much earlier belongs to an earlier run."""
+
+_Offsets = Mapping[TopicPartition, int]
+_Places = Mapping[str, Sequence[_Offsets]]
+"""``checkpoint``, ``store-file`` or ``column-family`` -> the offsets that each file or database there states."""
 
 
 def resolve(app: Application, *, transactional: bool = False) -> list[TaskOffsets]:
@@ -37,122 +42,250 @@ def resolve(app: Application, *, transactional: bool = False) -> list[TaskOffset
 def resolve_with(
     app: Application, entries: Mapping[str, Collection[str]], *, transactional: bool = False
 ) -> list[TaskOffsets]:
-    """Return the same by the names in each task directory; only tasks with the family ``offsets`` are asked for."""
-    return [
-        _resolve_task(
-            app, task, entries.get(task.name, ()), _Remarks(transactional=transactional, running=bool(app.running))
-        )
-        for task in app.tasks
-    ]
+    """Return the same by the names in each task directory, which only tasks with the family ``offsets`` need."""
+    run = _LastRun(transactional=transactional, running=bool(app.running))
+    return [_resolve_task(app.app_id, task, entries.get(task.name, ()), run) for task in app.tasks]
 
 
-@dataclass(slots=True)
-class _Remarks:
-    """What is found on the way, in its order; and what is said of the application."""
+def resolve_to_plan(app: Application, *, transactional: bool = False) -> list[TaskOffsets]:
+    """Return what a plan goes by: as :func:`resolve`, but no task of a running application counts as unclean.
+
+    Closing writes every status, every offset and, up to 4.2, ``.checkpoint``. That they are missing now says nothing
+    about the directory that a run will meet. Only ``--dry-run`` plans while the application is running: a run waits for
+    the lock and plans again under it.
+    """
+    tasks = resolve(app, transactional=transactional)
+    return [replace(task, unclean=()) for task in tasks] if app.running else tasks
+
+
+def as_of_note(app: Application) -> tuple[str, ...]:
+    """Return the note of a plan that was made while the application is running, and nothing for any other plan."""
+    if not app.running:
+        return ()
+    process = f"process {app.pid}" if app.pid else "another process"
+    text = f"as of the last flush: {app.path} is in use by {process}, and counts as closed cleanly now"
+    return (f"{text}; a run needs the application stopped, and plans anew",)
+
+
+# --- one task ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _LastRun:
+    """Facts about the last run of the application that no database states."""
 
     transactional: bool = False
     running: bool = False
-    unclean: list[Unclean] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
-def _resolve_task(app: Application, task: Task, entries: Collection[str], said: _Remarks) -> TaskOffsets:
-    owners = give_lines(app.app_id, task)
-    said.notes += owners.notes
-    absent = {name: dict(lines) for name, lines in owners.absent.items()}
-    if task.has_offsets_family:
-        # Beside the column family .checkpoint may come from upgrade.from, which lists in-memory stores too: only a
-        # store that has something in the task is a custom one.
-        entry_names = set(entries)
-        for name in sorted(set(absent) - entry_names):
-            said.notes.append(f"{task.name}: {name} has nothing here: its offset counts as that of an in-memory store")
-        absent = {name: lines for name, lines in absent.items() if name in entry_names}
-    names = {store.name for store in task.stores}
-    for name, file in task.store_files.items():
-        if name not in names:
-            absent[name] = file.entries
-    stores = [_resolve_store(said, task, store, owners.stores.get(store.name, {})) for store in task.stores]
+@dataclass(frozen=True, slots=True)
+class _StoreResult:
+    offsets: StoreOffsets
+    unclean: tuple[Unclean, ...]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def _resolve_task(app_id: str, task: Task, entries: Collection[str], run: _LastRun) -> TaskOffsets:
+    owners = give_lines(app_id, task)
+    absent, absent_notes = _absent_stores(task, owners, frozenset(entries))
+    results = [_resolve_store(run, task, store, owners.stores.get(store.name, {})) for store in task.stores]
+    stores = [result.offsets for result in results]
     if task.is_global:
         stale = _stale(task.stores)
-        stores = [replace(one, stale=one.store.name in stale) for one in stores]
-    said.unclean += unclean_files(task)
+        stores = [replace(store, stale=store.store.name in stale) for store in stores]
     return TaskOffsets(
         task,
         tuple(stores),
         absent,
         dict(owners.unknown),
-        tuple(said.unclean),
-        tuple(said.warnings),
-        tuple(said.notes),
+        (*(reason for result in results for reason in result.unclean), *unclean_files(task)),
+        tuple(warning for result in results for warning in result.warnings),
+        (*owners.notes, *absent_notes, *(note for result in results for note in result.notes)),
     )
 
 
-def _resolve_store(said: _Remarks, task: Task, store: Store, lines: dict[TopicPartition, int]) -> StoreOffsets:
-    shown = f"{task.name}/{store.name}"
-    places: dict[str, list[dict[TopicPartition, int]]] = {
-        "checkpoint": [lines] if lines else [],
-        "store-file": [store.offsets_file.entries] if store.offsets_file and store.offsets_file.entries else [],
-        "column-family": [
-            dict(d.offsets.offsets) for d in store.databases if d.offsets is not None and d.offsets.offsets
-        ],
-    }
-    if store.store_file is not None and store.offsets_file is None:
-        said.notes.append(f"{shown}: it keeps its offsets itself: {store_checkpoint(store.name)} is passed over")
-    values: dict[TopicPartition, set[int]] = {}
-    for readings in places.values():
-        for reading in readings:
-            for tp, offset in reading.items():
-                if task.partition is None or tp.partition == task.partition:
-                    values.setdefault(tp, set()).add(offset)
-    for tp, offsets in values.items():
-        if len(offsets) > 1:
-            shown_offsets = ", ".join(str(o) for o in sorted(offsets))
-            said.warnings.append(f"{shown}: its places disagree about {tp} ({shown_offsets}): the lowest is taken")
-    lowest = {tp: min(offsets) for tp, offsets in values.items()}
-    by_key = {} if said.running else silent_by_key(store)
-    silent = all_silent(by_key)
+def _absent_stores(task: Task, owners: Owners, entries: frozenset[str]) -> tuple[dict[str, _Offsets], list[str]]:
+    """Return the offsets of stores without a directory, and notes about offsets that count as those of no store."""
+    absent: dict[str, _Offsets] = {name: dict(lines) for name, lines in owners.absent.items()}
+    notes: list[str] = []
+    if task.has_offsets_family:
+        # Next to the column family, .checkpoint may come from upgrade.from, which lists in-memory stores too: only a
+        # store that has an entry in the task is a custom one.
+        for name in sorted(absent.keys() - entries):
+            notes.append(f"{task.name}: {name} has nothing here: its offset counts as that of an in-memory store")
+            del absent[name]
+    directories = {store.name for store in task.stores}
+    absent |= {name: file.entries for name, file in task.store_files.items() if name not in directories}
+    return absent, notes
+
+
+def _stale(stores: Iterable[Store]) -> set[str]:
+    """Return the global stores that the topology has lost: releases up to 4.2 do not start with their topics."""
+    openings = sorted(
+        ((max(database.opened_ns for database in store.databases), store.name) for store in stores if store.databases),
+        key=lambda opening: -opening[0],
+    )
+    for at, ((newer, _), (older, _)) in enumerate(pairwise(openings), 1):
+        if newer - older > _GLOBAL_GAP_NS:
+            return {name for _, name in openings[at:]}
+    return set()
+
+
+# --- one store --------------------------------------------------------------------------------------------------------
+
+
+def _resolve_store(run: _LastRun, task: Task, store: Store, lines: _Offsets) -> _StoreResult:
+    """Apply the rules in their order: all places, the lowest of each partition, then the segments without an offset."""
+    label = f"{task.name}/{store.name}"
+    places = _places(store, lines)
+    by_partition = _stated_offsets(task, places)
+    lowest: _Offsets = {partition: min(offsets) for partition, offsets in by_partition.items()}
+    # A running application writes an offset into each segment when it is closed: silence proves nothing before.
+    silent_keys = {} if run.running else silent_by_key(store)
+    silent = all_silent(silent_keys)
     if silent:
-        starts = ", ".join(str(segment.segment_start) for segment in silent)
-        said.warnings.append(
-            f"{shown}: segments without an offset ({starts}), while others have one: the offset of the store is "
-            "unknown. A start takes the offset of one segment, and never restores the rows that another one lacks"
-        )
-        unknown = by_key.keys() & lowest.keys()
-        # Of a global store -4 ends every start; without an offset it is read from the beginning.
-        lowest = {tp: offset for tp, offset in lowest.items() if tp not in unknown}
-        lowest |= {} if task.is_global else dict.fromkeys(sorted(unknown), OFFSET_UNKNOWN)
-    uneven = not said.running and (bool(silent) or segments_disagree(store))
-    said.unclean += unclean_store(
-        task, store, lowest, beside=_differing_file(store, places), transactional=said.transactional
-    )
-    return StoreOffsets(
+        lowest = _without_silent(lowest, silent_keys.keys() & lowest.keys(), is_global=task.is_global)
+    uneven = not run.running and (bool(silent) or segments_disagree(store))
+    unclean = unclean_store(task, store, lowest, beside=_differing_file(store, places), transactional=run.transactional)
+    offsets = StoreOffsets(
         store,
         lowest,
         common_position(store) if uneven else store.position,
-        tuple(name for name, offsets in places.items() if offsets),
+        tuple(place for place, readings in places.items() if readings),
         silent=silent,
         uneven=uneven,
     )
+    warnings = (*_disagreements(label, by_partition), *_silent_segments(label, offsets))
+    return _StoreResult(offsets, tuple(unclean), warnings, _skipped_file(label, store))
 
 
-def _differing_file(store: Store, places: Mapping[str, list[dict[TopicPartition, int]]]) -> str | None:
+def _places(store: Store, lines: _Offsets) -> _Places:
+    file = store.offsets_file
+    places: dict[str, list[_Offsets]] = {
+        "checkpoint": [lines],
+        "store-file": [file.entries] if file else [],
+        "column-family": [database.offsets.offsets for database in store.databases if database.offsets is not None],
+    }
+    return {place: [offsets for offsets in readings if offsets] for place, readings in places.items()}
+
+
+def _stated_offsets(task: Task, places: _Places) -> dict[TopicPartition, set[int]]:
+    """Return every offset that any place states, by partition; those of other partitions belong to other tasks."""
+    by_partition: dict[TopicPartition, set[int]] = {}
+    for offsets in (offsets for readings in places.values() for offsets in readings):
+        for partition, offset in offsets.items():
+            if task.partition is None or partition.partition == task.partition:
+                by_partition.setdefault(partition, set()).add(offset)
+    return by_partition
+
+
+def _without_silent(lowest: _Offsets, unknown: Collection[TopicPartition], *, is_global: bool) -> _Offsets:
+    """Return the offsets with −4 for those that a silent segment makes unknown.
+
+    A global store gets none instead: −4 would end every start, and without an offset it is read from the beginning.
+    """
+    certain = {partition: offset for partition, offset in lowest.items() if partition not in unknown}
+    return certain if is_global else certain | dict.fromkeys(sorted(unknown), OFFSET_UNKNOWN)
+
+
+def _disagreements(label: str, by_partition: Mapping[TopicPartition, set[int]]) -> Iterator[str]:
+    for partition, offsets in by_partition.items():
+        if len(offsets) > 1:
+            text = ", ".join(map(str, sorted(offsets)))
+            yield f"{label}: its places disagree about {partition} ({text}): the lowest is taken"
+
+
+def _silent_segments(label: str, offsets: StoreOffsets) -> Iterator[str]:
+    if offsets.silent:
+        starts = ", ".join(str(segment.segment_start) for segment in offsets.silent)
+        yield (
+            f"{label}: segments without an offset ({starts}), while others have one: the offset of the store is "
+            "unknown. A start takes the offset of one segment, and never restores the rows that another one lacks"
+        )
+
+
+def _skipped_file(label: str, store: Store) -> tuple[str, ...]:
+    """Return the note about a ``.checkpoint_<store>`` that Streams never reads: the store keeps its offsets inside."""
+    if store.store_file is None or store.offsets_file is not None:
+        return ()
+    return (f"{label}: it keeps its offsets itself: {store_checkpoint(store.name)} is passed over",)
+
+
+def _differing_file(store: Store, places: _Places) -> str | None:
     """Return the name of a file next to a store that states another offset than the store, or one where it has none."""
+    inside = places["column-family"]
     for place, name in (("checkpoint", CHECKPOINT), ("store-file", store_checkpoint(store.name))):
-        for stated in places[place]:
-            inside = places["column-family"]
-            if not inside or any(stated.get(tp) != offset for kept in inside for tp, offset in kept.items()):
+        for offsets in places[place]:
+            if not inside or any(offsets.get(key) != offset for record in inside for key, offset in record.items()):
                 return name
     return None
 
 
-def _stale(stores: Iterable[Store]) -> set[str]:
-    """A global store that the topology has lost stays on disk; releases up to 4.2 do not start with its topic."""
-    opened = sorted(
-        ((max(d.opened_ns for d in store.databases), store.name) for store in stores if store.databases),
-        key=lambda opening: -opening[0],
-    )
-    for at, ((newer, _), (older, _)) in enumerate(pairwise(opened), 1):
-        if newer - older > _GLOBAL_GAP_NS:
-            return {name for _, name in opened[at:]}
-    return set()
+# --- lines of .checkpoint and the stores that they belong to ----------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Owners:
+    """The lines of one ``.checkpoint``, given to stores."""
+
+    stores: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    """Lines of stores that have a directory in the task."""
+    absent: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    """Lines whose changelog names a store without a directory: custom, in memory, or removed."""
+    unknown: dict[TopicPartition, int] = field(default_factory=dict)
+    """Lines that can belong to no store of the task."""
+    notes: list[str] = field(default_factory=list)
+
+
+def give_lines(app_id: str, task: Task) -> Owners:
+    """Give each line of ``.checkpoint`` to the store whose changelog it is (:func:`topic_owners`).
+
+    A source topic that more than one store may be built from goes to each of them, since Streams asks a store for its
+    own topic only. A store whose source is unknown gets the topic only if no store names it.
+    """
+    lines = task.checkpoint.entries if task.checkpoint else {}
+    if task.is_global:
+        return _give_global(task, lines)
+    owners, of_topics = Owners(), topic_owners(app_id, task)
+    sources: dict[TopicPartition, int] = {}
+    for partition, offset in lines.items():
+        if partition.partition != task.partition:
+            owners.unknown[partition] = offset
+        elif (name := of_topics.changelogs.get(partition.topic)) is not None:
+            owners.stores.setdefault(name, {})[partition] = offset
+        elif (name := of_topics.absent.get(partition.topic)) is not None:
+            owners.absent.setdefault(name, {})[partition] = offset
+        else:
+            sources[partition] = offset
+    for partition, offset in sources.items():
+        source = of_topics.sources[partition.topic]
+        candidates = source.owners or source.possible
+        if not candidates:
+            owners.unknown[partition] = offset
+        for name in candidates:
+            owners.stores.setdefault(name, {})[partition] = offset
+        if len(candidates) > 1:
+            owners.notes.append(
+                f"{task.name}: the offset of {partition} goes to {', '.join(candidates)}: any of them may be built "
+                "from that topic"
+            )
+    return owners
+
+
+def _give_global(task: Task, lines: _Offsets) -> Owners:
+    """Give every line to every global store: source topics do not carry the name of a store."""
+    owners = Owners()
+    if not task.stores:
+        owners.unknown.update(lines)
+    for store in task.stores:
+        if lines:
+            owners.stores[store.name] = dict(lines)
+    if len(task.stores) > 1 and lines:
+        owners.notes.append("global: each store gets the offsets of all topics: Streams asks each for its own only")
+    return owners
+
+
+def usual_changelog(app_id: str, task: Task, store: str) -> TopicPartition:
+    """Return the changelog partition of a store under the usual name. Whether the store has one is not known."""
+    return TopicPartition(changelog_topic(usual_prefix(app_id, task), store), task.partition or 0)

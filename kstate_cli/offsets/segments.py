@@ -31,15 +31,20 @@ def silent_by_key(store: Store) -> Mapping[TopicPartition, tuple[Database, ...]]
     """
     if not store.segmented:
         return {}
-    silent: dict[TopicPartition, tuple[Database, ...]] = {}
-    for key in sorted({key for one in store.databases if one.offsets is not None for key in one.offsets.offsets}):
-        stating = tuple(one for one in store.databases if stated_offset(one, key) is not None)
-        without = tuple(one for one in store.databases if stated_offset(one, key) is None)
-        agree = len({stated_offset(one, key) for one in stating}) == 1
-        # Different offsets prove a kill after the last close: nothing makes silence harmless then.
-        if without and not (agree and (_closed_together(stating, without) or _created_since(stating, without))):
-            silent[key] = without
-    return silent
+    records = [segment.offsets for segment in store.databases if segment.offsets is not None]
+    keys = sorted({key for record in records for key in record.offsets})
+    return {key: silent for key in keys if (silent := _silent(store, key))}
+
+
+def _silent(store: Store, key: TopicPartition) -> tuple[Database, ...]:
+    """Return the segments that state no offset of a changelog partition, unless their silence is harmless."""
+    stating = tuple(segment for segment in store.databases if stated_offset(segment, key) is not None)
+    without = tuple(segment for segment in store.databases if stated_offset(segment, key) is None)
+    # Different offsets prove a kill after the last close: nothing makes silence harmless then.
+    agree = len({stated_offset(segment, key) for segment in stating}) == 1
+    if without and agree and (_closed_together(stating, without) or _created_since(stating, without)):
+        return ()
+    return without
 
 
 def all_silent(silent: Mapping[TopicPartition, tuple[Database, ...]]) -> tuple[Database, ...]:
@@ -52,11 +57,11 @@ def segments_disagree(store: Store) -> bool:
     """Return True if segments state different offsets of one changelog: each is that of the segment's last flush."""
     if not store.segmented:
         return False
-    stated: dict[TopicPartition, set[int]] = {}
+    offsets_by_key: dict[TopicPartition, set[int]] = {}
     for segment in store.databases:
         for key, offset in (segment.offsets.offsets if segment.offsets is not None else {}).items():
-            stated.setdefault(key, set()).add(offset)
-    return any(len(offsets) > 1 for offsets in stated.values())
+            offsets_by_key.setdefault(key, set()).add(offset)
+    return any(len(offsets) > 1 for offsets in offsets_by_key.values())
 
 
 def common_position(store: Store) -> Position:
@@ -64,14 +69,14 @@ def common_position(store: Store) -> Position:
 
     Streams merges their Positions by the highest, which is ahead of the rows if one segment is behind.
     """
-    stated = [
+    positions = [
         {} if segment.offsets is None or segment.offsets.position is None else segment.offsets.position.as_map()
         for segment in store.databases
     ]
     common: dict[str, dict[int, int]] = {}
-    for topic, partitions in (stated[0] if stated else {}).items():
+    for topic, partitions in (positions[0] if positions else {}).items():
         for partition in partitions:
-            reached = [position.get(topic, {}).get(partition) for position in stated]
+            reached = [position.get(topic, {}).get(partition) for position in positions]
             lowest = [offset for offset in reached if offset is not None]
             if len(lowest) == len(reached):
                 common.setdefault(topic, {})[partition] = min(lowest)
@@ -83,8 +88,10 @@ def position_reached(store: Store) -> Position:
 
     A clean close writes one Position into all segments. Different ones, or a silent segment, prove that one is behind.
     """
-    stated = [d.offsets.position for d in store.databases if d.offsets is not None and d.offsets.position is not None]
-    apart = store.segmented and any(position != stated[0] for position in stated)
+    positions = [
+        d.offsets.position for d in store.databases if d.offsets is not None and d.offsets.position is not None
+    ]
+    apart = store.segmented and any(position != positions[0] for position in positions)
     return common_position(store) if apart or segments_disagree(store) or silent_by_key(store) else store.position
 
 
@@ -93,8 +100,8 @@ def reader_remarks(store: Store, *, running: bool) -> tuple[str, ...]:
 
     ``running``: each segment of a running application has the rows of its own last flush, which proves no loss.
     """
-    lacking = None if running else silent_remark(store)
-    return store.remarks if lacking is None else (*store.remarks, lacking)
+    remark = None if running else silent_remark(store)
+    return store.remarks if remark is None else (*store.remarks, remark)
 
 
 def silent_remark(store: Store) -> str | None:

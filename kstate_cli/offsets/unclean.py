@@ -1,4 +1,4 @@
-"""Whether a task was left clean: what tells that uncommitted data may be in its stores."""
+"""Signs that a task was not closed cleanly, so that uncommitted data may be in its stores."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kstate_cli.statedir.names import store_checkpoint
 
 
 def database_shown(task: Task, store: Store, database: Database) -> str:
-    """How messages call one database of a store."""
-    shown = f"{task.name}/{store.name}"
-    return shown if database.segment_start is None else f"{shown} (segment {database.segment_start})"
+    """Return the name of one database of a store in messages."""
+    label = f"{task.name}/{store.name}"
+    return label if database.segment_start is None else f"{label} (segment {database.segment_start})"
 
 
 def unclean_store(
@@ -35,25 +35,30 @@ def unclean_store(
     ``transactional``: the user says that the application ran with transactional stores, which decides about databases
     that state nothing (:func:`kstate_cli.offsets.last_run.ending`).
     """
-    shown = f"{task.name}/{store.name}"
-    for database in store.databases:
-        left = ending(database, transactional=transactional)
-        place = database_shown(task, store, database)
-        if left is Ending.OPEN:
-            yield Unclean(place, "its status is open", store.name)
-        elif left is Ending.SILENT and not database.empty:
-            yield Unclean(place, "it has rows but no status", store.name, no_status=True)
-        elif left is Ending.COMMITTED and not database.empty and beside:
-            what = f"it has rows but no status, and its offset in {beside} was not committed with them"
-            yield Unclean(place, what, store.name, no_status=True)
+    label = f"{task.name}/{store.name}"
+    yield from _unclean_databases(task, store, beside=beside, transactional=transactional)
+    # The batches of a transactional run have rows, offset and Position together, whatever its segments state.
     if left_committed(store, transactional=transactional):
         return
     if segments_disagree(store):
-        yield Unclean(shown, "its segments disagree about its offset", store.name)
+        yield Unclean(label, "its segments disagree about its offset", store.name)
     if not store.empty and OFFSET_UNKNOWN in offsets.values():
-        yield Unclean(shown, "its offset is unknown (-4) although it has rows", store.name)
+        yield Unclean(label, "its offset is unknown (-4) although it has rows", store.name)
     if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
-        yield Unclean(shown, f"it has rows but no {store_checkpoint(store.name)}", store.name)
+        yield Unclean(label, f"it has rows but no {store_checkpoint(store.name)}", store.name)
+
+
+def _unclean_databases(task: Task, store: Store, *, beside: str | None, transactional: bool) -> Iterator[Unclean]:
+    for database in store.databases:
+        end = ending(database, transactional=transactional)
+        place = database_shown(task, store, database)
+        if end is Ending.OPEN:
+            yield Unclean(place, "its status is open", store.name)
+        elif end is Ending.SILENT and not database.empty:
+            yield Unclean(place, "it has rows but no status", store.name, no_status=True)
+        elif end is Ending.COMMITTED and not database.empty and beside:
+            text = f"it has rows but no status, and its offset in {beside} was not committed with them"
+            yield Unclean(place, text, store.name, no_status=True)
 
 
 def may_be_ahead(store: Store, resolved: TaskOffsets) -> bool:
@@ -69,7 +74,7 @@ def may_be_ahead(store: Store, resolved: TaskOffsets) -> bool:
 
 
 def unclean_files(task: Task) -> Iterator[Unclean]:
-    """Releases up to 4.2 tell a crash only by ``.checkpoint``: missing, or older than the data."""
+    """Yield the signs of a crash of releases up to 4.2: ``.checkpoint`` is missing, or older than the data."""
     old = [store for store in task.stores if store.databases and not store.has_offsets_family and not store.empty]
     if not old or task.is_global:
         return
@@ -79,5 +84,5 @@ def unclean_files(task: Task) -> Iterator[Unclean]:
         return
     for store in old:
         if max(database.newest_sst_ns for database in store.databases) > task.checkpoint.mtime_ns:
-            what = "an SST is younger than .checkpoint (a crash, a late compaction, or a copy that did not keep times)"
-            yield Unclean(f"{task.name}/{store.name}", what, store.name, younger=True)
+            text = "an SST is younger than .checkpoint (a crash, a late compaction, or a copy that did not keep times)"
+            yield Unclean(f"{task.name}/{store.name}", text, store.name, younger=True)

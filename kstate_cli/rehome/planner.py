@@ -11,9 +11,8 @@ from kstate_cli.change.plan import Change, MoveStore, OmitTree, Plan, RemarkKind
 from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.offsets.ages import Age, read_ages
-from kstate_cli.offsets.keeping import Keeping
-from kstate_cli.offsets.left_behind import Guesses, release_of
-from kstate_cli.offsets.while_running import as_of_note
+from kstate_cli.offsets.keeping import Guesses, Keeping, release_of
+from kstate_cli.offsets.resolve import as_of_note
 from kstate_cli.rehome.halves import complete_halves
 from kstate_cli.rehome.live import ask_partition_counts, judge_live, judge_partitions
 from kstate_cli.rehome.mapping import Specified, by_numbers, by_texts, half_a_task, stranded

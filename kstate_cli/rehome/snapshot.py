@@ -10,10 +10,9 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.offsets.left_behind import keeps_offsets_inside, release_of
+from kstate_cli.offsets.keeping import keeps_offsets_inside, release_of
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
-from kstate_cli.offsets.owners import Owners, give_lines
-from kstate_cli.offsets.while_running import resolve_to_plan
+from kstate_cli.offsets.resolve import Owners, give_lines, resolve_to_plan
 from kstate_cli.rehome.model import Completion, DirectoryTask, Placement, Rehoming, TaskStore
 from kstate_cli.rehome.options import RehomeOptions
 from kstate_cli.specification.combine import refuse_other_kinds

@@ -18,10 +18,9 @@ from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import is_segmented
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition, typed_offsets
-from kstate_cli.offsets.keeping import Keeping, Offsets, closed, in_a_file
-from kstate_cli.offsets.left_behind import Guesses, left_behind
+from kstate_cli.offsets.keeping import Guesses, Keeping, Offsets, closed, in_a_file, left_behind
 from kstate_cli.offsets.model import StoreOffsets
-from kstate_cli.offsets.owners import usual_changelog
+from kstate_cli.offsets.resolve import usual_changelog
 from kstate_cli.rehome.model import LeaveReason, MissingStore, Placement, WhyRefused
 from kstate_cli.rehome.snapshot import RehomeLayout
 from kstate_cli.specification.draft import table_of

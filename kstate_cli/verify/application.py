@@ -1,4 +1,4 @@
-"""Verifies an application: which databases, in worker processes, and what it makes a report per store of."""
+"""``kstate verify``: select databases, read them in worker processes, and give a verdict on each store and task."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import hashlib
 import os
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from kstate_cli import temporary
 from kstate_cli.parallel.workers import Processes, counted
 from kstate_cli.rocks.files import is_log, is_manifest, is_sst
 from kstate_cli.statedir.find import unknown_selection
-from kstate_cli.statedir.model import Application, Database
-from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.names import position_file, store_checkpoint
+from kstate_cli.statedir.places import Place, both_places
+from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.verify.database import DatabaseJob, DatabaseReport
-from kstate_cli.verify.findings import VerifyFinding
-from kstate_cli.verify.report import AppReport, Gathered, store_report, task_reports
-from kstate_cli.verify.worker import verify_in_worker
+from kstate_cli.verify.database import DatabaseJob, DatabaseReport, verify_in_worker
+from kstate_cli.verify.digest import store_digest
+from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, VerifyFinding
 
 NOT_COVERED = (
     "filter blocks, and other meta blocks of SSTs that reading rows does not need",
@@ -27,12 +29,12 @@ NOT_COVERED = (
     "SSTs that no MANIFEST names",
     "whether the rows are those of the changelog at the stored offset (the digest of another copy tells)",
 )
-"""What a good verdict does not say."""
+"""Parts of a database that a good verdict does not cover."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
-    """What to verify."""
+    """The selection, and how to read it."""
 
     app: Path
     tasks: frozenset[str] = frozenset()
@@ -41,64 +43,76 @@ class VerifyRequest:
     workers: int = 1
     each_sst: bool = False
 
+    def selects(self, task: str, store: str) -> bool:
+        """Return True if a store is in the selection; empty sets select all."""
+        return (not self.tasks or task in self.tasks) and (not self.stores or store in self.stores)
+
 
 class VerifyWatcher:
-    """What a caller may show meanwhile."""
+    """Progress that a caller may print."""
 
     def begin(self, total: int) -> None:
-        """So many bytes are to be read."""
+        """Called once, with the number of bytes to read."""
 
-    def at(self, done: int) -> None:
+    def at(self, bytes_read: int) -> None:
         """Called now and then, from another thread."""
 
-    def found(self, finding: VerifyFinding) -> None:
-        """A finding, as soon as it is known."""
+    def on_finding(self, finding: VerifyFinding) -> None:
+        """Called for each finding of a database, as soon as it was read."""
 
 
 def verify_application(request: VerifyRequest, watcher: VerifyWatcher) -> AppReport:
-    """Reads every database that is asked for. Raises UsageError where no store is."""
+    """Read every database of the selection. Raises UsageError if a name of the selection does not exist."""
     app = read_application(request.app, workers=request.workers)
-    chosen = [(task, store) for task in app.tasks for store in task.stores if _named(request, task.name, store.name)]
-    if not chosen and (request.tasks or request.stores):
+    selected = [(task, store) for task in app.tasks for store in task.stores if request.selects(task.name, store.name)]
+    if not selected and (request.tasks or request.stores):
         raise unknown_selection(app, request.tasks, request.stores)
-    part = [(task, store) for task, store in chosen if in_subset(task.name, store.name, request.subset)]
+    part = [(task, store) for task, store in selected if in_subset(task.name, store.name, request.subset)]
     gathered = [Gathered(task, store) for task, store in part]
-    jobs = [(one, _job(app, one, d)) for one in gathered for d in one.store.databases]
-    # The largest first, so that none of them is left for the end.
-    jobs.sort(key=lambda job: -job[1].size)
-    # Closed in any case: what it holds are processes and a folder.
-    with closing(_run(request, [job for _, job in jobs], watcher)) as answers:
-        for (one, job), (report, seconds) in zip(jobs, answers, strict=True):
-            one.reports[job.path] = report
-            one.seconds += seconds
-            for finding in report.findings:
-                watcher.found(finding)
-    stores = tuple(store_report(one, running=bool(app.running)) for one in gathered)
+    reports = _store_reports(app, gathered, request, watcher)
     return AppReport(
         app=app.path,
-        stores=stores,
-        tasks=() if request.stores else task_reports(app, of_tasks=request.tasks, stores=stores),
+        stores=reports,
+        tasks=() if request.stores else task_reports(app, of_tasks=request.tasks, stores=reports),
         running=app.running,
         pid=app.pid,
         as_of=app.as_of,
-        left_out=len(chosen) - len(part),
+        left_out=len(selected) - len(part),
     )
 
 
-def _job(app: Application, one: Gathered, database: Database) -> DatabaseJob:
-    path, start = database.path, database.segment_start
-    return DatabaseJob(path, Place.of(app.path, path), one.store.kind, start, _bytes(path), running=bool(app.running))
+def _store_reports(
+    app: Application, gathered: Sequence[Gathered], request: VerifyRequest, watcher: VerifyWatcher
+) -> tuple[StoreReport, ...]:
+    jobs = [(store, _job(app, store, database)) for store in gathered for database in store.store.databases]
+    # The largest database first: the last one to finish decides how long all of it takes.
+    jobs.sort(key=lambda job: -job[1].size)
+    # Closed even after an error: the generator owns worker processes and a temporary folder.
+    with closing(_run(request, [job for _, job in jobs], watcher)) as answers:
+        for (store, job), (report, seconds) in zip(jobs, answers, strict=True):
+            store.reports[job.path] = report
+            store.seconds += seconds
+            for finding in report.findings:
+                watcher.on_finding(finding)
+    return tuple(store_report(store, running=bool(app.running)) for store in gathered)
+
+
+def _job(app: Application, store: Gathered, database: Database) -> DatabaseJob:
+    return DatabaseJob(
+        database.path,
+        Place.of(app.path, database.path),
+        store.store.kind,
+        database.segment_start,
+        _bytes(database.path),
+        running=bool(app.running),
+    )
 
 
 def in_subset(task: str, store: str, subset: tuple[int, int]) -> bool:
-    """Whether a store is in part n of t. It always is in the same part, whatever other stores there are."""
+    """Return True if a store is in part n of t. The part of a store does not depend on other stores."""
     number, of = subset
     share = int.from_bytes(hashlib.sha256(f"{task}/{store}".encode()).digest()[:8], "big")
     return share % of == number - 1
-
-
-def _named(request: VerifyRequest, task: str, store: str) -> bool:
-    return (not request.tasks or task in request.tasks) and (not request.stores or store in request.stores)
 
 
 def _bytes(path: Path) -> int:
@@ -123,18 +137,156 @@ def _run(
         watcher.begin(sum(job.size for job in jobs))
         processes = max(1, min(request.workers, len(jobs)))
         with counted(scratch, len(jobs), watcher.at) as counters, Processes(processes) as workers:
-            told = [
+            arguments = [
                 (replace(job, each_sst=request.each_sst, counter=counters.counter(number)), scratch)
                 for number, job in enumerate(jobs)
             ]
-            yield from workers.map(verify_in_worker, told)
+            yield from workers.map(verify_in_worker, arguments)
 
 
 def _small_bytes(path: Path) -> int:
-    """What the shadow of a database copies, about."""
+    """Return an estimate of the bytes that the shadow of a database copies."""
     size = 0
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if is_log(entry.name) or is_manifest(entry.name):
                 size += entry.stat(follow_symlinks=False).st_size
     return size
+
+
+OUTSIDE_TASKS: Final = "-"
+"""Stands for a task where what is found lies in none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """The verdict on one store of one task; ``store`` is None for the files of the task itself."""
+
+    task: str
+    store: str | None
+    kind: str | None
+    findings: tuple[VerifyFinding, ...]
+    remarks: tuple[str, ...] = ()
+    kind_certain: bool = False
+    databases: int = 0
+    rows: int = 0
+    content_bytes: int = 0
+    """Bytes of keys and values."""
+    digest: str | None = None
+    seconds: float = 0.0
+    doubt: bool = False
+    """Rows may be missing without a word, as far as the files tell: whether they are nobody can."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppReport:
+    """The verdict on an application."""
+
+    app: Path
+    stores: tuple[StoreReport, ...]
+    tasks: tuple[StoreReport, ...]
+    """Of tasks with findings of their own."""
+    running: bool | None
+    pid: int | None
+    as_of: str
+    left_out: int
+    """Stores that are not in this subset."""
+
+    @property
+    def doubtful(self) -> tuple[str, ...]:
+        """Stores of which rows may be missing: ``task/store``."""
+        return tuple(f"{store.task}/{store.store}" for store in self.stores if store.doubt)
+
+    @property
+    def findings(self) -> tuple[VerifyFinding, ...]:
+        """All of them."""
+        return tuple(finding for part in (*self.tasks, *self.stores) for finding in part.findings)
+
+
+@dataclass(slots=True)
+class Gathered:
+    """A store whose databases come in one by one."""
+
+    task: Task
+    store: Store
+    reports: dict[Path, DatabaseReport] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def store_report(gathered: Gathered, *, running: bool) -> StoreReport:
+    """Return the verdict on a store whose databases have all been read.
+
+    ``running``: RocksDB of a running application creates SSTs before the MANIFEST names them, and deletes them later.
+    """
+    task, store = gathered.task, gathered.store
+    reports = [gathered.reports[database.path] for database in store.databases]
+    findings = [finding for report in reports for finding in report.findings]
+    findings += [finding for finding in _of_task(task) if _belongs(finding, task, store)]
+    digest = None
+    if not findings:
+        digest = store_digest((d.segment_start, r.digest) for d, r in zip(store.databases, reports, strict=True))
+    return StoreReport(
+        task=task.name,
+        store=store.name,
+        kind=store.kind.name,
+        kind_certain=store.kind.certain,
+        findings=tuple(findings),
+        remarks=tuple(remark for report in reports for remark in report.remarks),
+        databases=sum(not report.dropped for report in reports),
+        rows=sum(report.rows for report in reports),
+        content_bytes=sum(report.content_bytes for report in reports),
+        digest=digest,
+        seconds=round(gathered.seconds, 3),
+        doubt=store.in_doubt and not running,
+    )
+
+
+def task_reports(
+    app: Application, *, of_tasks: frozenset[str], stores: Sequence[StoreReport]
+) -> tuple[StoreReport, ...]:
+    """Return the findings that belong to no reported store, by task; an empty ``of_tasks`` stands for all tasks."""
+    reported = {finding for store in stores for finding in store.findings}
+    by_task = {task.name: _findings_of_no_store(task, reported) for task in app.tasks}
+    reports = [
+        StoreReport(name, None, None, findings)
+        for name, findings in by_task.items()
+        if findings and (not of_tasks or name in of_tasks)
+    ]
+    if app.problems and not of_tasks:
+        foreign = tuple(VerifyFinding(NOT_UNDERSTOOD, problem.place, problem.description) for problem in app.problems)
+        reports.append(StoreReport(OUTSIDE_TASKS, None, None, foreign))
+    return tuple(reports)
+
+
+def _findings_of_no_store(task: Task, reported: set[VerifyFinding]) -> tuple[VerifyFinding, ...]:
+    return tuple(
+        finding
+        for finding in _of_task(task)
+        if finding not in reported and not any(_belongs(finding, task, store) for store in task.stores)
+    )
+
+
+def _of_task(task: Task) -> list[VerifyFinding]:
+    """Return the findings of a task outside its databases: offset files above all."""
+    offset_files = [task.checkpoint, *task.store_files.values(), *task.position_files.values()]
+    malformed = {task.place / file.path.name for file in offset_files if file is not None and file.content is None}
+    findings = []
+    for problem in task.problems:
+        if not problem.fatal:
+            continue
+        if problem.code is ProblemCode.UNREADABLE:
+            code = UNREADABLE
+        elif problem.place in malformed:
+            code = UNDECODABLE
+        elif problem.code is ProblemCode.NO_DATABASE:
+            code = MISSING
+        else:
+            code = NOT_UNDERSTOOD
+        findings.append(VerifyFinding(code, problem.place, problem.description))
+    return findings
+
+
+def _belongs(finding: VerifyFinding, task: Task, store: Store) -> bool:
+    """Return True if a finding is about a store, or about its own offset file."""
+    own = {task.place / position_file(store.name), task.place / store_checkpoint(store.name)}
+    return finding.place in own or any(map(finding.place.within, both_places(task.name, store.name)))

@@ -1,11 +1,11 @@
-"""One database, verified: what a worker process does with a job."""
+"""The verification of one database, which a worker process runs. It imports little: every process pays for it."""
 
 from __future__ import annotations
 
 import operator
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -18,11 +18,12 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import decode_rows
 from kstate_cli.formats.store_kinds import known_families
 from kstate_cli.host import cannot_be_read, host_error
-from kstate_cli.parallel.workers import Counter, Progress
+from kstate_cli.parallel.workers import Counter, Progress, leave_everything_in
 from kstate_cli.regular_files import open_regular
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import CURRENT, is_sst
 from kstate_cli.rocks.private_copy import no_ssts
+from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.rocks.tables import Table
 from kstate_cli.rocks.whole_database import EntryCounts, WholeDatabase
 from kstate_cli.rows.checks import RowCheck, row_check_for
@@ -37,6 +38,7 @@ from kstate_cli.verify.findings import (
     NOT_UNDERSTOOD,
     UNDECODABLE,
     UNREADABLE,
+    VerifyCode,
     VerifyFinding,
     code_of,
 )
@@ -53,7 +55,7 @@ class DatabaseJob:
 
     path: Path
     place: Place
-    """What it is called in findings."""
+    """Its name in findings."""
     kind: Kind
     segment: int | None
     size: int
@@ -61,14 +63,14 @@ class DatabaseJob:
     each_sst: bool = False
     """Also read each SST by itself, and hold its entries against its properties."""
     running: bool = False
-    """Beside a running application: what is not whole may be in the making."""
+    """While the application is running, an incomplete database may be about to be created or dropped."""
     counter: Counter | None = None
-    """Where to tell how far it is."""
+    """Receives the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseReport:
-    """What was found in one database."""
+    """The result of one database."""
 
     findings: tuple[VerifyFinding, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -76,12 +78,12 @@ class DatabaseReport:
     content_bytes: int = 0
     """Bytes of keys and values."""
     digest: bytes = b""
-    gone: bool = False
-    """A running application has dropped it meanwhile."""
+    dropped: bool = False
+    """The running application dropped it meanwhile."""
 
 
 def verify_database(job: DatabaseJob) -> DatabaseReport:
-    """Reads a database; whatever is wrong with it becomes a finding, never an exception.
+    """Read a database; every defect of it becomes a finding, never an exception.
 
     What looks wrong while a running application writes, compacts and drops segments is looked at again; a checksum that
     does not hold in an SST is a fact at once, since nobody ever changes an SST.
@@ -91,17 +93,17 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
         try:
             before = files.fingerprint(job.path)
             report = _Verification(job).report()
-            firm = tuple(one for one in report.findings if _is_firm(one, job))
+            firm = tuple(finding for finding in report.findings if _is_firm(finding, job))
             if len(firm) == len(report.findings) or files.fingerprint(job.path) == before:
                 return report
         except FileNotFoundError:
             if not job.path.exists():
-                return DatabaseReport(gone=True, remarks=(f"{job.place.text} was dropped meanwhile",))
+                return DatabaseReport(dropped=True, remarks=(f"{job.place.text} was dropped meanwhile",))
         except OSError as error:
             if not cannot_be_read(error):
                 raise host_error(error) or error from None
-            what = f"cannot be read: {error.strerror}"
-            return DatabaseReport(findings=(VerifyFinding(UNREADABLE, _place_in(job, error.filename), what),))
+            text = f"cannot be read: {error.strerror}"
+            return DatabaseReport(findings=(VerifyFinding(UNREADABLE, _place_in(job, error.filename), text),))
         time.sleep(_PAUSE * attempt)
     busy = VerifyFinding(IN_USE, job.place, f"its files were others after each of {_ATTEMPTS} readings")
     return DatabaseReport(findings=(*firm, busy))
@@ -135,74 +137,91 @@ class _Verification:
         self._findings += findings
         self._remarks += remarks
         manifest, findings = files.check_current(path, place)
-        if self._job.running and findings and all(one.code == MISSING for one in findings):
-            return DatabaseReport(remarks=(f"{place.text} {_UNDER_WAY}",), gone=True)
+        if self._job.running and findings and all(finding.code == MISSING for finding in findings):
+            return DatabaseReport(remarks=(f"{place.text} {_UNDER_WAY}",), dropped=True)
         self._findings += findings
-        if manifest is not None:
+        if manifest is None:
+            self._check_unnamed_ssts()
+        else:
             self._findings += files.check_manifest(path / manifest, place / manifest)
-        if manifest is not None and not any(one.code == NOT_UNDERSTOOD for one in self._findings):
-            try:
-                with WholeDatabase(path) as database:
-                    self._check_families(database, manifest, options_families)
-                    self._read(database, manifest)
-            except RocksError as error:
-                self._rocks(error, manifest)
-        elif manifest is None:
-            # Nobody can tell which of them are alive; those that are no SSTs are worth a word.
-            for name in sorted(name for name in os.listdir(path) if is_sst(name)):
-                self._findings += files.check_footer(path / name, place)
+            # RocksDB opens nothing that has a link, or a file without an end, in it.
+            if not any(finding.code == NOT_UNDERSTOOD for finding in self._findings):
+                self._open(manifest, options_families)
         self._progress.finished()
         report = DatabaseReport(
-            findings=tuple(sorted(dict.fromkeys(self._findings), key=lambda one: one.file)),
+            findings=tuple(sorted(dict.fromkeys(self._findings), key=lambda finding: finding.file)),
             remarks=tuple(self._remarks),
             rows=sum(family.rows for family in self._families.values()),
             content_bytes=sum(family.size for family in self._families.values()),
         )
         return report if report.findings else replace(report, digest=database_digest(self._families))
 
-    def _check_families(self, database: WholeDatabase, manifest: str, named: frozenset[str] | None) -> None:
+    def _open(self, manifest: str, options_families: frozenset[str] | None) -> None:
+        try:
+            with WholeDatabase(self._job.path) as database:
+                self._check_families(database, manifest, options_families)
+                self._read(database, manifest)
+        except RocksError as error:
+            self._rocks(error, manifest)
+
+    def _check_unnamed_ssts(self) -> None:
+        """Check the end of every SST: without a MANIFEST it is unknown which of them are alive."""
+        for name in sorted(name for name in os.listdir(self._job.path) if is_sst(name)):
+            self._findings += files.check_footer(self._job.path / name, self._job.place)
+
+    def _check_families(self, database: WholeDatabase, manifest: str, options_families: frozenset[str] | None) -> None:
         place, families = self._job.place, frozenset(database.column_families)
-        if named is not None and named != families:
-            what = f"names the column families {_names(families)}, OPTIONS {_names(named)}"
+        if options_families is not None and options_families != families:
+            text = f"names the column families {_names(families)}, OPTIONS {_names(options_families)}"
             if self._job.running:
-                self._remarks.append(f"{place.text}/{manifest} {what}: {place.text} {_UNDER_WAY}")
+                self._remarks.append(f"{place.text}/{manifest} {text}: {place.text} {_UNDER_WAY}")
             else:
-                self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{what}: one of them is cut off"))
+                self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{text}: one of them is cut off"))
         for family in sorted(families - known_families()):
-            what = f"column family {of_no_store(family)} is none of Streams"
-            self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, what))
+            text = f"column family {of_no_store(family)} is none of Streams"
+            self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, text))
 
     def _read(self, database: WholeDatabase, manifest: str) -> None:
-        path, place = self._job.path, self._job.place
         live = {family: database.live_files(family) for family in database.column_families}
-        every = [file for of_family in live.values() for file in of_family]
-        self._orphans(manifest, {file.name for file in every})
-        ssts = {family: [file.name for file in of_family if is_sst(file.name)] for family, of_family in live.items()}
-        absent = {family: names for family, names in ssts.items() if names and not any(map(self._exists, names))}
-        for family, names in absent.items():
-            what = f"column family {family}: {no_ssts(len(names))}"
-            self._findings.append(VerifyFinding(NO_SSTS, place, what, tuple(names)))
-        bad = files.check_live(path, [file for family in live.keys() - absent for file in live[family]], place)
-        self._findings += bad
-        damaged = {one.place.name for one in bad}
-        for family, files_of_family in live.items():
-            if family in absent:
-                continue
-            tables = database.tables(family)
-            blobs = tuple(file.name for file in files_of_family if not is_sst(file.name))
-            if damaged & {table.name for table in tables}:
-                self._alone(database, [table for table in tables if table.name not in damaged])
-            elif damaged.intersection(blobs):
-                # Its rows cannot be read, and RocksDB would not say which file is why.
-                self._alone(database, tables)
-            elif self._family(database, family, tables, blobs) or self._job.each_sst:
-                self._alone(database, tables)
+        self._orphans(manifest, {file.name for family_files in live.values() for file in family_files})
+        absent = self._absent_families(live)
+        readable = {family: family_files for family, family_files in live.items() if family not in absent}
+        files_of_readable = [file for family_files in readable.values() for file in family_files]
+        findings = files.check_live(self._job.path, files_of_readable, self._job.place)
+        self._findings += findings
+        damaged = {finding.place.name for finding in findings}
+        for family, family_files in readable.items():
+            self._read_family(database, family, family_files, damaged)
+
+    def _absent_families(self, live: Mapping[str, Sequence[LiveFile]]) -> set[str]:
+        """Return the column families none of whose SSTs exists: the application may store them in another folder."""
+        absent = set()
+        for family, family_files in live.items():
+            names = [file.name for file in family_files if is_sst(file.name)]
+            if names and not any(map(self._exists, names)):
+                text = f"column family {family}: {no_ssts(len(names))}"
+                self._findings.append(VerifyFinding(NO_SSTS, self._job.place, text, tuple(names)))
+                absent.add(family)
+        return absent
+
+    def _read_family(
+        self, database: WholeDatabase, family: str, family_files: Sequence[LiveFile], damaged: set[str]
+    ) -> None:
+        tables = database.tables(family)
+        blobs = tuple(file.name for file in family_files if not is_sst(file.name))
+        if damaged & {table.name for table in tables}:
+            self._alone(database, [table for table in tables if table.name not in damaged])
+        elif damaged.intersection(blobs):
+            # The rows of the family cannot be read, and RocksDB would not report which file is the reason.
+            self._alone(database, tables)
+        elif self._family(database, family, tables, blobs) or self._job.each_sst:
+            self._alone(database, tables)
 
     def _exists(self, name: str) -> bool:
         return os.path.lexists(self._job.path / name)
 
     def _family(self, database: WholeDatabase, family: str, tables: list[Table], blobs: tuple[str, ...]) -> bool:
-        """Reads a column family; true where its SSTs must be read one by one too.
+        """Read a column family; return True if its SSTs must be read one by one too.
 
         That is after an error, to name every SST that has one, and where a range deletion lets RocksDB pass over blocks
         that hold nothing but deleted rows.
@@ -214,8 +233,8 @@ class _Verification:
             else:
                 self._families[family] = self._rows(database, family, tables)
         except MalformedBytesError as error:
-            what = f"column family {family}: {error}"
-            self._findings.append(self._held(UNDECODABLE, tables, None, what))
+            text = f"column family {family}: {error}"
+            self._findings.append(self._in_tables(UNDECODABLE, tables, None, text))
         except RocksError as error:
             if blobs and (error.said is None or error.said.file is None):
                 self._blobs(database, family, blobs, error)
@@ -249,26 +268,26 @@ class _Verification:
     def _decode(
         self, family: str, rule: RowCheck, keys: list[bytes], values: list[bytes], tables: list[Table]
     ) -> RowCheck | None:
-        """Asks the codec; after the first row that it refuses no more rows of the family are asked for."""
+        """Decode rows by the codec; after the first malformed one, no more rows of the family are decoded."""
         for key, value in zip(keys, values, strict=True):
             try:
                 rule.decode(key, value)
             except MalformedBytesError as error:
-                what = f"column family {family}, key {_hex(key)}: {error} ({self._job.kind.name} store)"
-                self._findings.append(self._held(UNDECODABLE, tables, key, what))
+                text = f"column family {family}, key {_hex(key)}: {error} ({self._job.kind.name} store)"
+                self._findings.append(self._in_tables(UNDECODABLE, tables, key, text))
                 return None
         return rule
 
     def _out_of_order(self, family: str, last: bytes | None, keys: list[bytes], tables: list[Table]) -> None:
         for key in keys:
             if last is not None and key <= last:
-                what = f"column family {family}: key {_hex(key)} comes after {_hex(last)}"
-                self._findings.append(self._held(CORRUPT, tables, key, what))
+                text = f"column family {family}: key {_hex(key)} comes after {_hex(last)}"
+                self._findings.append(self._in_tables(CORRUPT, tables, key, text))
                 return
             last = key
 
     def _compare(self, family: str, rows: int, counts: EntryCounts, tables: list[Table]) -> None:
-        """What table properties can be held to, knowing only the rows that are visible.
+        """Compare the visible rows with the table properties of the SSTs.
 
         An SST has an entry for each version of a key that it holds, deletions among them, and each visible row is at
         least one entry that is no deletion. Where SSTs do not overlap, there is nothing to overwrite: each such entry
@@ -276,23 +295,23 @@ class _Verification:
         passes over a key that is not greater than the one before.
         """
         most = counts.entries - counts.deletions
-        apart = all(one.last < other.first for one, other in pairwise(tables))
+        apart = all(table.last < other.first for table, other in pairwise(tables))
         exact = apart and not counts.range_deletions and not counts.merges
         if rows > most or (exact and rows != most):
-            what = f"column family {family} has {rows:,} rows, the properties of its SSTs count {most:,}"
-            self._findings.append(self._held(CORRUPT, tables, None, what))
+            text = f"column family {family} has {rows:,} rows, the properties of its SSTs count {most:,}"
+            self._findings.append(self._in_tables(CORRUPT, tables, None, text))
 
     def _blobs(self, database: WholeDatabase, family: str, blobs: tuple[str, ...], error: RocksError) -> None:
-        """Finds the blob files that a row could not be read from: RocksDB does not name them."""
+        """Add a finding for each damaged blob file: RocksDB does not name the one that it could not read."""
         before = len(self._findings)
         for name in blobs:
-            if (what := self._damaged_blob(database, family, name)) is not None:
-                self._add(CORRUPT, self._job.place / name, what)
+            if (text := self._damaged_blob(database, family, name)) is not None:
+                self._add(CORRUPT, self._job.place / name, text)
         if len(self._findings) == before:
             self._findings.append(VerifyFinding(code_of(error), self._job.place, error.plain, blobs))
 
     def _damaged_blob(self, database: WholeDatabase, family: str, name: str) -> str | None:
-        """What is wrong with the records of a blob file; those are not summed that RocksDB reads."""
+        """Return the first damage in the records of a blob file; records that RocksDB reads need no checksum here."""
         with os.fdopen(open_regular(self._job.path / name), "rb") as file:
             try:
                 for record in records(file, file.seek(0, os.SEEK_END)):
@@ -303,7 +322,7 @@ class _Verification:
         return None
 
     def _alone(self, database: WholeDatabase, tables: list[Table]) -> None:
-        """Reads SSTs one by one; not those with values in blob files, which one SST alone does not give."""
+        """Read SSTs one by one, without those whose values are in blob files."""
         if with_blobs := [table.name for table in tables if table.has_blobs]:
             self._remarks.append(f"{self._job.place.text}: read with their blob files only: {', '.join(with_blobs)}")
         for table in tables:
@@ -320,10 +339,10 @@ class _Verification:
                 continue
             most = counts.entries - counts.deletions
             if contents.rows != most:
-                what = (
+                text = (
                     f"gives {contents.rows:,} rows, its properties count {most:,}: some are not there, or not in order"
                 )
-                self._add(CORRUPT, place, what)
+                self._add(CORRUPT, place, text)
 
     def _orphans(self, manifest: str, alive: set[str]) -> None:
         path, place = self._job.path, self._job.place
@@ -332,8 +351,8 @@ class _Verification:
             return
         newer = files.newer_manifest(path, manifest)
         if newer is not None:
-            what = f"names {manifest}, but {newer} is newer, and {', '.join(orphans)} are in none that is named"
-            self._findings.append(VerifyFinding(CORRUPT, place / CURRENT, what))
+            text = f"names {manifest}, but {newer} is newer, and {', '.join(orphans)} are in none that is named"
+            self._findings.append(VerifyFinding(CORRUPT, place / CURRENT, text))
         else:
             self._remarks.append(
                 f"{place.text}: {manifest} does not name {', '.join(orphans)}; a crash leaves such files, and if there "
@@ -344,17 +363,17 @@ class _Verification:
         name = (error.said.file if error.said is not None else None) or otherwise
         self._add(code_of(error), self._job.place / name if name else self._job.place, error.plain)
 
-    def _add(self, code: str, place: Place, what: str) -> None:
-        """What reading has met; not where that file has been found missing, cut off or too new already."""
-        if not any(one.place == place and not one.among for one in self._findings):
-            self._findings.append(VerifyFinding(code, place, what))
+    def _add(self, code: VerifyCode, place: Place, text: str) -> None:
+        """Add a finding, unless the file already has one: missing, cut off or too new."""
+        if not any(finding.place == place and not finding.among for finding in self._findings):
+            self._findings.append(VerifyFinding(code, place, text))
 
-    def _held(self, code: str, tables: Iterable[Table], key: bytes | None, what: str) -> VerifyFinding:
-        """A finding in the SSTs that a key can be in: one, where they do not overlap."""
-        names = sorted(one.name for one in tables if key is None or one.first <= key <= one.last)
+    def _in_tables(self, code: VerifyCode, tables: Iterable[Table], key: bytes | None, text: str) -> VerifyFinding:
+        """Return a finding about the SSTs that may contain a key: one SST, if they do not overlap."""
+        names = sorted(table.name for table in tables if key is None or table.first <= key <= table.last)
         if len(names) == 1:
-            return VerifyFinding(code, self._job.place / names[0], what)
-        return VerifyFinding(code, self._job.place, what, tuple(names))
+            return VerifyFinding(code, self._job.place / names[0], text)
+        return VerifyFinding(code, self._job.place, text, tuple(names))
 
 
 def _reads(database: WholeDatabase, family: str, key: bytes) -> bool:
@@ -371,3 +390,11 @@ def _names(families: frozenset[str]) -> str:
 def _hex(key: bytes) -> str:
     text = key.hex()
     return text if len(text) <= _SHOWN_KEY else f"{text[:_SHOWN_KEY]}… ({len(key)} bytes)"
+
+
+def verify_in_worker(arguments: tuple[DatabaseJob, Path]) -> tuple[DatabaseReport, float]:
+    """Return the report on a database, and the seconds it took. The parent removes the folder of the shadows."""
+    job, scratch = arguments
+    leave_everything_in(scratch)
+    began = time.monotonic()
+    return verify_database(job), time.monotonic() - began

@@ -60,7 +60,7 @@ def database_digest(families: Mapping[str, FamilyDigest]) -> bytes:
 def store_digest(databases: Iterable[tuple[int | None, bytes]]) -> str:
     """The databases of a store as (start of the segment, digest), as text to compare."""
     whole = hashlib.sha256(_LABEL)
-    for start, content in sorted(databases, key=lambda one: one[0] or 0):
+    for start, content in sorted(databases, key=lambda database: database[0] or 0):
         if content:
             whole.update(_sized(b"" if start is None else str(start).encode()) + content)
     return whole.hexdigest()[:_HEX_DIGITS]

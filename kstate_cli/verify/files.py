@@ -48,8 +48,8 @@ def check_entries(path: Path, place: Place) -> list[VerifyFinding]:
         if not entry.regular:
             if not entry.own and not is_special(entry.status.st_mode):
                 continue
-            what = f"is {kind_of(entry.status.st_mode)}, not a regular file"
-            findings.append(VerifyFinding(NOT_UNDERSTOOD, where, what))
+            text = f"is {kind_of(entry.status.st_mode)}, not a regular file"
+            findings.append(VerifyFinding(NOT_UNDERSTOOD, where, text))
         elif entry.too_large is not None:
             findings.append(VerifyFinding(NOT_UNDERSTOOD, where, entry.too_large.why))
     return findings
@@ -60,15 +60,15 @@ def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFind
     where = place / CURRENT
     manifests = sorted(filter(is_manifest, os.listdir(path)), key=manifest_number)
     try:
-        seen = health.current(path)
+        reading = health.current(path)
     except FileNotFoundError:
         return None, [VerifyFinding(MISSING, where, "is not there: it names the MANIFEST to start from")]
     except NotReadableError:
         return None, []  # check_entries has named it
-    name = seen.manifest
+    name = reading.manifest
     if name is None:
-        code, what = TRUNCATED if seen.cut else CORRUPT, f"holds {seen.content[:40]!r}"
-        return None, [VerifyFinding(code, where, f"{what}, not the name of a MANIFEST and a line end")]
+        code, text = TRUNCATED if reading.cut else CORRUPT, f"holds {reading.content[:40]!r}"
+        return None, [VerifyFinding(code, where, f"{text}, not the name of a MANIFEST and a line end")]
     if name in manifests:
         return name, []
     if manifests:
@@ -86,10 +86,10 @@ def newer_manifest(path: Path, name: str) -> str | None:
 def check_manifest(path: Path, place: Place) -> list[VerifyFinding]:
     """The end of a MANIFEST: RocksDB does not miss what is cut off there."""
     try:
-        what = health.manifest_end(path)
+        text = health.manifest_end(path)
     except NotReadableError:
         return []  # check_entries has named it
-    return [] if what is None else [VerifyFinding(TRUNCATED, place, what)]
+    return [] if text is None else [VerifyFinding(TRUNCATED, place, text)]
 
 
 def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list[VerifyFinding], list[str]]:
@@ -99,13 +99,13 @@ def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list
         return None, [], [f"{place.text}: no OPTIONS file; RocksDB opens it without, and kstate does not change it"]
     where = place / newest.name
     try:
-        seen = health.read_options(newest)
+        reading = health.read_options(newest)
     except NotReadableError:
         return None, [], []  # check_entries has named it
-    if seen.stored is None:
-        return None, [VerifyFinding(UNDECODABLE, where, str(seen.malformed))], []
-    foreign = [VerifyFinding(NOT_UNDERSTOOD, where, reason) for reason in seen.foreign]
-    return frozenset(seen.stored.column_families), foreign, []
+    if reading.stored is None:
+        return None, [VerifyFinding(UNDECODABLE, where, str(reading.malformed))], []
+    foreign = [VerifyFinding(NOT_UNDERSTOOD, where, reason) for reason in reading.foreign]
+    return frozenset(reading.stored.column_families), foreign, []
 
 
 def check_footer(path: Path, place: Place) -> list[VerifyFinding]:

@@ -1,44 +1,147 @@
-"""What verify finds wrong, by code, and how RocksDB's errors become one."""
+"""The findings of ``kstate verify``, one entry for each code, and the code of each error of RocksDB."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
+from kstate_cli import streams_log as log
+from kstate_cli.codes import SILENT, Code
+from kstate_cli.host import CHECK_THE_DISK
 from kstate_cli.rocks.errors import RocksCode, RocksError
 from kstate_cli.rocks.files import is_never_changed
 from kstate_cli.statedir.places import Place
+from kstate_cli.texts import command
 
-CORRUPT: Final = "corrupt"
-"""Bytes are not what was written: a checksum, a size, an order or a count does not hold."""
-TRUNCATED: Final = "truncated"
-"""The end of a file is gone."""
-MISSING: Final = "missing"
-"""A file that another one names is not there."""
-UNDECODABLE: Final = "undecodable"
-"""RocksDB reads the row, but its key or value is not what the store's kind writes."""
-TOO_NEW: Final = "too-new"
-"""Written by a RocksDB that this one does not understand."""
-UNREADABLE: Final = "unreadable"
-"""The file may not be read by this user, or the system cannot read it: of what is in it nothing is known."""
-NOT_UNDERSTOOD: Final = "not-understood"
-"""Nothing that Streams leaves in a store, or a setting with which verify cannot judge."""
-NO_SSTS: Final = "no-ssts"
-"""No SST of a column family exists here: it was removed, or the application stores it in another folder."""
-IN_USE: Final = "in-use"
-"""A running application changed it faster than it could be read."""
 
-DAMAGE: Final = frozenset({CORRUPT, TRUNCATED, MISSING, UNDECODABLE})
-"""Codes that say that something is wrong; the others say that it could not be told."""
+class VerifyLevel(Enum):
+    """How severe a finding is."""
 
-ALL_CODES: Final = (CORRUPT, TRUNCATED, MISSING, UNDECODABLE, TOO_NEW, UNREADABLE, NOT_UNDERSTOOD, NO_SSTS, IN_USE)
-"""Every code."""
+    DAMAGE = "damage"
+    """Bytes or files are wrong."""
+    UNKNOWN = "unknown"
+    """Verify could not judge the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyCode(Code):
+    """One kind of finding."""
+
+    level: VerifyLevel = field(compare=False, kw_only=True)
+    advice: str = field(default="", compare=False, kw_only=True)
+    """What to do if nothing is damaged and this code remains."""
+
+
+_SILENT_ROCKSDB: Final = "RocksDB reads a block, and its checksum, only when a row of it is asked for ({page})"
+_REBUILD: Final = (
+    f"fill it again: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE', '--rebuild')}",
+    f"or have the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
+    "bytes that were right once are wrong now: look at the disk before you trust it again",
+)
+_CHECK: Final = f"what the next start makes of it: {command('check', 'APP', '--for', 'RELEASE')}"
+
+CORRUPT: Final = VerifyCode(
+    "corrupt",
+    "Bytes have changed: a checksum, a size, an order or a count is wrong",
+    level=VerifyLevel.DAMAGE,
+    more="Streams does not notice until it reads that block. Then the query, or the whole thread, fails.",
+    source=_SILENT_ROCKSDB,
+    page="rocksdb.md",
+    do=_REBUILD,
+)
+TRUNCATED: Final = VerifyCode(
+    "truncated",
+    "The end of a file is missing",
+    level=VerifyLevel.DAMAGE,
+    more="A full disk, a copy that was cut off, a file system after a power failure.",
+    log=(log.STORE_NOT_OPENED,),
+    source="RocksDB opens no database whose MANIFEST names an SST of another size ({page})",
+    page="rocksdb.md",
+    do=_REBUILD,
+)
+MISSING: Final = VerifyCode(
+    "missing",
+    "A file is missing that another file names",
+    level=VerifyLevel.DAMAGE,
+    more=(
+        "If the database is a whole store, the start fails. If it is a segment, up to 4.2 the store opens silently "
+        "without it."
+    ),
+    log=(log.STORE_NOT_OPENED,),
+    source="RocksDB opens no database without the files that its MANIFEST names ({page})",
+    page="start.md#going-down",
+    do=_REBUILD,
+)
+UNDECODABLE: Final = VerifyCode(
+    "undecodable",
+    "RocksDB reads the row, but no store of this kind writes such a key or value",
+    level=VerifyLevel.DAMAGE,
+    more="Another program has written it, a custom store has a usual name, or the inferred kind is wrong.",
+    log=SILENT,
+    source="what a store's rows look like ({page})",
+    page="stores.md",
+    do=("where the kind is not certain, say it with kstate.toml (--spec)", *_REBUILD[:2]),
+)
+TOO_NEW: Final = VerifyCode(
+    "too-new",
+    "The file was written by a RocksDB that this kstate does not understand",
+    level=VerifyLevel.UNKNOWN,
+    more="It may be good: kstate cannot judge it.",
+    log=(log.STORE_NOT_OPENED, log.FORMAT_VERSION),
+    source="each RocksDB reads SST formats up to its own ({page})",
+    page="rocksdb.md#sst-formats",
+    do=("verify it with a kstate that knows the release which wrote it", _CHECK),
+    advice="a newer kstate may read what is too new for this one",
+)
+UNREADABLE: Final = VerifyCode(
+    "unreadable",
+    "This user may not read the file, or the disk does not return it",
+    level=VerifyLevel.UNKNOWN,
+    more="Its contents are unknown, so this is no damage of the store. Do not wipe anything because of it.",
+    do=(CHECK_THE_DISK, "run verify as the user of the application"),
+    advice="run the command as the application's user",
+)
+NOT_UNDERSTOOD: Final = VerifyCode(
+    "not-understood",
+    "An entry that Streams never writes, or a setting with which kstate cannot judge rows",
+    level=VerifyLevel.UNKNOWN,
+    more="A link, a folder, a foreign comparator. Its meaning for the rows is unknown.",
+    do=(f"what lies where: {command('ls', 'APP')}", _CHECK),
+    advice="leave stores unchanged that are not understood",
+)
+NO_SSTS: Final = VerifyCode(
+    "no-ssts",
+    "No SST of a column family is in the directory of the database",
+    level=VerifyLevel.UNKNOWN,
+    more="It was removed, or the application stores its SSTs in other folders. RocksDB records these in no file.",
+    source="RocksDBConfigSetter: setDbPaths, setCfPaths ({page})",
+    page="rocksdb.md#options",
+    do=(
+        "if the application sets db_paths or cf_paths: leave this store unchanged",
+        f"if it sets neither: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
+    ),
+    advice="if the application sets no db_paths or cf_paths, restore the stores that lost their SSTs",
+)
+IN_USE: Final = VerifyCode(
+    "in-use",
+    "A running application changed the store faster than kstate could read it",
+    level=VerifyLevel.UNKNOWN,
+    more="This means nothing for the store.",
+    do=("run it again at a quieter time, or once the application is stopped",),
+    advice="run the command again, or stop the application first",
+)
+
+VERIFY_CODES: Final[dict[str, VerifyCode]] = {
+    entry.name: entry for entry in list(vars().values()) if isinstance(entry, VerifyCode)
+}
+"""Every finding by the name of its code."""
 
 _PLAUSIBLE_FORMAT: Final = 100
 """RocksDB has taken 13 years to come to 7: a greater number than this is a damaged one."""
 
 
-_CODES: Final = {
+_BY_ROCKS_CODE: Final = {
     RocksCode.HOST: UNREADABLE,
     RocksCode.UNREADABLE: UNREADABLE,
     RocksCode.MISSING: MISSING,
@@ -55,30 +158,30 @@ _CODES: Final = {
 class VerifyFinding:
     """One thing that is wrong: its code, where it is, and what is wrong with it."""
 
-    code: str
+    code: VerifyCode
     place: Place
-    what: str
+    text: str
     among: tuple[str, ...] = ()
     """It is in one of these files of the place, and nobody can tell in which."""
 
     @property
     def file(self) -> str:
-        """Where it is, as seen from the application directory: for people."""
+        """Return the path below the application directory, for people."""
         return f"{self.place.text}/{','.join(self.among)}" if self.among else self.place.text
 
     def in_ssts_of(self, database: Place) -> bool:
-        """Whether it is about the contents of SSTs or blob files of a database."""
+        """Return True if it is about the contents of SSTs or blob files of a database."""
         names = self.among or ((self.place.name,) if self.place != database else ())
         return bool(names) and all(map(is_never_changed, names))
 
 
-def sst_format_code(number: int) -> str:
+def sst_format_code(number: int) -> VerifyCode:
     """The code of an SST whose ``format_version`` is greater than any that is known."""
     return TOO_NEW if number < _PLAUSIBLE_FORMAT else CORRUPT
 
 
-def code_of(error: RocksError) -> str:
+def code_of(error: RocksError) -> VerifyCode:
     """The code that an error of RocksDB stands for."""
     if error.said is not None and error.said.number is not None and error.code is RocksCode.FORMAT:
         return sst_format_code(error.said.number)
-    return _CODES.get(error.code, CORRUPT)
+    return _BY_ROCKS_CODE.get(error.code, CORRUPT)

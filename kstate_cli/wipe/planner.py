@@ -1,27 +1,32 @@
-"""The plan of a wipe: stores leave with their offsets and Positions, and nothing else of their tasks does.
+"""The plan of a wipe: stores leave with their offsets and Positions, and the rest of their tasks stays.
+
+The directory is read once (:func:`read_snapshot`). Rules then turn the snapshot into steps and warnings.
 
 Under exactly-once Streams deletes a whole task in which a logged store has no offset
-(docs/internals/start.md#wiped-tasks). So a store that leaves a task to others leaves an offset of -4 behind, which says
+(docs/internals/start.md#wiped-tasks). So a store that leaves its task leaves an offset of -4 behind, which means
 "consistent, read from the beginning": as the line of ``.checkpoint`` up to 4.2, in an empty database from 4.3 on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from kstate_cli.change.plan import (
-    OmitTree,
-    Plan,
-    RemoveFile,
-    Step,
-)
+from kstate_cli.change.plan import Change, OmitTree, Plan, RemarkKind, RemoveFile, steps_of, texts_of, warning
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
-from kstate_cli.offsets.keeping import Keeping
-from kstate_cli.offsets.left_behind import Guesses, keeps_offsets_inside, left_behind, offset_unreadable, release_of
+from kstate_cli.offsets.keeping import (
+    Guesses,
+    Keeping,
+    keeps_offsets_inside,
+    left_behind,
+    offset_unreadable,
+    release_of,
+)
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
-from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
+from kstate_cli.offsets.resolve import as_of_note, resolve_to_plan
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.statedir.problems import ProblemCode
@@ -30,7 +35,7 @@ from kstate_cli.texts import command, did_you_mean, quoted
 
 @dataclass(frozen=True, slots=True)
 class WipeOptions:
-    """What leaves: the stores of these names in these tasks, where both are given."""
+    """The selection: the stores of these names in these tasks, if both are given."""
 
     tasks: frozenset[str] = frozenset()
     stores: frozenset[str] = frozenset()
@@ -40,173 +45,260 @@ class WipeOptions:
     own_files: bool = False
     """``kafka-streams-process-metadata`` too. Only ``.lock`` stays.
 
-    A process that waits for it would hold the lock of a file that is not in APP any more, beside one that makes a new
-    file: both would think that APP is theirs.
+    A process that waits for ``.lock`` would get the lock of a file that is no longer in APP. Another process would make
+    a new file and lock that: both would own APP.
     """
 
+    @property
+    def command(self) -> str:
+        """Return the command line of these options, without the application directory."""
+        flags = (("--global", self.global_stores), ("--all", self.every_task), ("--everything", self.own_files))
+        words = [
+            "wipe",
+            *(f"--task {quoted(name)}" for name in sorted(self.tasks)),
+            *(f"--store {quoted(name)}" for name in sorted(self.stores)),
+            *(name for name, is_set in flags if is_set),
+        ]
+        return " ".join(words)
 
-@dataclass(slots=True)
-class _WipeDraft:
+    def selects(self, task: Task) -> bool:
+        """Return True if anything in a task may be selected."""
+        if self.every_task or task.name in self.tasks:
+            return True
+        if task.is_global and self.global_stores:
+            return True
+        # Stores that are named without a task are wiped in every task.
+        return bool(self.stores) and not self.tasks and not self.global_stores
+
+
+@dataclass(frozen=True, slots=True)
+class WipeSnapshot:
+    """An application directory at one moment, and what is to leave it."""
+
     app: Application
-    tasks: list[TaskOffsets]
-    guesses: Guesses
-    steps: list[Step] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    options: WipeOptions
+    offsets: tuple[TaskOffsets, ...]
+    """Those of every task, in the order of the tasks."""
+    has_process_file: bool = False
 
-    def relative(self, task: Task) -> str:
-        return str(task.path.relative_to(self.app.path))
+    @property
+    def selected(self) -> tuple[TaskOffsets, ...]:
+        """The tasks in which anything may be selected."""
+        return tuple(task for task in self.offsets if self.options.selects(task.task))
+
+    @property
+    def inside(self) -> bool:
+        """Return True if a release that keeps offsets in its stores has opened the application."""
+        return keeps_offsets_inside(self.app)
+
+    def relative(self, path: Path) -> str:
+        """Return a path as steps have it: relative to the application directory."""
+        return str(path.relative_to(self.app.path))
+
+
+@dataclass(frozen=True, slots=True)
+class _Departure:
+    """A store that leaves its task."""
+
+    offsets: StoreOffsets
+    """With the offsets that it is assumed to have, if damage hides them or its line is missing."""
+    lacks_line: bool
+    """The store has no offset although ``.checkpoint`` has lines: the wipe adds the line of its changelog."""
+    assumptions: tuple[str, ...] = ()
+    """Warnings about offsets that are only assumed."""
 
 
 def plan_wipe(app: Application, options: WipeOptions) -> Plan:
-    """The plan; empty where nothing is there any more.
+    """Return the plan, which is empty if nothing of the selection exists any more.
 
-    Raises UsageError where nothing, or nothing that is there, was named; Refused where a store cannot leave alone.
+    Raises UsageError if the selection is empty or names what does not exist, Refused if a store cannot leave alone.
     """
-    chosen = [task for task in app.tasks if _chosen(task, options)]
-    tasks, warnings = resolve_to_plan(app), list[str]()
-    draft = _WipeDraft(app, tasks, Guesses(app, tasks, warnings), warnings=warnings)
-    _check_names(app, [task for task in draft.tasks if task.task in chosen], options)
-    for task in draft.tasks:
-        if task.task not in chosen:
-            continue
-        draft.warnings += task.warnings
-        if options.stores:
-            gone = [tp for name, lines in task.absent.items() if name in options.stores for tp in lines]
-            _some_stores(draft, task, [one for one in task.stores if one.store.name in options.stores], gone)
-        else:
-            _whole_task(draft, task)
-    # Not the lock file: who waits for it, Streams too, would then guard a file that is not in APP any more.
-    if options.own_files and (app.path / PROCESS_FILE).exists():
-        draft.steps.append(RemoveFile(PROCESS_FILE, "asked for: Streams makes a new one"))
-    release = release_of(app)
+    return plan_of(read_snapshot(app, options))
+
+
+def read_snapshot(app: Application, options: WipeOptions) -> WipeSnapshot:
+    """Return what a wipe goes by. Raises OSError if a task directory cannot be listed."""
+    return WipeSnapshot(app, options, tuple(resolve_to_plan(app)), (app.path / PROCESS_FILE).exists())
+
+
+def plan_of(snapshot: WipeSnapshot) -> Plan:
+    """Return the plan by what a snapshot states; nothing is read from disk. Raises UsageError and Refused."""
+    options = snapshot.options
+    refuse_contradictions(options)
+    refuse_unknown_names(snapshot)
+    changes = [*_changes_of_tasks(snapshot)]
+    # Never the lock file: a process that waits for it would then guard a file that is no longer in APP.
+    if options.own_files and snapshot.has_process_file:
+        changes.append(RemoveFile(PROCESS_FILE, "asked for: Streams makes a new one"))
+    release = release_of(snapshot.app)
     return Plan(
-        app.path,
-        _command(options),
+        snapshot.app.path,
+        options.command,
         release.name,
         release.name,
-        tuple(draft.steps),
-        tuple(draft.warnings),
-        as_of_note(app),
+        steps_of(changes),
+        texts_of(changes, RemarkKind.WARNING),
+        as_of_note(snapshot.app),
     )
 
 
-def _command(options: WipeOptions) -> str:
-    parts = ["wipe"]
-    parts += [f"--task {quoted(name)}" for name in sorted(options.tasks)]
-    parts += [f"--store {quoted(name)}" for name in sorted(options.stores)]
-    flags = (
-        ("--global", options.global_stores),
-        ("--all", options.every_task),
-        ("--everything", options.own_files),
-    )
-    return " ".join(parts + [name for name, given in flags if given])
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def _chosen(task: Task, options: WipeOptions) -> bool:
-    if options.every_task or task.name in options.tasks:
-        return True
-    if task.is_global and options.global_stores:
-        return True
-    # Stores that are named alone are wiped wherever they are.
-    return bool(options.stores) and not options.tasks and not options.global_stores
-
-
-def _check_names(app: Application, chosen: list[TaskOffsets], options: WipeOptions) -> None:
-    if not (options.tasks or options.stores or options.global_stores or options.every_task):
+def refuse_contradictions(options: WipeOptions) -> None:
+    """Raise UsageError for an empty selection, or options that exclude each other."""
+    is_named = bool(options.tasks or options.stores or options.global_stores)
+    if not (is_named or options.every_task):
         raise UsageError("nothing was named", hint="say what is to go: --task, --store, --global or --all")
-    if options.every_task and (options.tasks or options.stores or options.global_stores):
+    if options.every_task and is_named:
         raise UsageError("--all is everything: no --task, --store or --global beside it")
     if options.own_files and not options.every_task:
         raise UsageError("--everything goes with --all")
-    tasks = {task.name for task in app.tasks}
-    if unknown := sorted(options.tasks - tasks):
+
+
+def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
+    """Raise UsageError for tasks and stores that do not exist."""
+    tasks = {task.name for task in snapshot.app.tasks}
+    if unknown := sorted(snapshot.options.tasks - tasks):
         raise UsageError(
             f"no task of this name here: {', '.join(unknown)}",
             hint=f"{did_you_mean(unknown, tasks)}tasks: {', '.join(sorted(tasks))}",
         )
-    # What was wiped already leaves its line in .checkpoint, up to 4.2: nothing to do is no error.
-    stores = {name for task in chosen for name in (*task.absent, *(one.store.name for one in task.stores))}
-    if missing := sorted(options.stores - stores):
+    # A store that was wiped before leaves its line in .checkpoint, up to 4.2: nothing to do is no error.
+    stores = {
+        name for task in snapshot.selected for name in (*task.absent, *(store.store.name for store in task.stores))
+    }
+    if missing := sorted(snapshot.options.stores - stores):
         raise UsageError(
             f"no store of this name there: {', '.join(missing)}",
-            hint=f"{did_you_mean(missing, stores)}their names: {command('ls', app.path)}",
+            hint=f"{did_you_mean(missing, stores)}their names: {command('ls', snapshot.app.path)}",
         )
 
 
-def _whole_task(draft: _WipeDraft, task: TaskOffsets) -> None:
-    """All stores leave, and so does the directory: Streams makes a new one."""
-    what = ", ".join(one.store.name for one in task.stores) or "no store"
-    draft.steps.append(OmitTree(draft.relative(task.task), f"wiped: {what}"))
-    for one in task.stores:
-        _warn_unlogged(draft, task, one, "")
-        _warn_of_other_folders(draft, task, one)
-
-
-def _some_stores(draft: _WipeDraft, task: TaskOffsets, stores: list[StoreOffsets], gone: list[TopicPartition]) -> None:
-    """``gone``: offsets that have outlived the directories of their stores."""
-    _refuse_shared(task, stores)
-    keeping = Keeping(draft.relative(task.task))
-    lines = dict(task.task.checkpoint.entries) if task.task.checkpoint else {}
-    before, inside = dict(lines), keeps_offsets_inside(draft.app)
-    lines |= {tp: OFFSET_UNKNOWN for tp in gone if tp in lines}
-    for one in stores:
-        in_no_line = not one.offsets and bool(before) and not inside
-        if in_no_line or offset_unreadable(one.store):
-            one = replace(one, offsets=draft.guesses.offsets(task, one))
-        draft.steps.append(OmitTree(str(one.store.path.relative_to(draft.app.path)), f"wiped: {_offsets(one)}"))
-        _warn_of_other_folders(draft, task, one)
-        _warn_unlogged(draft, task, one, "; where it is logged, exactly-once Streams restores its whole task")
-        if one.store.position_file is not None:
-            draft.steps.append(keeping.without_position(one.store.name, "its store is wiped"))
-        unknown = dict.fromkeys(one.offsets, OFFSET_UNKNOWN)
-        if task.task.is_global:
-            # Streams seeks a global consumer to whatever is written: -4 there is fatal, no offset means the beginning.
-            lines = {tp: offset for tp, offset in lines.items() if tp not in one.offsets}
-        else:
-            lines |= {tp: OFFSET_UNKNOWN for tp in one.offsets if in_no_line or tp in lines}
-            draft.steps += left_behind(keeping, one.store, unknown, inside=inside)
-    if before and not lines:
-        draft.steps.append(keeping.without_lines("no offset is left"))
-    elif lines != before:
-        draft.steps.append(keeping.lines(lines, keep_time=True))
-
-
-def _refuse_shared(task: TaskOffsets, stores: list[StoreOffsets]) -> None:
-    """A line of ``.checkpoint`` that may be another store's too must not be touched for one of them."""
-    leaving = {one.store.name for one in stores}
-    files = task.task.checkpoint.entries if task.task.checkpoint else {}
-    for one in stores:
-        for tp in one.offsets:
-            others = [s.store.name for s in task.stores if tp in s.offsets and s.store.name not in leaving]
-            if others and tp in files:
-                app, name = task.task.app, task.task.name
-                whole = (
-                    command("wipe", app, "--global") if task.task.is_global else command("wipe", app, "--task", name)
-                )
+def refuse_shared_lines(task: TaskOffsets, leaving: Sequence[StoreOffsets]) -> None:
+    """Raise Refused if a line of ``.checkpoint`` may belong to a store that stays as well as to one that leaves."""
+    names = {store.store.name for store in leaving}
+    lines = _lines(task)
+    for store in leaving:
+        for partition in store.offsets:
+            others = [s.store.name for s in task.stores if partition in s.offsets and s.store.name not in names]
+            if others and partition in lines:
                 raise Refused(
-                    f"{task.task.name}: .checkpoint does not say whether the offset of {tp} is that of "
-                    f"{one.store.name} or of {', '.join(others)}",
-                    hint=f"wipe all of them: {whole}",
+                    f"{task.task.name}: .checkpoint does not say whether the offset of {partition} is that of "
+                    f"{store.store.name} or of {', '.join(others)}",
+                    hint=f"wipe all of them: {_wipe_of_whole_task(task.task)}",
                 )
 
 
-def _warn_unlogged(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets, more: str) -> None:
-    # No global store is without a topic that it is read from (InternalTopologyBuilder.addGlobalStore).
-    if not one.offsets and not one.store.empty and not task.task.is_global:
-        draft.warnings.append(
-            f"{task.task.name}/{one.store.name} has rows and no offset: without a changelog they are lost{more}"
-        )
+def _wipe_of_whole_task(task: Task) -> str:
+    if task.is_global:
+        return command("wipe", task.app, "--global")
+    return command("wipe", task.app, "--task", task.name)
 
 
-def _warn_of_other_folders(draft: _WipeDraft, task: TaskOffsets, one: StoreOffsets) -> None:
-    """RocksDB removes SSTs from all its folders that a new MANIFEST does not name."""
-    codes = {problem.code for database in one.store.databases for problem in database.problems}
+# --- steps and warnings -----------------------------------------------------------------------------------------------
+
+
+def _changes_of_tasks(snapshot: WipeSnapshot) -> Iterator[Change]:
+    # One object for all tasks: what it assumes about a store of one task holds for the others.
+    guesses = Guesses(snapshot.app, snapshot.offsets, [])
+    for task in snapshot.selected:
+        yield from map(warning, task.warnings)
+        if snapshot.options.stores:
+            yield from _leaving_stores(snapshot, task, guesses)
+        else:
+            yield from _leaving_task(snapshot, task)
+
+
+def _leaving_task(snapshot: WipeSnapshot, task: TaskOffsets) -> Iterator[Change]:
+    """Yield the changes if all stores leave: the directory leaves too, and Streams makes a new one."""
+    names = ", ".join(store.store.name for store in task.stores) or "no store"
+    yield OmitTree(snapshot.relative(task.task.path), f"wiped: {names}")
+    for store in task.stores:
+        yield from _unlogged_warnings(task, store, "")
+        yield from _other_folder_warnings(task, store)
+
+
+def _leaving_stores(snapshot: WipeSnapshot, task: TaskOffsets, guesses: Guesses) -> Iterator[Change]:
+    """Yield the changes if some stores leave a task."""
+    leaving = [store for store in task.stores if store.store.name in snapshot.options.stores]
+    refuse_shared_lines(task, leaving)
+    departures = [_departure(snapshot, task, store, guesses) for store in leaving]
+    for departure in departures:
+        yield from map(warning, departure.assumptions)
+        yield from _leaving_store(snapshot, task, departure)
+    yield from _line_changes(snapshot, task, departures)
+
+
+def _departure(snapshot: WipeSnapshot, task: TaskOffsets, store: StoreOffsets, guesses: Guesses) -> _Departure:
+    """Return a store that leaves with its offsets, or with those that it is assumed to have."""
+    lacks_line = not store.offsets and bool(_lines(task)) and not snapshot.inside
+    if not (lacks_line or offset_unreadable(store.store)):
+        return _Departure(store, lacks_line)
+    before = len(guesses.warnings)
+    offsets = guesses.offsets(task, store)
+    return _Departure(replace(store, offsets=offsets), lacks_line, tuple(guesses.warnings[before:]))
+
+
+def _leaving_store(snapshot: WipeSnapshot, task: TaskOffsets, departure: _Departure) -> Iterator[Change]:
+    """Yield the changes to the files of one store that leaves; ``.checkpoint`` changes once for all of them."""
+    keeping, store = Keeping(snapshot.relative(task.task.path)), departure.offsets
+    yield OmitTree(snapshot.relative(store.store.path), f"wiped: {offsets_text(store.offsets) or 'no offset'}")
+    yield from _other_folder_warnings(task, store)
+    yield from _unlogged_warnings(task, store, "; where it is logged, exactly-once Streams restores its whole task")
+    if store.store.position_file is not None:
+        yield keeping.without_position(store.store.name, "its store is wiped")
+    if not task.task.is_global:
+        unknown = dict.fromkeys(store.offsets, OFFSET_UNKNOWN)
+        yield from left_behind(keeping, store.store, unknown, inside=snapshot.inside)
+
+
+def _line_changes(snapshot: WipeSnapshot, task: TaskOffsets, departures: Sequence[_Departure]) -> Iterator[Change]:
+    """Yield the step about ``.checkpoint``, if its lines change."""
+    keeping, before = Keeping(snapshot.relative(task.task.path)), _lines(task)
+    after = remaining_lines(task, snapshot.options.stores, departures)
+    if before and not after:
+        yield keeping.without_lines("no offset is left")
+    elif after != before:
+        yield keeping.lines(after, keep_time=True)
+
+
+def remaining_lines(
+    task: TaskOffsets, names: frozenset[str], departures: Sequence[_Departure]
+) -> dict[TopicPartition, int]:
+    """Return the lines of ``.checkpoint`` after stores have left, -4 for each of theirs.
+
+    A global store leaves no line: Streams seeks to the offset of a line, so -4 is fatal, and no offset means the
+    beginning. Lines of ``names`` whose directories are missing become -4 too.
+    """
+    lines = dict(_lines(task))
+    outlived = [partition for name, stale in task.absent.items() if name in names for partition in stale]
+    lines |= {partition: OFFSET_UNKNOWN for partition in outlived if partition in lines}
+    for departure in departures:
+        offsets = departure.offsets.offsets
+        if task.task.is_global:
+            lines = {partition: offset for partition, offset in lines.items() if partition not in offsets}
+        else:
+            lines |= {key: OFFSET_UNKNOWN for key in offsets if departure.lacks_line or key in lines}
+    return lines
+
+
+def _lines(task: TaskOffsets) -> Mapping[TopicPartition, int]:
+    return task.task.checkpoint.entries if task.task.checkpoint else {}
+
+
+def _unlogged_warnings(task: TaskOffsets, store: StoreOffsets, more: str) -> Iterator[Change]:
+    # Every global store has a topic that it is read from (InternalTopologyBuilder.addGlobalStore).
+    if not store.offsets and not store.store.empty and not task.task.is_global:
+        name = f"{task.task.name}/{store.store.name}"
+        yield warning(f"{name} has rows and no offset: without a changelog they are lost{more}")
+
+
+def _other_folder_warnings(task: TaskOffsets, store: StoreOffsets) -> Iterator[Change]:
+    """Yield a warning if SSTs may be in other folders: RocksDB removes those that a new MANIFEST does not name."""
+    codes = {problem.code for database in store.store.databases for problem in database.problems}
     if codes & {ProblemCode.FOREIGN_SETTING, ProblemCode.NO_SSTS}:
-        draft.warnings.append(
-            f"{task.task.name}/{one.store.name}: files of it may be in other folders; the next start removes them "
+        yield warning(
+            f"{task.task.name}/{store.store.name}: files of it may be in other folders; the next start removes them "
             "there, and undo does not restore them"
         )
-
-
-def _offsets(known: StoreOffsets) -> str:
-    return offsets_text(known.offsets) or "no offset"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.check.codes import CODES
-from kstate_cli.check.outcome import Outcome, Records
+from kstate_cli.check.findings import Outcome, Records
 from kstate_cli.check.predict import check as predict
 from kstate_cli.check.predict import judge
 from kstate_cli.check.snapshot import CheckRequest

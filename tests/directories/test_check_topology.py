@@ -15,11 +15,11 @@ import pytest
 from kstate_cli.check.codes.topology import REHOME_REFUSED
 from kstate_cli.check.predict import check
 from kstate_cli.check.snapshot import CheckRequest
-from kstate_cli.check.streams_log import NO_BUILDER, UNKNOWN_TOPOLOGY
 from kstate_cli.cli.options.application import read_topologies
 from kstate_cli.rehome.model import WhyRefused
 from kstate_cli.releases import RELEASES
 from kstate_cli.statedir.scan import read_application
+from kstate_cli.streams_log import NO_BUILDER, UNKNOWN_TOPOLOGY
 from tests.golden import names, unpack
 from tests.unit.rehome.texts import text
 

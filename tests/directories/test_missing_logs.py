@@ -6,9 +6,8 @@ import pytest
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.check.codes.logs import LOG_MISSING
-from kstate_cli.check.findings import Level
+from kstate_cli.check.findings import Level, Outcome
 from kstate_cli.check.logs import FactLogs
-from kstate_cli.check.outcome import Outcome
 from kstate_cli.check.predict import Report, check, topics_of
 from kstate_cli.check.snapshot import CheckRequest
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -10,8 +10,7 @@ from functools import cache
 
 import pytest
 
-from kstate_cli import releases
-from kstate_cli.check import streams_log
+from kstate_cli import releases, streams_log
 from kstate_cli.query.result import STREAMS_SAYS
 
 from .check_cases import STARTED

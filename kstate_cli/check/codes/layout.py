@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.check import streams_log as log
+from kstate_cli import streams_log as log
 from kstate_cli.check.findings import MIGRATE, NOTHING, RESTORE, WIPE_STORE, WIPE_TASK, FindingCode, Level
 from kstate_cli.codes import SILENT
 from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
@@ -22,10 +22,10 @@ OFFSETS_IN_COLUMN_FAMILY: Final = FindingCode(
     "4.3 has opened the store, and an older release is to be started",
     level=Level.ERROR,
     more=(
-        "From 4.3 on changelog offsets lie in the RocksDB, in a column family of their own. One start of 4.3 puts it "
-        "there, even one that fails, and upgrade.from does not keep it from that. RocksDB opens a database only with "
-        "all of its column families, so up to 4.2 the start fails; window and session stores open without a word, and "
-        "empty. Nothing is lost: the offsets are put back where the older release looks for them."
+        "From 4.3 on, changelog offsets are in the RocksDB, in a column family of their own. One start of 4.3 puts "
+        "them there, even one that fails, and upgrade.from does not prevent it. RocksDB opens a database only with "
+        "all of its column families. So up to 4.2 the start fails, and window and session stores open silently "
+        "without rows. Nothing is lost: a migration puts the offsets back where the older release looks for them."
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
     source=(
@@ -39,8 +39,8 @@ SST_TOO_NEW: Final = FindingCode(
     "A file with rows was written in a format that the release's RocksDB does not read",
     level=Level.ERROR,
     more=(
-        "4.0 and later write SSTs of format 6; 3.9 and earlier read up to 5. The rows are good: they are written anew "
-        "in the older format."
+        "4.0 and later write SSTs of format 6; 3.9 and earlier read up to 5. The rows are good: a migration rewrites "
+        "them in the older format."
     ),
     log=(log.STORE_NOT_OPENED, log.FORMAT_VERSION, _CLOSED),
     source="RocksDB up to 7.9.2 reads SST format 5 ({page})",
@@ -52,8 +52,8 @@ HEADERS_STORE: Final = FindingCode(
     "The store keeps record headers, which the release does not know",
     level=Level.ERROR,
     more=(
-        "It was opened with dsl.store.format=HEADERS, or by a supplier with headers, in 4.3. The headers have no place "
-        "in an older store: going back drops them, and keeps keys, values and timestamps."
+        "4.3 opened it with dsl.store.format=HEADERS, or with a supplier with headers. An older store has no place "
+        "for headers: going back drops them, and keeps keys, values and timestamps."
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
     source="KIP-1271: releases up to 4.2 have no stores with record headers ({page})",
@@ -64,9 +64,9 @@ UNKNOWN_COLUMN_FAMILY: Final = FindingCode(
     "unknown-column-family",
     "The store has a column family that no store of Kafka Streams has",
     level=Level.ERROR,
-    more="Something else has written to the directory, or a release that this kstate does not know.",
+    more="Another program has written to the directory, or a release that this kstate does not know.",
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, log.UNEXPECTED_FAMILY, _CLOSED),
-    source=("RocksDBStore.openRocksDB opens only the column families of its kind of store ({page})"),
+    source="RocksDBStore.openRocksDB opens only the column families of its kind of store ({page})",
     page="stores.md#column-families",
     hint=WIPE_STORE,
     do=("before that, find out what made it: a newer kstate may know it", _AGAIN),
@@ -76,8 +76,8 @@ UNKNOWN_KIND: Final = FindingCode(
     "The release has no stores of this kind",
     level=Level.WARNING,
     more=(
-        "Versioned stores came with 3.5, grace buffers with 3.6, on-window-close stores with 3.3. The release does not "
-        "look at the directory; its topology cannot have the store."
+        "Versioned stores came with 3.5, grace buffers with 3.6, on-window-close stores with 3.3. The release does "
+        "not read the directory, and its topology cannot have the store."
     ),
     log=SILENT,
     source="releases.py: the kind of store came with a later release",
@@ -85,12 +85,12 @@ UNKNOWN_KIND: Final = FindingCode(
 )
 DOES_NOT_OPEN: Final = FindingCode(
     "does-not-open",
-    "RocksDB does not open the store, or makes a new one in its place",
+    "RocksDB does not open the store, or creates a new one in its place",
     level=Level.ERROR,
     more=(
-        "An SST that the MANIFEST names is missing or cut off, CURRENT is missing, or the stored offset has not 8 "
-        "bytes. Where CURRENT is missing and no write-ahead log lies there, RocksDB makes a new, empty database "
-        "without a word, and an old offset makes it look complete."
+        "An SST that the MANIFEST names is missing or cut off, CURRENT is missing, or the stored offset does not have "
+        "8 bytes. If CURRENT is missing and the directory has no write-ahead log, RocksDB silently creates a new, "
+        "empty database, and an old offset makes it look complete."
     ),
     log=(log.STORE_NOT_OPENED, log.LOG_WITHOUT_CURRENT, log.NOT_A_LONG),
     source="RocksDBStore.openDB: RocksDB has to open the directory",
@@ -102,9 +102,9 @@ SEGMENT_DOES_NOT_OPEN: Final = FindingCode(
     "A segment of a window or session store does not open, and Streams opens the store without it",
     level=Level.ERROR,
     more=(
-        "Up to 4.2 the exception is swallowed: the store is there without this segment and without every later one, "
-        "and its offset says that nothing is missing. Queries and joins miss rows from then on. Only where records are "
-        "restored into it does the start fail."
+        "Releases up to 4.2 swallow the exception: the store opens without this segment and without every later one, "
+        "and its offset states that nothing is missing. Queries and joins miss rows from then on. The start fails "
+        "only if records are restored into the segment."
     ),
     log=(_CLOSED,),
     source="AbstractSegments.openExisting swallows every exception up to 4.2 ({page})",
@@ -114,11 +114,11 @@ SEGMENT_DOES_NOT_OPEN: Final = FindingCode(
 )
 SESSIONS_BEFORE_HEADERS: Final = FindingCode(
     "sessions-before-headers",
-    "On-window-close sessions of an older store would be read wrong as a store with headers",
+    "A store with headers would misread on-window-close sessions of an older store",
     level=Level.ERROR,
     more=(
-        "4.3.1 opens such rows as if headers came before the value. It is the rows that are wrong, not the start: "
-        "nothing fails until one is read."
+        "4.3.1 opens such rows as if headers came before the value. Nothing fails at the start, because the rows are "
+        "wrong: the error comes when one is read."
     ),
     log=(log.NOT_A_LONG,),
     source=(
@@ -129,12 +129,12 @@ SESSIONS_BEFORE_HEADERS: Final = FindingCode(
 )
 SST_NOT_NAMED: Final = FindingCode(
     "sst-not-named",
-    "A file with rows lies in the store that its MANIFEST does not name",
+    "The store has a file with rows that its MANIFEST does not name",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "A crash leaves such files, half written or already replaced, and RocksDB deletes them. Where nothing crashed "
-        "the MANIFEST has lost its end: the store opens as it once was, and rows are missing without a word."
+        "A crash leaves such files, partially written or already replaced, and RocksDB deletes them. If nothing "
+        "crashed, the MANIFEST has lost its end: the store opens in an older state, and rows are silently missing."
     ),
     log=SILENT,
     source=(
@@ -146,11 +146,11 @@ SST_NOT_NAMED: Final = FindingCode(
 )
 NOT_UNDERSTOOD: Final = FindingCode(
     "not-understood",
-    "Something lies in the directory that kstate does not understand, so nothing is foretold of it",
+    "The directory has an entry that kstate does not understand, so kstate predicts nothing for it",
     level=Level.ERROR,
     more=(
-        "A link, a FIFO, a file where a folder belongs, a RocksDB with foreign settings. A migration or restoration "
-        "is refused as long as it is there."
+        "A link, a FIFO, a file instead of a folder, a RocksDB with foreign settings. kstate refuses a migration or "
+        "restoration until it is removed."
     ),
     source=(
         "kstate follows no links, and foretells nothing of what it does not understand "
@@ -163,9 +163,9 @@ MALFORMED_CHECKPOINT: Final = FindingCode(
     "A .checkpoint cannot be read",
     level=Level.ERROR,
     more=(
-        "It is empty, cut off, of another version, or somebody has edited it. The start fails, in 4.3 even where "
-        "another instance has the task, and fails again until the file is gone. Without the file the offsets of the "
-        "task are gone too: under exactly-once it is wiped and restored."
+        "It is empty, cut off, of another version, or was edited. The start fails until the file is removed, in 4.3 "
+        "even if another instance has the task. Without the file the task has no offsets: under exactly-once Streams "
+        "wipes and restores it."
     ),
     log=(log.CHECKPOINT_NOT_LOADED, log.GLOBAL_CHECKPOINT_NOT_READ, log.CHECKPOINT_NOT_MIGRATED, *SAID_OF_MALFORMED),
     source="OffsetCheckpoint.read ({page})",
@@ -178,8 +178,8 @@ MALFORMED_STORE_CHECKPOINT: Final = FindingCode(
     "A .checkpoint_STORE cannot be read",
     level=Level.ERROR,
     more=(
-        "4.3 keeps there the offset of a store that does not keep it itself: a grace buffer, a custom store. The start "
-        "fails until it is gone."
+        "4.3 keeps there the offset of a store that does not keep it itself: a grace buffer, a custom store. The "
+        "start fails until the file is removed."
     ),
     log=(log.STORE_CHECKPOINT_NOT_LOADED, *SAID_OF_MALFORMED),
     source="LegacyCheckpointingStateStore.init ({page})",
@@ -192,7 +192,7 @@ MALFORMED_POSITION: Final = FindingCode(
     "A STORE.position cannot be read",
     level=Level.ERROR,
     more=(
-        "It says up to which input record the store has come (IQv2). Rows and offsets are not touched by it, but the "
+        "It states up to which input record the store has come (IQv2). It has no effect on rows and offsets, but the "
         "start fails, from 3.2 to 4.3."
     ),
     log=(log.POSITION_NOT_READ, *SAID_OF_MALFORMED),
@@ -202,21 +202,21 @@ MALFORMED_POSITION: Final = FindingCode(
 )
 DROPPED_LINE: Final = FindingCode(
     "dropped-line",
-    "A line of .checkpoint has a negative offset, and Streams passes over it",
+    "A line of .checkpoint has a negative offset, and Streams skips it",
     level=Level.WARNING,
     more="The store counts as one without an offset: under exactly-once its task is wiped.",
     log=(log.LINE_DROPPED,),
-    source=("OffsetCheckpoint.read drops lines with a negative offset other than -4 ({page})"),
+    source="OffsetCheckpoint.read drops lines with a negative offset other than -4 ({page})",
     page="offsets.md#checkpoint",
     hint=RESTORE,
 )
 FOREIGN_IN_SEGMENTS: Final = FindingCode(
     "foreign-in-segments",
-    "Something that is no segment lies among the segments of a window or session store",
+    "The segments of a window or session store have an entry among them that is no segment",
     level=Level.ERROR,
     more=(
-        "A backup, a folder of an editor, a file that was copied there. Up to 4.2 it keeps every segment from being "
-        "opened: the store is empty, and its offset says that it is complete. 4.3 does not start."
+        "A backup, a folder of an editor, a copied file. Up to 4.2 it keeps every segment from being opened: the "
+        "store is empty, and its offset states that it is complete. 4.3 does not start."
     ),
     log=(log.NO_SEGMENT_ID, log.SEGMENT_NAME_TOO_SHORT),
     source=(
@@ -229,11 +229,11 @@ FOREIGN_IN_SEGMENTS: Final = FindingCode(
 )
 FOREIGN_IN_TASK: Final = FindingCode(
     "foreign-in-task",
-    "A file that is none of Streams' lies in a task's directory",
+    "A task directory has a file that is not of Streams",
     level=Level.WARNING,
     more=(
-        "Streams passes over it. But the task no longer counts as empty, so that one without offsets is wiped under "
-        "exactly-once, the file with it."
+        "Streams skips it. But the task no longer counts as empty: under exactly-once Streams wipes a task without "
+        "offsets, with the file."
     ),
     log=SILENT,
     source=(
@@ -244,7 +244,7 @@ FOREIGN_IN_TASK: Final = FindingCode(
 )
 LOCK_FILE_IN_TASK: Final = FindingCode(
     "lock-file-in-task",
-    "A file whose name ends in .lock lies in a task's directory",
+    "A task directory has a file whose name ends in .lock",
     level=Level.WARNING,
     more="Very old releases locked tasks with such files. The next start deletes it.",
     log=SILENT,
@@ -254,10 +254,10 @@ LOCK_FILE_IN_TASK: Final = FindingCode(
 )
 LEFTOVER_FILE: Final = FindingCode(
     "leftover-file",
-    "A .tmp that a crash has left",
+    "A .tmp file that a crash left",
     level=Level.EXPECTED,
     changes_at_close=True,
-    more="Streams writes offsets to a .tmp, and renames it. It is written over at the next commit.",
+    more="Streams writes offsets to a .tmp, and renames it. The next commit overwrites the file.",
     log=SILENT,
     source="OffsetCheckpoint.write: a crash leaves it ({page})",
     page="layout.md#paths",
@@ -278,9 +278,9 @@ SEGMENT_OFF_GRID: Final = FindingCode(
     "The name of a segment is no multiple of the segment interval",
     level=Level.ERROR,
     more=(
-        "Streams computes which segment a time belongs to, and opens the directory of that name. This one it never "
-        "opens, or opens under another name: its rows are missing without a word. Retention or segment interval were "
-        "changed, or somebody has renamed it."
+        "Streams computes the segment of a time, and opens the directory of that name. It never opens this one, or "
+        "opens it under another name: its rows are silently missing. Retention or segment interval were changed, or "
+        "the directory was renamed."
     ),
     log=SILENT,
     source=(
@@ -293,11 +293,11 @@ SEGMENT_OFF_GRID: Final = FindingCode(
 )
 STORE_IN_TWO_SUBTOPOLOGIES: Final = FindingCode(
     "store-in-two-subtopologies",
-    "The same store lies in tasks of two subtopologies",
+    "Tasks of two subtopologies have the same store",
     level=Level.WARNING,
     more=(
-        "One of the directories is a copy that is named like a task, or a new topology has renumbered its "
-        "subtopologies. 4.3 opens every task that it finds; with a global store it does not start."
+        "One of the directories is a copy with the name of a task, or a new topology has renumbered its "
+        "subtopologies. 4.3 opens every task directory; with a global store it does not start."
     ),
     log=(log.ANOTHER_TASK,),
     source=(
@@ -334,12 +334,12 @@ SHARED_STORE_REGROUPED: Final = FindingCode(
 )
 FAILED_START_DELETES: Final = FindingCode(
     "failed-start-deletes",
-    "The start fails, and deletes the directories of tasks while it ends",
+    "The start fails, and deletes task directories while it ends",
     level=Level.WARNING,
     more=(
         "A stream thread that dies closes its tasks dirty, and under exactly-once that deletes their directories. "
-        "Everything with a changelog is restored from the beginning then, and the rest is lost. Real 4.2.1 deleted all "
-        "tasks of a directory of 4.3."
+        "Streams then restores all stores with a changelog from the beginning; the others are lost. Real 4.2.1 "
+        "deleted all tasks of a directory of 4.3."
     ),
     log=SILENT,
     source=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.check import streams_log as log
+from kstate_cli import streams_log as log
 from kstate_cli.check.findings import EXPORT_FIRST, NOTHING, RESTORE, WIPE_GLOBAL, FindingCode, Level
 from kstate_cli.codes import SILENT
 
@@ -17,8 +17,8 @@ BELOW_LOG_START: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Retention or compaction has moved the log start past the offset. Under exactly-once the task is wiped and "
-        "restored from the new beginning; under at-least-once it is restored over the rows that are there. Records "
+        "Retention or compaction has moved the log start past the offset. Under exactly-once Streams wipes the task "
+        "and restores it from the new beginning. Under at-least-once it restores over the rows of the store. Records "
         "that the log has lost are not restored."
     ),
     log=_CORRUPTED,
@@ -32,8 +32,9 @@ BEYOND_LOG_END: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "The topic was deleted and made anew, or cut by an unclean leader election. What the store has beyond the end "
-        "exists nowhere else. Streams may wipe it: chance decides, by whether new records come before it looks."
+        "The topic was deleted and recreated, or cut by an unclean leader election. The records of the store beyond "
+        "the end exist nowhere else. Streams may wipe the store: chance decides, by whether new records come before "
+        "it checks."
     ),
     log=(*_CORRUPTED, log.GLOBAL_FAILED),
     source=(
@@ -50,22 +51,21 @@ PAST_THE_DUMP: Final = FindingCode(
     level=Level.EXPECTED,
     changes_at_close=True,
     more=(
-        "As a rule the application ran on after the dump was taken. It could also be that the topic was made anew: a "
-        "dump cannot tell."
+        "Usually the application ran on after the dump was taken. The topic may also have been recreated, which a "
+        "dump cannot show."
     ),
-    source=("the application ran on since the dump was taken, or the topic was made anew: the broker knows ({page})"),
+    source="the application ran on since the dump was taken, or the topic was made anew: the broker knows ({page})",
     page="changelogs.md#dump-or-store",
     hint="ask the broker: --bootstrap-server HOST:PORT, or --offsets FILE",
 )
 GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     "global-out-of-range",
-    "The offset of a global store is not in its topic any more",
+    "The offset of a global store is no longer in its topic",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Streams deletes the folder global, and the start fails; the next one builds it anew. The start of 3.9 and "
-        "earlier never returns. The consumer of global stores resets to nothing (policy none; KIP-406 is in no "
-        "release)."
+        "Streams deletes the folder global, and the start fails; the next start rebuilds it. The start of 3.9 and "
+        "earlier never returns. The consumer of global stores does not reset (policy none; no release has KIP-406)."
     ),
     log=(log.GLOBAL_FAILED,),
     source=(
@@ -77,11 +77,11 @@ GLOBAL_OUT_OF_RANGE: Final = FindingCode(
 )
 TOPIC_RECREATED: Final = FindingCode(
     "topic-recreated",
-    "The topic has another id than when the store was made: it was deleted and made anew",
+    "The topic has another id than when the store was built: it was deleted and recreated",
     level=Level.ERROR,
     more=(
-        "An offset of the old log means nothing in the new one, even where it lies within its bounds. What the store "
-        "has may be the only copy."
+        "An offset of the old log means nothing in the new one, even within its bounds. The store may be the only "
+        "copy of its records."
     ),
     log=SILENT,
     source=(
@@ -95,7 +95,7 @@ LOG_MISSING: Final = FindingCode(
     "log-missing",
     "The broker does not have the topic, or the partition, that the store is restored from",
     level=Level.ERROR,
-    more="It was deleted, or this is another cluster. Streams makes a changelog anew, and empty.",
+    more="It was deleted, or this is another cluster. Streams creates a missing changelog again, without records.",
     log=(log.SOURCE_MISSING, log.OTHER_PARTITIONS),
     source=(
         "InternalTopicManager makes a changelog that is missing anew, and empty; a source topic that is missing "
@@ -111,7 +111,7 @@ NEAR_LOG_START: Final = FindingCode(
     "The log will soon begin after the offset that the store needs next",
     level=Level.WARNING,
     changes_at_close=True,
-    more="Once it is, the store is restored from the beginning instead of from its offset.",
+    more="After that, Streams restores the store from the beginning instead of from its offset.",
     log=SILENT,
     source=(
         "delete retention moves the log start: once past the offset the store is restored from the beginning "
@@ -122,10 +122,10 @@ NEAR_LOG_START: Final = FindingCode(
 )
 CATCHES_UP: Final = FindingCode(
     "catches-up",
-    "The start restores what lies between the offset and the end of the log",
+    "The start restores the records between the offset and the end of the log",
     level=Level.EXPECTED,
     changes_at_close=True,
-    more="That is how Streams works: the more records, the longer it takes.",
+    more="This is normal: the more records, the longer it takes.",
     log=(log.FROM_OFFSET, log.RESTORES_FROM_OFFSET, log.RESTORED),
     source="StoreChangelogReader: from the offset to the end of the log",
     hint=NOTHING,
@@ -135,8 +135,8 @@ OLDER_THAN_TOMBSTONES: Final = FindingCode(
     "The store may have missed deletes that the log no longer has",
     level=Level.WARNING,
     more=(
-        "A compacted topic drops a tombstone after delete.retention.ms. A store that goes on from an older offset "
-        "never sees it: keys that were deleted meanwhile stay in it, and come back in joins and queries."
+        "A compacted topic drops a tombstone after delete.retention.ms. A store that continues from an older offset "
+        "never sees it: keys that were deleted meanwhile stay in the store, and return in joins and queries."
     ),
     log=SILENT,
     source=(
@@ -148,9 +148,9 @@ OLDER_THAN_TOMBSTONES: Final = FindingCode(
 )
 AGE_UNKNOWN: Final = FindingCode(
     "age-unknown",
-    "It is not known when the store's data was written",
+    "The age of the store's data is unknown",
     level=Level.EXPECTED,
-    more="If that is longer ago than delete.retention.ms, keys that were deleted meanwhile may stay in it.",
+    more="If it is older than delete.retention.ms, keys that were deleted meanwhile may stay in the store.",
     log=SILENT,
     source=(
         "no SST of the store, and no run of kstate, says when its data was written: older than "
@@ -170,15 +170,17 @@ GRACE_BUFFER_RESTORED: Final = FindingCode(
         "stays. A restoration by kstate has the right keys."
     ),
     log=SILENT,
-    source=("RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over ({page})"),
+    source="RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over ({page})",
     page="changelogs.md#grace-buffers",
     hint=RESTORE,
 )
 CHANGELOG_WITHOUT_STORE: Final = FindingCode(
     "changelog-without-store",
-    "A changelog has no directory here: a store in memory",
+    "A changelog has no directory: its store is in memory",
     level=Level.EXPECTED,
-    more="It is restored whole at every start, from the beginning. Where it should lie on disk, it is missing.",
+    more=(
+        "Streams restores all of it at every start, from the beginning. If the store should be on disk, it is missing."
+    ),
     log=(log.RESTORES_FROM_START,),
     source="a changelog that no directory here belongs to: a store in memory, restored whole at every start",
     hint=NOTHING,

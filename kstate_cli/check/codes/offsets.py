@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.check import streams_log as log
+from kstate_cli import streams_log as log
 from kstate_cli.check.findings import (
     MIGRATE,
     NOTHING,
@@ -34,9 +34,9 @@ NO_OFFSETS: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "The application was killed, or .checkpoint was lost. Streams cannot know what is in the stores: under "
-        "exactly-once it deletes the task and restores it from the beginning; under at-least-once it restores over "
-        "the rows that are there, and deleted keys may stay."
+        "The application was killed, or .checkpoint was lost. Streams cannot know the state of the stores. Under "
+        "exactly-once it deletes the task and restores it from the beginning. Under at-least-once it restores over "
+        "the rows of the stores, and deleted keys may stay."
     ),
     log=_NO_OFFSETS,
     source="ProcessorStateManager: rows without any offset ({page})",
@@ -131,11 +131,11 @@ STATUS_OPEN: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "The application was killed, or still runs. Under exactly-once there may be rows of a transaction that was "
-        "aborted, so 4.3 wipes the task. Under at-least-once the store is taken as it is."
+        "The application was killed, or is still running. Under exactly-once the store may contain rows of an aborted "
+        "transaction, so 4.3 wipes the task. Under at-least-once Streams uses the store unchanged."
     ),
     log=(*log.INVALID_STATE, log.LOCK_HELD, *_CORRUPTED),
-    source=("AbstractColumnFamilyAccessor.open: not closed cleanly, so that uncommitted data may be in it ({page})"),
+    source="AbstractColumnFamilyAccessor.open: not closed cleanly, so that uncommitted data may be in it ({page})",
     page="offsets.md#status",
     hint=RESTORE,
     do=(_UNCLEAN,),
@@ -165,8 +165,8 @@ GLOBAL_STATUS_OPEN: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Of a store of a task 4.3 wipes the task and goes on. Of a global store nobody handles the exception: every "
-        "start fails in the same way, until the folder global is gone."
+        "For a store of a task 4.3 wipes the task and continues. For a global store nothing handles the exception: "
+        "every start fails in the same way, until the folder global is removed."
     ),
     log=log.INVALID_STATE,
     source=(
@@ -183,7 +183,7 @@ SENTINEL_OFFSET: Final = FindingCode(
     level=Level.ERROR,
     more="4.3 sums the offsets of its tasks up at the start, and throws.",
     log=log.SENTINEL,
-    source=("StateDirectory.updateTaskOffsets: offsets of -2, -3 and below -5 are fatal ({page})"),
+    source="StateDirectory.updateTaskOffsets: offsets of -2, -3 and below -5 are fatal ({page})",
     page="offsets.md#what-an-offset-means",
     hint=WIPE_TASK,
     do=(_OFFSETS,),
@@ -193,7 +193,7 @@ GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
     "The offset of a global store is -4",
     level=Level.ERROR,
     changes_at_close=True,
-    more="Streams seeks to whatever is written there, and the consumer takes no negative offset: every start fails.",
+    more="Streams seeks to the stored offset, and the consumer accepts no negative offset: every start fails.",
     log=(log.SEEK_NEGATIVE,),
     source="GlobalStateManagerImpl seeks to whatever is written, -4 too ({page})",
     page="start.md#global-stores",
@@ -202,44 +202,44 @@ GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
 )
 GLOBAL_UNKNOWN_TOPIC: Final = FindingCode(
     "global-unknown-topic",
-    "A topic in global/.checkpoint is that of no global store here",
+    "A topic in global/.checkpoint belongs to no global store of the directory",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "A global store was taken out of the topology, or its topic has another name now. Up to 4.2 the start fails; "
-        "4.3 passes over it."
+        "A global store was removed from the topology, or its topic has another name now. Up to 4.2 the start fails; "
+        "4.3 ignores it."
     ),
     log=(log.UNKNOWN_TOPIC,),
-    source=("GlobalStateManagerImpl.initialize up to 4.2: more topics than persistent global stores ({page})"),
+    source="GlobalStateManagerImpl.initialize up to 4.2: more topics than persistent global stores ({page})",
     page="offsets.md#which-stores",
     hint=WIPE_GLOBAL,
     do=(_REBUILD_GLOBAL,),
 )
 STALE_CHECKPOINT: Final = FindingCode(
     "stale-checkpoint",
-    "A .checkpoint of an older release lies beside offsets that 4.3 keeps in the store",
+    "A .checkpoint of an older release exists next to offsets that 4.3 keeps in the store",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "4.3 believes the file. An offset that is lower costs a replay; one that is higher skips records, which then "
-        "are missing without a word."
+        "4.3 believes the file. A lower offset costs a replay; a higher one skips records, which are then silently "
+        "missing."
     ),
     log=(log.FROM_OFFSET,),
-    source=("LegacyCheckpointingStateStore.migrateLegacyOffsets: .checkpoint overrides the column family ({page})"),
+    source="LegacyCheckpointingStateStore.migrateLegacyOffsets: .checkpoint overrides the column family ({page})",
     page="start.md#checkpoint-wins",
     hint=MIGRATE,
     do=(_OFFSETS,),
 )
 STALE_POSITION: Final = FindingCode(
     "stale-position",
-    "A STORE.position of an older release lies beside the Position that 4.3 keeps in the store",
+    "A STORE.position of an older release exists next to the Position that 4.3 keeps in the store",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
         "4.3 merges it at every open and never deletes it. One that is ahead lets queries with a bound pass too early."
     ),
     log=SILENT,
-    source=("StoreQueryUtils.maybeMigrateExistingPositionFile: merged at every open, for ever ({page})"),
+    source="StoreQueryUtils.maybeMigrateExistingPositionFile: merged at every open, for ever ({page})",
     page="offsets.md#position-files",
     hint="remove the .position file",
     do=(_OFFSETS,),
@@ -250,11 +250,11 @@ SEGMENTS_DISAGREE: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "They were not closed together: a crash, or a copy that was taken while the application ran. 4.3.0 believes "
-        "the oldest segment, 4.3.1 the newest; the lowest is the one that skips nothing."
+        "They were not closed together: a crash, or a copy that was taken while the application was running. 4.3.0 "
+        "believes the oldest segment, 4.3.1 the newest; the lowest offset skips nothing."
     ),
     log=(log.FROM_OFFSET,),
-    source=("AbstractSegments.committedOffset: 4.3.0 reads the oldest segment, 4.3.1 the newest ({page})"),
+    source="AbstractSegments.committedOffset: 4.3.0 reads the oldest segment, 4.3.1 the newest ({page})",
     page="offsets.md#where-each-kind-keeps-it",
     hint=RESTORE,
     do=(_OFFSETS,),
@@ -327,13 +327,13 @@ START_HANGS: Final = FindingCode(
 )
 OFFSET_WITHOUT_STORE: Final = FindingCode(
     "offset-without-store",
-    "There is an offset of a store whose directory is gone",
+    "An offset of a store exists, and the directory of the store is missing",
     level=Level.ERROR,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Streams makes a new store, believes the offset, and restores only what follows: everything before it is "
-        "missing without a word."
+        "Streams creates a new store, believes the offset, and restores only the records after it: all earlier ones "
+        "are silently missing."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -349,8 +349,8 @@ STORE_MISSING: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "It is restored from the beginning. Under exactly-once, where other stores of the task have rows, the whole "
-        "task is."
+        "Streams restores it from the beginning. Under exactly-once it restores the whole task, if other stores of "
+        "the task have rows."
     ),
     log=_NO_OFFSETS,
     source="the same subtopology has the store in other tasks",
@@ -358,12 +358,12 @@ STORE_MISSING: Final = FindingCode(
 )
 MAYBE_UNCLEAN: Final = FindingCode(
     "maybe-unclean",
-    "Rows are younger than .checkpoint: the task may not have been closed",
+    "Rows are younger than .checkpoint: the task may not have been closed cleanly",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Up to 4.2 the file is written when restoring is complete too, and outlives a crash. Streams then takes "
-        "uncommitted rows for good. A compaction makes files younger as well, so this is a suspicion."
+        "Up to 4.2 Streams writes the file after restoring too, so it outlives a crash. Streams then treats "
+        "uncommitted rows as committed. A compaction makes files younger as well, so this is a suspicion."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -376,11 +376,11 @@ MAYBE_UNCLEAN: Final = FindingCode(
 )
 WITHOUT_CHANGELOG: Final = FindingCode(
     "without-changelog",
-    "No offset of the store is anywhere: it counts as one without a changelog",
+    "The store has no offset anywhere: it counts as a store without a changelog",
     level=Level.EXPECTED,
     changes_at_close=True,
     states_absence=True,
-    more="It was built with withLoggingDisabled(). It opens as it is, and nothing restores it.",
+    more="It was built with withLoggingDisabled(). It opens unchanged, and nothing restores it.",
     log=(log.NOT_LOGGED,),
     source="no offset anywhere: it counts as a store without a changelog (withLoggingDisabled)",
     hint=NOTHING,
@@ -391,10 +391,7 @@ LOST_WITH_ITS_TASK: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     states_absence=True,
-    more=(
-        "Streams deletes the directory of a task as a whole. The other stores are restored; the rows of this one are "
-        "lost for good."
-    ),
+    more="Streams deletes the whole directory of a task. It restores the other stores; the rows of this one are lost.",
     log=_CORRUPTED,
     source=(
         "StateManagerUtil.closeStateManager wipes the directory of a corrupted task as a whole, and a store "

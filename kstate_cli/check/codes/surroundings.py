@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.check import streams_log as log
+from kstate_cli import streams_log as log
 from kstate_cli.check.findings import NOTHING, RESTORE, FindingCode, Level
 from kstate_cli.codes import SILENT
 from kstate_cli.texts import command
@@ -13,14 +13,14 @@ _STATUS = f"what each run keeps: {command('status', 'APP')}"
 
 CLEANER_MAY_DELETE: Final = FindingCode(
     "cleaner-may-delete",
-    "A task is older than ten minutes: where it is not assigned to this instance, the cleaner deletes it",
+    "A task is older than ten minutes: if it is not assigned to this instance, the cleaner deletes it",
     level=Level.EXPECTED,
     more=(
-        "The cleaner looks at the age of the task's directory alone (state.cleanup.delay.ms). A task that is assigned "
-        "here is locked, and stays."
+        "The cleaner checks only the age of the task directory (state.cleanup.delay.ms). A task that is assigned to "
+        "this instance is locked, and stays."
     ),
     log=(log.OBSOLETE,),
-    source=("StateDirectory.cleanRemovedTasks: after state.cleanup.delay.ms tasks that are not assigned here ({page})"),
+    source="StateDirectory.cleanRemovedTasks: after state.cleanup.delay.ms tasks that are not assigned here ({page})",
     page="layout.md#ages",
     hint=NOTHING,
     do=("to be sure, raise state.cleanup.delay.ms until every instance runs again",),
@@ -30,8 +30,8 @@ OLDER_THAN_MAX_AGE: Final = FindingCode(
     "A task is older than state.cleanup.dir.max.age.ms: the start deletes it before it opens anything",
     level=Level.WARNING,
     more=(
-        "4.3 never makes the directory of a task younger while it runs, so a long run ends in this. It is off unless "
-        "the application sets it."
+        "4.3 never updates the age of a task directory while it is running, so a long run ends in this. The setting "
+        "is off by default."
     ),
     log=(log.OUTDATED,),
     source="StateDirectory.cleanOutdatedDirsOnStartup: state.cleanup.dir.max.age.ms ({page})",
@@ -45,17 +45,17 @@ VERSIONED_POSITION: Final = FindingCode(
     level=Level.EXPECTED,
     more="Rows and offsets stay. Queries with a bound find the store behind until it has seen new records.",
     log=SILENT,
-    source=("RocksDBVersionedStore.writePosition of 4.3: the Position is lost at a restart ({page})"),
+    source="RocksDBVersionedStore.writePosition of 4.3: the Position is lost at a restart ({page})",
     page="offsets.md#where-each-kind-keeps-it",
     hint=NOTHING,
 )
 KEPT_TOO_LONG: Final = FindingCode(
     "kept-too-long",
-    "A run of kstate still keeps what it has replaced",
+    "The backup of a run of kstate is old",
     level=Level.WARNING,
     more=(
-        "The old directory shares its files with the new one; what Streams compacts away meanwhile stays on disk for "
-        "it."
+        "The old directory shares its files with the new one. Files that Streams compacts away stay on disk for the "
+        "backup."
     ),
     source="what kstate keeps for undo pins bytes that Streams has compacted away",
     hint="kstate clean APP --older-than 7d",
@@ -63,7 +63,7 @@ KEPT_TOO_LONG: Final = FindingCode(
 )
 UNFINISHED_RUN: Final = FindingCode(
     "unfinished-run",
-    "A run of kstate did not come to its end, or is not understood",
+    "A run of kstate was interrupted, or kstate does not understand it",
     level=Level.WARNING,
     more="A signal, a kill, a power failure. The directory is wholly the old or wholly the new one.",
     source="a run of kstate was interrupted: the next changing command finishes it or sweeps it away",
@@ -72,9 +72,9 @@ UNFINISHED_RUN: Final = FindingCode(
 )
 ONLY_KEPT: Final = FindingCode(
     "only-kept",
-    "The directory was emptied, and a run of kstate has what was in it",
+    "The directory was emptied, and the backup of a run of kstate has its stores",
     level=Level.WARNING,
-    more="Everything was wiped, or somebody has deleted the tasks. The next start restores from the beginning.",
+    more="Everything was wiped, or the tasks were deleted. The next start restores from the beginning.",
     log=(log.RESTORES_FROM_START,),
     source="the directory was emptied: the next start restores from the beginning what a run of kstate keeps",
     hint="the finding says what puts it back, where a command does; what each run keeps: kstate status APP",
@@ -84,21 +84,21 @@ FOREIGN_OWNER: Final = FindingCode(
     "foreign-owner",
     "Files belong to another user than the application directory",
     level=Level.WARNING,
-    more=(
-        "Often somebody has copied or restored them as root. The application cannot open or rename what it may not "
-        "write."
-    ),
+    more="Often root has copied or restored them. The application cannot open or rename a file that it may not write.",
     source="the application has to read and write its files ({page})",
     page="layout.md#owners",
     hint="chown to the owner of the application directory",
 )
 LOCK_NOT_SHARED: Final = FindingCode(
     "lock-not-shared",
-    "The directory lies on a network file system, where other hosts may not see its lock",
+    "The directory is on a network file system, where other hosts may not see its lock",
     level=Level.WARNING,
-    more="Two instances in one directory destroy it. kstate cannot see there whether the application runs elsewhere.",
+    more=(
+        "Two instances in one directory destroy it. kstate cannot see whether the application is running on another "
+        "host."
+    ),
     log=(log.LOCKED,),
-    source=("StateDirectory.lockStateDirectory: POSIX locks may not be seen by other hosts ({page})"),
+    source="StateDirectory.lockStateDirectory: POSIX locks may not be seen by other hosts ({page})",
     page="layout.md#locks",
     hint="run one instance for each directory only",
     do=("changes ask for --lock-is-shared there: with it you vouch that the application runs nowhere",),

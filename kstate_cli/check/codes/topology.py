@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.check import streams_log as log
+from kstate_cli import streams_log as log
 from kstate_cli.check.findings import REHOME, FindingCode, Level
 from kstate_cli.codes import SILENT
 from kstate_cli.texts import command
@@ -16,11 +16,11 @@ _EXPORT = f"to keep its rows as Parquet, before the start: {command('export', 'A
 
 LEFT_OVER_TASK: Final = FindingCode(
     "left-over-task",
-    "A task is here of a sub-topology that the topology has not",
+    "The directory has a task of a sub-topology that the topology lacks",
     level=Level.WARNING,
     more=(
-        "Up to 4.2 it lies there until the cleaner deletes it. 4.3 opens every task that it finds, and builds the "
-        "whole topology where the number is unknown: with a global store it does not start."
+        "Up to 4.2 it stays until the cleaner deletes it. 4.3 opens every task directory, and builds the whole "
+        "topology if the number is unknown: with a global store it does not start."
     ),
     log=(log.ANOTHER_TASK,),
     source=(
@@ -34,11 +34,11 @@ LEFT_OVER_TASK: Final = FindingCode(
 )
 UNKNOWN_TOPOLOGY: Final = FindingCode(
     "unknown-topology",
-    "A task is here of a named topology that the application has not",
+    "The directory has a task of a named topology that the application lacks",
     level=Level.ERROR,
     more=(
-        "Up to 4.2 it lies there. 4.3 looks for the topology of every task that it finds, and does not start. A store "
-        "of another named topology is another store, with another changelog: nothing can be moved."
+        "Up to 4.2 it stays. 4.3 looks for the topology of every task directory, and does not start. A store of "
+        "another named topology is another store, with another changelog: nothing can be moved."
     ),
     log=(log.UNKNOWN_TOPOLOGY, log.NO_BUILDER),
     source="TopologyMetadata.lookupBuilderForTask of 4.3: UnknownTopologyException ({page})",
@@ -47,11 +47,11 @@ UNKNOWN_TOPOLOGY: Final = FindingCode(
 )
 STORE_ELSEWHERE: Final = FindingCode(
     "store-elsewhere",
-    "A store lies in another task than the topology has it in",
+    "A store is in another task than the topology has it in",
     level=Level.WARNING,
     more=(
-        "Streams looks for it in its task only, does not find it, and restores it from its changelog, which is named "
-        "after the store. What lies elsewhere is left to the cleaner."
+        "Streams looks for it in its task only, and restores it from its changelog, which is named after the store. "
+        "The cleaner deletes the store in the other task."
     ),
     log=(log.FROM_START, log.RESTORES_FROM_START),
     source=(
@@ -64,9 +64,9 @@ STORE_ELSEWHERE: Final = FindingCode(
 )
 MOVED_WITHOUT_CHANGELOG: Final = FindingCode(
     "moved-without-changelog",
-    "A store without a changelog lies in another task than the topology has it in",
+    "A store without a changelog is in another task than the topology has it in",
     level=Level.ERROR,
-    more="There it begins empty, without a word; its rows stay in the old task until the cleaner deletes it.",
+    more="Streams silently begins with an empty store; the rows stay in the old task until the cleaner deletes it.",
     log=(log.NOT_LOGGED,),
     source="ProcessorStateManager: a store that is not logged begins empty in another task ({page})",
     page=_HOMES,
@@ -77,7 +77,7 @@ STORE_NOT_IN_TOPOLOGY: Final = FindingCode(
     "store-not-in-topology",
     "The topology has no such store",
     level=Level.WARNING,
-    more="Nobody opens it any more. It goes when its task is wiped, or when the cleaner deletes the task.",
+    more="Streams no longer opens it. It is deleted with its task, by a wipe or by the cleaner.",
     log=SILENT,
     source="the changelog stays, and so does the store, until its task is deleted ({page})",
     page=_HOMES,
@@ -86,11 +86,11 @@ STORE_NOT_IN_TOPOLOGY: Final = FindingCode(
 )
 COPY_DELETED: Final = FindingCode(
     "copy-deleted",
-    "A store lies in a task that the start deletes, and the topology has it elsewhere, or not at all",
+    "A store is in a task that the start deletes, and the topology has it elsewhere, or not at all",
     level=Level.WARNING,
     more=(
-        "Under exactly-once a task is deleted as a whole because one store of it has no offset: the copy of another "
-        "task's store goes with it, and then it can only be restored."
+        "Under exactly-once a task is deleted as a whole because one of its stores has no offset. The copy of another "
+        "task's store is deleted with it, and can then only be restored."
     ),
     log=(log.CORRUPTED, log.REVIVED, log.WIPED),
     source="StateManagerUtil.closeStateManager deletes all that is in a corrupted task ({page})",
@@ -100,12 +100,12 @@ COPY_DELETED: Final = FindingCode(
 )
 NEW_STORE: Final = FindingCode(
     "new-store",
-    "The topology has a store that no task here has",
+    "The topology has a store that no task of the directory has",
     level=Level.WARNING,
     more=(
-        "It is read from the beginning of its changelog, which is new and empty, or filled where the store is in "
-        "memory. Under exactly-once a new store on disk has every other store of its task wiped and restored; one in "
-        "memory has not. A text of a topology does not say which it is."
+        "Streams reads it from the beginning of its changelog: a new one is empty, that of a store in memory has "
+        "records. Under exactly-once a new store on disk has every other store of its task wiped and restored; one in "
+        "memory does not. The text of a topology does not state which it is."
     ),
     log=(log.NO_OFFSETS, log.CORRUPTED),
     source=(
@@ -118,11 +118,11 @@ NEW_STORE: Final = FindingCode(
 )
 NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(
     "name-of-another-operator",
-    "A name that the DSL has generated is that of another operator now",
+    "A name that the DSL generated now belongs to another operator",
     level=Level.ERROR,
     more=(
-        "It carries the number of the operator. Streams takes the rows that another operator has written, and its "
-        "changelog, for those of the new one: values of another meaning, or errors when they are read."
+        "It contains the number of the operator. Streams takes the rows and the changelog of the other operator for "
+        "those of the new one: values of another meaning, or errors when they are read."
     ),
     log=SILENT,
     source=(
@@ -135,20 +135,20 @@ NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(
 )
 REHOME_REFUSED: Final = FindingCode(
     "rehome-refused",
-    "Rehoming these stores would be refused as things are",
+    "Rehoming these stores fails: kstate refuses it",
     level=Level.WARNING,
-    more="The message says why, and the line below it what to do first.",
+    more="The message contains the reason, and the hint what to do first.",
     source="kstate: rehome refuses what it cannot do without a loss",
     hint=REHOME,
     do=(f"the same, from the command itself: {command('rehome', 'APP', '--topology', 'NEW', '--dry-run')}",),
 )
 REHOME_WARNS: Final = FindingCode(
     "rehome-warns",
-    "Rehoming these stores would warn of something",
+    "Rehoming these stores works, with a warning",
     level=Level.WARNING,
     more=(
-        "It goes on, with exit code 1. Repartition topics that the topology does not read are such a thing: what was "
-        "written to them and not read yet is never read."
+        "It continues, with exit code 1. Repartition topics that the topology does not read are an example: records "
+        "that were written to them and not read yet are never read."
     ),
     source="kstate: what rehome warns of when it does this",
     hint=REHOME,

@@ -37,7 +37,7 @@ from kstate_cli.errors import EXIT_OK
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from kstate_cli.check.outcome import Records
+    from kstate_cli.check.findings import Records
     from kstate_cli.check.predict import Report
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.json_lines import JsonLines

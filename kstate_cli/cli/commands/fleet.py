@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from kstate_cli.broker.client import StreamsGroup
     from kstate_cli.broker.facts import Facts
     from kstate_cli.fleet.findings import FleetFinding
-    from kstate_cli.fleet.model import HostReport
-    from kstate_cli.fleet.overview import Fleet
+    from kstate_cli.fleet.model import Fleet, HostReport
     from kstate_cli.specification.draft import SpecDraft
 
 _MAX_LISTED: Final = 5
@@ -85,7 +84,7 @@ def fleet(
     from kstate_cli.errors import ConditionNotMet, UsageError
     from kstate_cli.fleet.judge import judge
     from kstate_cli.fleet.listing import STREAM, read_listings
-    from kstate_cli.fleet.overview import Fleet
+    from kstate_cli.fleet.model import Fleet
 
     if listing.count(STREAM) > 1:
         raise UsageError("- stands twice: standard input is read once", hint="give it once")
@@ -107,7 +106,7 @@ def fleet(
             print_fleet(JsonLines(None), all_of_it, findings)
         else:
             _show(all_of_it, findings, by, quiet=quiet)
-        metrics.findings = Counter((finding.code, finding.level.value) for finding in findings)
+        metrics.findings = Counter((finding.code.name, finding.level.value) for finding in findings)
         if not findings:
             return metrics.finish(EXIT_OK)
         return metrics.finish(answered_no(ConditionNotMet(_verdict(findings))))
@@ -156,7 +155,7 @@ def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quie
     for note in _notes(fleet):
         say(note, quiet=quiet)
     if findings:
-        say(f"what that means: {command('explain', f'fleet:{findings[0].code}')}", quiet=quiet)
+        say(f"what that means: {command('explain', f'fleet:{findings[0].code.name}')}", quiet=quiet)
 
 
 def _notes(fleet: Fleet) -> list[str]:

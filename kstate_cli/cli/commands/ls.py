@@ -329,7 +329,7 @@ def _count_exactly(app: Application, rows: list[dict[str, Any]]) -> tuple[list[d
 
     Also return the stores whose keys cannot be counted, because of rights or a disk that does not answer.
     """
-    from kstate_cli.check.outcome import Outcome
+    from kstate_cli.check.findings import Outcome
     from kstate_cli.check.predict import check
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.releases import release

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,7 +26,8 @@ from kstate_cli.texts import command, first_lines
 
 if TYPE_CHECKING:
     from kstate_cli.cli.json_lines import JsonLines
-    from kstate_cli.verify.report import AppReport, StoreReport
+    from kstate_cli.verify.application import AppReport, StoreReport
+    from kstate_cli.verify.findings import VerifyCode
 
 
 def verify(
@@ -75,7 +76,7 @@ def verify(
             report = verify_application(request, progress)
         codes = Counter(finding.code for finding in report.findings)
         metrics.records = sum(store.rows for store in report.stores)
-        metrics.findings = {(code, _level(code)): codes[code] for code in codes}
+        metrics.findings = {(code.name, code.level.value): count for code, count in codes.items()}
         if output is Format.json:
             _print_json(lines, report)
             lines.summary(_summary(report, subset, time.monotonic() - began))
@@ -103,24 +104,14 @@ def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
     say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
 
 
-_UNJUDGED: Final = {
-    "unreadable": "run the command as the application's user",
-    "too-new": "a newer kstate may read what is too new for this one",
-    "in-use": "run the command again, or stop the application first",
-    "not-understood": "leave stores unchanged that are not understood",
-    "no-ssts": "if the application sets no db_paths or cf_paths, restore the stores that lost their SSTs",
-}
-"""What to do about each code of stores that could not be judged."""
-
-
-def _verdict(codes: Counter[str], report: AppReport) -> int:
+def _verdict(codes: Counter[VerifyCode], report: AppReport) -> int:
     """Return 0, or raise the error of the most severe finding."""
-    from kstate_cli.verify.findings import DAMAGE, IN_USE
+    from kstate_cli.verify.findings import IN_USE, VERIFY_CODES, VerifyLevel
 
     if not codes:
         return EXIT_OK
-    counts = ", ".join(f"{count} {code}" for code, count in sorted(codes.items()))
-    if codes.keys() & DAMAGE:
+    counts = ", ".join(f"{count} {code}" for code, count in sorted((code.name, n) for code, n in codes.items()))
+    if any(code.level is VerifyLevel.DAMAGE for code in codes):
         raise ConditionNotMet(
             f"damaged: {counts}",
             hint="take out what is damaged; the application restores it at its next start from its changelog, if it "
@@ -132,19 +123,22 @@ def _verdict(codes: Counter[str], report: AppReport) -> int:
             "some stores change faster than they can be read",
             hint="run the command again, or stop the application first",
         )
+    unjudged = [code for code in VERIFY_CODES.values() if code in codes]
     raise Refused(
         f"not everything can be judged: {counts}",
-        hint="; ".join(text for code, text in _UNJUDGED.items() if code in codes) + ":",
-        hint_details=[command("explain", code) for code in _UNJUDGED if code in codes],
+        hint="; ".join(code.advice for code in unjudged) + ":",
+        hint_details=[command("explain", code.name) for code in unjudged],
     )
 
 
 def _ways_out(report: AppReport) -> list[str]:
     """Return the commands that move damaged stores out, or the whole task for a damaged file of it."""
-    from kstate_cli.verify.findings import DAMAGE
+    from kstate_cli.verify.findings import VerifyLevel
 
     damaged = [
-        part for part in (*report.tasks, *report.stores) if any(finding.code in DAMAGE for finding in part.findings)
+        part
+        for part in (*report.tasks, *report.stores)
+        if any(finding.code.level is VerifyLevel.DAMAGE for finding in part.findings)
     ]
     whole = {part.task for part in damaged if part.store is None}
     parts = dict.fromkeys((part.task, None if part.task in whole else part.store) for part in damaged)
@@ -181,7 +175,7 @@ def _show(report: AppReport) -> None:
                 f"{store.rows:,}",
                 size_text(store.content_bytes),
                 store.digest or "-",
-                ", ".join(sorted({finding.code for finding in store.findings}))
+                ", ".join(sorted({finding.code.name for finding in store.findings}))
                 or ("doubtful" if store.doubt else "ok"),
             )
             for store in report.stores
@@ -189,7 +183,7 @@ def _show(report: AppReport) -> None:
     )
     for finding in report.findings:
         # Lines, not a table: a path that is folded cannot be searched for.
-        sys.stdout.write(safe(f"{finding.code}: {finding.file}: {finding.what}") + "\n")
+        sys.stdout.write(safe(f"{finding.code.name}: {finding.file}: {finding.text}") + "\n")
 
 
 def _sum_up(report: AppReport) -> None:
@@ -209,15 +203,9 @@ def _sum_up(report: AppReport) -> None:
         print_line(f"{read}: nothing is damaged", "bold green")
 
 
-def _level(code: str) -> str:
-    from kstate_cli.verify.findings import DAMAGE
-
-    return "damage" if code in DAMAGE else "unknown"
-
-
 def _print_json(lines: JsonLines, report: AppReport) -> None:
     """Print a line for each store, and for each task with findings, each followed by its findings."""
-    from kstate_cli.verify.report import OUTSIDE_TASKS
+    from kstate_cli.verify.application import OUTSIDE_TASKS
 
     for part in (*report.stores, *report.tasks):
         task = None if part.task == OUTSIDE_TASKS else part.task
@@ -228,10 +216,10 @@ def _print_json(lines: JsonLines, report: AppReport) -> None:
                 {
                     "task": task,
                     "store": part.store,
-                    "code": finding.code,
-                    "level": _level(finding.code),
+                    "code": finding.code.name,
+                    "level": finding.code.level.value,
                     "path": finding.file,
-                    "message": finding.what,
+                    "message": finding.text,
                 },
             )
 
@@ -258,7 +246,7 @@ def _members(store: StoreReport, report: AppReport) -> dict[str, Any]:
 def _summary(report: AppReport, subset: str, seconds: float) -> dict[str, Any]:
     from kstate_cli.verify.application import NOT_COVERED
 
-    codes = Counter(finding.code for finding in report.findings)
+    codes = Counter(finding.code.name for finding in report.findings)
     return {
         "ok": not codes and not report.doubtful,
         "doubtful": list(report.doubtful),

@@ -12,7 +12,7 @@ from kstate_cli.errors import Refused, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kstate_cli.check.topology import AskedTopology
+    from kstate_cli.check.topology import RequestedTopology
     from kstate_cli.releases import Release
     from kstate_cli.statedir.model import Application
 
@@ -110,13 +110,13 @@ def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
 
 def read_topologies(
     application: Application, new: Path, old: Path | None, spec: Path | None, *, at_least_once: bool
-) -> AskedTopology:
+) -> RequestedTopology:
     """Return both topologies, and the command of ``rehome`` that moves the stores.
 
     Raise UsageError for files that cannot be read, and Refused for texts of another application. Other refusals of
     rehome are part of the result.
     """
-    from kstate_cli.check.topology import AskedTopology, Mending
+    from kstate_cli.check.topology import RehomePreview, RequestedTopology
     from kstate_cli.rehome.model import WhyRefused
     from kstate_cli.rehome.options import options_of
     from kstate_cli.rehome.planner import plan_rehome
@@ -129,11 +129,11 @@ def read_topologies(
     options = options.of_application(application.app_id)
     try:
         plan = plan_rehome(application, options)
-        mending = Mending(tuple(words), warnings=plan.warnings if plan.steps else ())
+        mending = RehomePreview(tuple(words), warnings=plan.warnings if plan.steps else ())
     except Refused as error:
         if error.code in (WhyRefused.OTHER_APPLICATION, WhyRefused.OLD_DOES_NOT_FIT):
             raise
         why = ": ".join(filter(None, (error.headline, ", ".join(error.details))))
-        mending = Mending(tuple(words), why, " ".join(filter(None, (error.hint, *error.hint_details))))
+        mending = RehomePreview(tuple(words), why, " ".join(filter(None, (error.hint, *error.hint_details))))
     assert options.new is not None
-    return AskedTopology(options.new, options.old, options.spec, mending)
+    return RequestedTopology(options.new, options.old, options.spec, mending)

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.check.findings import Finding, FindingCode, Level
-from kstate_cli.check.outcome import Outcome, Records
+from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Records
 from kstate_cli.cli.columns import Column, Fold, fold_words
 from kstate_cli.cli.output import print_line, safe, screen_width, table
 from kstate_cli.errors import ConditionNotMet
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kstate_cli.change.earlier_runs import Rate
+    from kstate_cli.check.findings import Prediction
     from kstate_cli.check.lag import Lag
-    from kstate_cli.check.outcome import Prediction
     from kstate_cli.check.predict import Report
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.options.logs import KnownOfLogs
@@ -293,7 +292,7 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
     An expected outcome counts as good: a store that was wiped before, or a global store, which every release reads
     from its topic. If the start cannot be predicted, the text says so: the change itself is not affected.
     """
-    from kstate_cli.check.outcome import Outcome
+    from kstate_cli.check.findings import Outcome
     from kstate_cli.check.predict import check as predict
     from kstate_cli.errors import KstateError
     from kstate_cli.formats.task_id import GLOBAL

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.cli.columns import Column, Fold, fold_words
 from kstate_cli.cli.output import print_line, safe, screen_width, table
-from kstate_cli.fleet.expected import KnownFrom, task_name
-from kstate_cli.fleet.findings import FLEET_CODES, FleetFinding, FleetLevel
-from kstate_cli.fleet.model import HostReport
-from kstate_cli.fleet.overview import Fleet
+from kstate_cli.fleet.findings import FleetCode, FleetFinding, FleetLevel
+from kstate_cli.fleet.model import CountSource, Fleet, HostReport, task_name
 from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import first_lines, plural, size_text, some
@@ -120,9 +118,9 @@ def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
 def totals(fleet: Fleet) -> str:
     """Return the totals, and the source of the number of tasks."""
     tasks = [task for task in fleet.tasks if task != GLOBAL]
-    sources = {expectation.known_from for expectation in fleet.expected.values()}
+    sources = {expectation.source for expectation in fleet.expected.values()}
     should = sum(expectation.count for expectation in fleet.expected.values())
-    limit = "; above the highest task that is seen nobody can tell" if KnownFrom.SEEN in sources else ""
+    limit = "; above the highest task that is seen nobody can tell" if CountSource.TASKS in sources else ""
     size = size_text(sum(report.size for report in fleet.reports))
     ends = "" if fleet.facts is not None else "; the ends of the logs are not known"
     return f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}, {size}{limit}{ends}"
@@ -135,21 +133,20 @@ def show_totals(fleet: Fleet) -> None:
 
 def show_findings(findings: Sequence[FleetFinding]) -> None:
     """Print the findings, each code once."""
-    groups: dict[str, list[FleetFinding]] = defaultdict(list)
+    groups: dict[FleetCode, list[FleetFinding]] = defaultdict(list)
     for finding in findings:
         groups[finding.code].append(finding)
     for code, alike in groups.items():
-        of = FLEET_CODES[code]
         count = f" ({len(alike)})" if len(alike) > 1 else ""
         print_line("")
-        _folded(f"{of.level.value}: {code}{count}", _STYLES[of.level], "")
-        for text in first_lines([finding.what for finding in alike], _MAX_LISTED):
+        _folded(f"{code.level.value}: {code.name}{count}", _STYLES[code.level], "")
+        for text in first_lines([finding.text for finding in alike], _MAX_LISTED):
             _folded(text)
-        _folded(f"rule: {of.rule}")
-        _folded(f"what to do: {of.advice}{':' if of.to_paste else ''}")
-        if of.to_paste:
+        _folded(f"rule: {code.rule}")
+        _folded(f"what to do: {code.hint}{':' if code.command else ''}")
+        if code.command:
             # On a line of its own, and never folded: it is to be pasted.
-            print_line(safe(f"{_INDENT}{_INDENT}{of.to_paste}"), "bold")
+            print_line(safe(f"{_INDENT}{_INDENT}{code.command}"), "bold")
 
 
 def _folded(text: str, style: str = "", indent: str = _INDENT) -> None:
@@ -221,18 +218,17 @@ def print_fleet(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]
 
 
 def _print_finding(lines: JsonLines, finding: FleetFinding) -> None:
-    of = FLEET_CODES[finding.code]
     lines.line(
         "finding",
         {
             "task": finding.task,
             "store": finding.store,
             "hosts": list(finding.hosts),
-            "code": finding.code,
-            "level": of.level.value,
-            "message": finding.what,
-            "rule": of.rule,
-            "hint": of.hint,
+            "code": finding.code.name,
+            "level": finding.level.value,
+            "message": finding.text,
+            "rule": finding.code.rule,
+            "hint": finding.code.instruction,
         },
     )
 
@@ -261,7 +257,7 @@ def _print_summary(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFindi
 
 def _print_tasks(lines: JsonLines, fleet: Fleet) -> None:
     sources = {
-        task_name(sub, n): expectation.known_from.value
+        task_name(sub, n): expectation.source.value
         for sub, expectation in fleet.expected.items()
         for n in range(expectation.count)
     }

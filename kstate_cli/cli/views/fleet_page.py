@@ -15,9 +15,8 @@ from typing import Final
 from kstate_cli.cli.views.fleet import number, state_of, totals
 from kstate_cli.errors import UsageError
 from kstate_cli.explain.catalogue import find
-from kstate_cli.fleet.findings import FLEET_CODES, FleetFinding
-from kstate_cli.fleet.model import HostReport, StoreCopy
-from kstate_cli.fleet.overview import Fleet
+from kstate_cli.fleet.findings import FleetCode, FleetFinding
+from kstate_cli.fleet.model import Fleet, HostReport, StoreCopy
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.regular_files import kind_of, replace_text
 from kstate_cli.texts import plural, printable, quoted, size_text
@@ -88,19 +87,19 @@ def _page(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
 
 def _findings(findings: Sequence[FleetFinding]) -> Iterator[str]:
     yield f"<h2>Findings</h2>\n{'' if findings else '<p>none</p>'}"
-    groups: dict[str, list[FleetFinding]] = defaultdict(list)
+    groups: dict[FleetCode, list[FleetFinding]] = defaultdict(list)
     for finding in findings:
         groups[finding.code].append(finding)
     for code, alike in groups.items():
-        of = FLEET_CODES[code]
-        (explanation,) = find(f"fleet:{code}")
+        (explanation,) = find(f"fleet:{code.name}")
+        name, level = _e(code.name), code.level.value
         yield (
-            f'<details id="{_e(code)}"><summary><span class="{of.level.value}">{of.level.value}</span> {_e(code)}'
+            f'<details id="{name}"><summary><span class="{level}">{level}</span> {name}'
             f" ({len(alike):,}): {_e(explanation.brief)}</summary><div><p>{_e(explanation.what)}</p>"
             f"<p>Rule: {_e(explanation.rule or '-')}</p>"
         )
         yield f"<p>What to do:</p><ul>{''.join(f'<li><code>{_e(step)}</code></li>' for step in explanation.do)}</ul>"
-        yield f"<p>Where:</p><ul>{''.join(f'<li>{_e(finding.what)}</li>' for finding in alike)}</ul></div></details>\n"
+        yield f"<p>Where:</p><ul>{''.join(f'<li>{_e(finding.text)}</li>' for finding in alike)}</ul></div></details>\n"
 
 
 def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kstate_cli.check.topology import AskedTopology, Homes
+    from kstate_cli.check.topology import Homes, RequestedTopology
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.specification.topic_settings import TopicReport
     from kstate_cli.specification.topology import TopologyText
@@ -40,11 +40,11 @@ def tell_homes(
     Raise UsageError for texts that cannot be read.
     """
     from kstate_cli.check.snapshot_reader import read_homes
-    from kstate_cli.check.topology import AskedTopology
+    from kstate_cli.check.topology import RequestedTopology
     from kstate_cli.specification.homes import Described
     from kstate_cli.specification.topology import read_topology
 
-    topologies = AskedTopology(
+    topologies = RequestedTopology(
         Described.by(read_topology(new)), Described.by(read_topology(old)) if old is not None else None
     )
     homes = read_homes(app, topologies)
@@ -52,16 +52,16 @@ def tell_homes(
         row["new_task"], row["home"] = _home(topologies, homes, row)
     lacked = [
         {"new_task": task, "store": store}
-        for task, those in sorted(homes.lacked.items())
+        for task, those in sorted(homes.missing.items())
         for store, home in sorted(those.items())
-        if not home.lies_in
+        if not home.other_task
     ]
     stores = {store.name for task in app.tasks for store in task.stores}
     has = {key.store for key in topologies.new.homes} | topologies.new.global_stores
     return lacked, _doubt(stores, has)
 
 
-def _home(topologies: AskedTopology, homes: Homes, row: dict[str, Any]) -> tuple[str | None, str]:
+def _home(topologies: RequestedTopology, homes: Homes, row: dict[str, Any]) -> tuple[str | None, str]:
     from kstate_cli.check.topology import home_of_store
     from kstate_cli.formats.task_id import GLOBAL, TaskId
 
@@ -74,7 +74,7 @@ def _home(topologies: AskedTopology, homes: Homes, row: dict[str, Any]) -> tuple
         return None, Move.removed.value
     if new == task:
         return new, Move.stays.value
-    return new, (Move.moves if store in homes.lacked.get(new, {}) else Move.copy).value
+    return new, (Move.moves if store in homes.missing.get(new, {}) else Move.copy).value
 
 
 def _doubt(stores: set[str], has: set[str]) -> str | None:

@@ -209,9 +209,9 @@ class VerifyProgress(VerifyWatcher):
         """Update the bytes that were read."""
         self._meter.at(count)
 
-    def found(self, finding: VerifyFinding) -> None:
+    def on_finding(self, finding: VerifyFinding) -> None:
         """Print a finding at once: the rest may take hours."""
-        self._meter.tell(f"{finding.code}: {finding.file}: {finding.what}")
+        self._meter.tell(f"{finding.code.name}: {finding.file}: {finding.text}")
 
 
 class ExportProgress(ExportWatcher):

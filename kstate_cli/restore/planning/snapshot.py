@@ -12,7 +12,7 @@ from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.dump_reader.reader import digest_at
 from kstate_cli.offsets.ages import Age, read_ages
 from kstate_cli.offsets.model import TaskOffsets
-from kstate_cli.offsets.while_running import as_of_note, resolve_to_plan
+from kstate_cli.offsets.resolve import as_of_note, resolve_to_plan
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.restore.planning.plan import RestoreOptions
 from kstate_cli.specification.model import Spec

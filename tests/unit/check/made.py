@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kstate_cli.check.findings import Records
 from kstate_cli.check.initial_offsets import read_offsets
-from kstate_cli.check.outcome import Records
 from kstate_cli.check.rule import StoreCheckDraft, TaskCheckDraft
-from kstate_cli.check.snapshot import CheckRequest, KnownLogs, Snapshot
+from kstate_cli.check.snapshot import CheckRequest, LogSnapshot, Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import Log
 from kstate_cli.offsets.resolve import resolve_with
@@ -48,7 +48,7 @@ def snapshot(
         {one.task.name: one for one in resolve_with(found, entries, transactional=request.transactional)},
         NOW_MS,
         entries=entries,
-        logs=KnownLogs(
+        logs=LogSnapshot(
             known,
             frozenset(known),
             frozenset(lacking),

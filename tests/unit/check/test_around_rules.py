@@ -31,12 +31,11 @@ from kstate_cli.check.codes.surroundings import (
     VERSIONED_POSITION,
 )
 from kstate_cli.check.files import Doubles, stores_in_two
-from kstate_cli.check.findings import FindingCode
-from kstate_cli.check.outcome import Outcome
+from kstate_cli.check.findings import FindingCode, Outcome
 from kstate_cli.check.predict import judge
-from kstate_cli.check.problems import not_understood
-from kstate_cli.check.snapshot import RunSeen, Snapshot, Surroundings
+from kstate_cli.check.snapshot import KstateRun, Snapshot, Surroundings
 from kstate_cli.check.surroundings import AROUND_RULES
+from kstate_cli.check.unknown import not_understood
 from kstate_cli.statedir.locks import Mount
 from kstate_cli.statedir.model import Task
 from kstate_cli.statedir.places import Place, task_place
@@ -47,7 +46,7 @@ from tests.unit.model import application, changelog, database, record, store, ta
 from .made import NOW_MS, OLD, log, snapshot
 
 HERE = "check/"
-READERS = {"check/snapshot_reader.py", "check/counting.py", "check/logs.py", "check/predict.py", "check/lag.py"}
+READERS = {"check/snapshot_reader.py", "check/logs.py", "check/predict.py", "check/lag.py"}
 """Who takes the snapshot, and the sources of logs; ``check`` itself takes one and judges it. A lag is no rule."""
 IMPORTS = frozenset(
     {"kstate_cli.clock", "kstate_cli.regular_files", "time", "shutil", "subprocess", "io", "glob", "tempfile"}
@@ -84,11 +83,11 @@ CASES = {
         (around(mount=Mount(Path("/state"), "ext4")), []),
     ],
     "_runs": [
-        (around(runs=(RunSeen("0001-migrate", damage="it is empty"),)), [UNFINISHED_RUN]),
-        (around(runs=(RunSeen("0001-migrate", interrupted=True),)), [UNFINISHED_RUN]),
-        (around(runs=(RunSeen("0001-migrate", kept_bytes=9, kept_since="2023-01-01"),)), [KEPT_TOO_LONG]),
-        (around(runs=(RunSeen("0001-migrate", lost="/a holds no task any more"),)), [ONLY_KEPT]),
-        (around(runs=(RunSeen("0001-migrate"),)), []),
+        (around(runs=(KstateRun("0001-migrate", damage="it is empty"),)), [UNFINISHED_RUN]),
+        (around(runs=(KstateRun("0001-migrate", interrupted=True),)), [UNFINISHED_RUN]),
+        (around(runs=(KstateRun("0001-migrate", kept_bytes=9, kept_since="2023-01-01"),)), [KEPT_TOO_LONG]),
+        (around(runs=(KstateRun("0001-migrate", lost="/a holds no task any more"),)), [ONLY_KEPT]),
+        (around(runs=(KstateRun("0001-migrate"),)), []),
     ],
     "_in_memory": [
         (snapshot(healthy(), logs=[log(changelog("memory"), 0, 5)]), [CHANGELOG_WITHOUT_STORE]),

@@ -6,8 +6,8 @@ import pytest
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.check.logs import FactLogs, at_most
-from kstate_cli.check.misplaced_segments import _likely
-from kstate_cli.check.opening import java_text
+from kstate_cli.check.rule import java_text
+from kstate_cli.check.snapshot import _likely
 from kstate_cli.formats import checkpoint
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from kstate_cli.check.codes.offsets import SEGMENT_BEHIND
-from kstate_cli.check.findings import Level
-from kstate_cli.check.outcome import Outcome
+from kstate_cli.check.findings import Level, Outcome
 from kstate_cli.check.tasks import judge_task
 from kstate_cli.statedir.model import Task
 from tests.unit.model import changelog, database, record, store, task

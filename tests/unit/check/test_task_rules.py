@@ -54,13 +54,12 @@ from kstate_cli.check.codes.offsets import (
 )
 from kstate_cli.check.codes.surroundings import OLDER_THAN_MAX_AGE
 from kstate_cli.check.codes.topology import COPY_DELETED, STORE_ELSEWHERE, STORE_NOT_IN_TOPOLOGY
-from kstate_cli.check.findings import FindingCode
+from kstate_cli.check.findings import FindingCode, Outcome, Prediction, Records
 from kstate_cli.check.global_stores import GLOBAL_RULES, judge_global
-from kstate_cli.check.outcome import Outcome, Prediction, Records
 from kstate_cli.check.rule import Obstacle, TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.tasks import TASK_RULES, judge_copy, judge_task
-from kstate_cli.check.topology import Homes, Lacked
+from kstate_cli.check.topology import AbsentStore, Homes
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -129,8 +128,8 @@ def old_data() -> Snapshot:
 
 def moved(home: str | None, *, lacked: bool = False) -> Snapshot:
     """A store that lies in 0_0, where the topology does not look for it."""
-    waiting = {"1_0": {"count": Lacked("0_0")}} if lacked else {}
-    return healthy(homes=Homes(lacked=waiting, elsewhere={"0_0": {"count": home}}))
+    waiting = {"1_0": {"count": AbsentStore("0_0")}} if lacked else {}
+    return healthy(homes=Homes(missing=waiting, elsewhere={"0_0": {"count": home}}))
 
 
 Case = tuple[Callable[[], tuple[Snapshot, TaskCheckDraft]], list[FindingCode], dict[str, Any]]
@@ -182,12 +181,12 @@ CASES: dict[str, list[Case]] = {
         ),
         (lambda: (seen := healthy(), of_task(seen)), [], {}),
     ],
-    "_gone": [
-        (before(two_tasks, 1), [], {"gone": ("other",)}),
+    "_absent_stores": [
+        (before(two_tasks, 1), [], {"absent": ("other",)}),
         (
             before(lambda: snapshot(task(store("count", database()), lines={COUNT: 1, OTHER: 1}), to=OLD)),
             [OFFSET_WITHOUT_STORE],
-            {"gone": ("other",), "empty": {"other": OFFSET_WITHOUT_STORE}},
+            {"absent": ("other",), "empty": {"other": OFFSET_WITHOUT_STORE}},
         ),
         (
             before(lambda: snapshot(task(store("count", database(offsets=record(1))), lines={OTHER: 1}))),
@@ -258,7 +257,7 @@ CASES: dict[str, list[Case]] = {
         (before(family), [], {}),
     ],
     "_unreadable": [
-        (before(healthy, unreadable=OBSTACLE, gone=("other",)), [], {"unreadable": OBSTACLE.code, "fails": ["count", "other"], "gone": ("other",)}),
+        (before(healthy, unreadable=OBSTACLE, absent=("other",)), [], {"unreadable": OBSTACLE.code, "fails": ["count", "other"], "absent": ("other",)}),
         (before(healthy, unreadable=OBSTACLE, code=STATUS_OPEN), [], {"unreadable": OBSTACLE.code, "code": STATUS_OPEN}),
         (before(healthy), [], {}),
     ],
@@ -299,7 +298,7 @@ CASES: dict[str, list[Case]] = {
             [NO_SEGMENTS_YET],
             {"code": NO_SEGMENTS_YET},
         ),
-        (before(two_tasks, 1, gone=("other",)), [STORE_MISSING], {"code": STORE_MISSING, "gone": ("other",)}),
+        (before(two_tasks, 1, absent=("other",)), [STORE_MISSING], {"code": STORE_MISSING, "absent": ("other",)}),
         (before(lambda: snapshot(task(store("count", database())), to=OLD, exactly_once=False)), [], {}),
         (before(healthy), [], {}),
     ],
@@ -422,7 +421,7 @@ def _known(draft: TaskCheckDraft) -> dict[str, Any]:
         "empty": dict(draft.empty),
         "ignored": draft.ignored,
         "closed": draft.closed,
-        "gone": draft.gone,
+        "absent": draft.absent,
         "unreadable": draft.unreadable.code if draft.unreadable is not None else None,
         "code": draft.code,
         "predictions": [(one.store, one.outcome.value, one.code) for one in draft.predictions],
@@ -491,7 +490,7 @@ def test_a_copy_of_a_task(to: str, with_global: bool, outcome: Outcome) -> None:
         ({"offset": 50}, [], Outcome.OPENS),
         ({}, [OFFSET_MISSING], Outcome.RESTORES_ALL),
         ({"offset": 50, "lacking": [TOPIC]}, [LOG_MISSING], Outcome.UNKNOWN),
-        ({"offset": 50, "more": {TopicPartition("gone", 0): 1}}, [GLOBAL_UNKNOWN_TOPIC], Outcome.FAILS),
+        ({"offset": 50, "more": {TopicPartition("absent", 0): 1}}, [GLOBAL_UNKNOWN_TOPIC], Outcome.FAILS),
     ],
 )
 def test_global_stores(made: dict[str, Any], codes: list[FindingCode], outcome: Outcome) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from kstate_cli.check.codes.logs import CATCHES_UP
 from kstate_cli.check.codes.offsets import START_HANGS, STATUS_OPEN, VERSIONED_REPLAYED, WITHOUT_CHANGELOG
-from kstate_cli.check.findings import Level
-from kstate_cli.check.outcome import Outcome, Prediction, Records
+from kstate_cli.check.findings import Level, Outcome, Prediction, Records
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.tasks import judge_task
 from kstate_cli.offsets.ages import Age

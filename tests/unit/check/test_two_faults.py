@@ -13,7 +13,7 @@ import pytest
 
 from kstate_cli.check.codes.layout import SEGMENT_OFF_GRID
 from kstate_cli.check.codes.offsets import NO_OFFSETS, OFFSET_MISSING
-from kstate_cli.check.outcome import Outcome
+from kstate_cli.check.findings import Outcome
 from kstate_cli.check.tasks import judge_task
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.logs.log import Log

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.check.codes import CODES
-from kstate_cli.check.outcome import Outcome, Prediction, Records
+from kstate_cli.check.findings import Outcome, Prediction, Records
 from kstate_cli.cli.views.check import _COMMAND, _part_of, verdict
 from kstate_cli.texts import filled
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.diff.merge import _join
 from kstate_cli.diff.model import Diff, StoreDiff
+from kstate_cli.diff.rows import _join
 
 KINDS = ("window", "window")
 Rows = dict[bytes, bytes]

@@ -10,7 +10,7 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.fleet.judge import judge
 from kstate_cli.fleet.listing import read_listings
-from kstate_cli.fleet.overview import Fleet
+from kstate_cli.fleet.model import Fleet
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.specification.draft import SpecDraft, StoreDraft
 
@@ -29,7 +29,7 @@ def fleet(folder: Path, *said: str, **other: Any) -> Fleet:
 
 
 def codes(one: Fleet) -> list[tuple[str, str | None]]:
-    return [(finding.code, finding.task) for finding in judge(one)]
+    return [(finding.code.name, finding.task) for finding in judge(one)]
 
 
 def logs(partitions: int, start: int = 0, end: int = 101) -> dict[TopicPartition, LogFacts]:
@@ -61,7 +61,7 @@ def test_tasks_that_too_many_have(tmp_path: Path) -> None:
     ahead, behind = listing("0_0", host="a"), listing("0_0", host="b", changelog={TOPIC: {"0": 60}})
     one = fleet(tmp_path, ahead, behind)
     assert codes(one) == [("task-doubled", "0_0")]
-    assert "h0 (in front), h1 (40 behind)" in judge(one)[0].what
+    assert "h0 (in front), h1 (40 behind)" in judge(one)[0].text
     assert codes(fleet(tmp_path, ahead, behind, standby_replicas=1)) == []
     assert codes(fleet(tmp_path, ahead, standby_replicas=1)) == [("task-too-few", "0_0")]
 
@@ -163,7 +163,7 @@ def test_members_are_known_by_the_process_id_of_their_directory(tmp_path: Path) 
     )
     one = fleet(tmp_path, *said, group=group)
     assert one.active == {"0_0": "h0", "0_1": "h1"}
-    assert "h0 (active, in front)" in judge(one)[0].what
+    assert "h0 (active, in front)" in judge(one)[0].text
     stranger = StreamsGroup("STABLE", "classic", (*group.members, member(f"orders-id-of-c-{thread}")))
     assert ("member-without-host", None) in codes(fleet(tmp_path, *said, group=stranger))
     own_names = StreamsGroup("STABLE", "classic", (member("mine-1", 0), member("mine-2", 1)))

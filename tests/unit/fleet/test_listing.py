@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from kstate_cli.errors import UsageError
 from kstate_cli.fleet.judge import judge
 from kstate_cli.fleet.listing import read_listings
-from kstate_cli.fleet.model import HostReport
-from kstate_cli.fleet.overview import Fleet
+from kstate_cli.fleet.model import Fleet, HostReport
 
 from .made_up import host_line, listing, store, summary, text
 
@@ -67,9 +66,9 @@ def test_what_is_wrong_is_named_with_its_line(name: str, tmp_path: Path) -> None
     reports = read(tmp_path, said)
     assert not reports[0].whole and line in [gap.line for gap in reports[0].gaps], reports[0].gaps
     findings = judge(Fleet(reports))
-    told = [one.what for one in findings if one.code == "host-unread"]
+    told = [one.text for one in findings if one.code.name == "host-unread"]
     assert told and all("web-1" in one for one in told)
-    assert not [one for one in findings if one.code == "task-missing"], "not known is not missing"
+    assert not [one for one in findings if one.code.name == "task-missing"], "not known is not missing"
 
 
 @pytest.mark.parametrize("size", range(0, len(listing("0_0", "0_1")) - 1, 13))
@@ -139,7 +138,7 @@ def test_noise_between_listings_of_a_stream_is_of_neither(monkeypatch: pytest.Mo
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(said.encode())))
     reports = read_listings(["-"])
     assert [(one.name, one.whole) for one in reports] == [("a", True), ("-:3", False), ("c", True)]
-    assert ("task-not-known", "0_1") in [(one.code, one.task) for one in judge(Fleet(reports))]
+    assert ("task-not-known", "0_1") in [(one.code.name, one.task) for one in judge(Fleet(reports))]
 
 
 def test_the_answer_no_belongs_to_the_listing_before_it(tmp_path: Path) -> None:

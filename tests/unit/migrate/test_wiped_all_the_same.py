@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from kstate_cli.check.outcome import Outcome
+from kstate_cli.check.findings import Outcome
 from kstate_cli.check.predict import judge
 from kstate_cli.migrate.planner import plan_migration
 from kstate_cli.migrate.snapshot import MigrateOptions

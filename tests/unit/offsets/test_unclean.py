@@ -23,7 +23,7 @@ NO_STATUS = "it has rows but no status (no status)"
 
 def reasons(store: Store, *, transactional: bool, lines: Mapping[TopicPartition, int] | None = None) -> list[str]:
     (resolved,) = resolve_with(application(task(store, lines=lines)), {}, transactional=transactional)
-    return [f"{reason.what}{' (no status)' if reason.no_status else ''}" for reason in resolved.unclean]
+    return [f"{reason.text}{' (no status)' if reason.no_status else ''}" for reason in resolved.unclean]
 
 
 @pytest.mark.parametrize("transactional", [False, True])

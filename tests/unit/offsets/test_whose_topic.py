@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.offsets.owners import Owners, give_lines, usual_changelog
+from kstate_cli.offsets.resolve import Owners, give_lines, usual_changelog
 from kstate_cli.specification.infer import Inference, infer
 from kstate_cli.statedir.model import Store, Task
 from tests.unit.specification.small import application, database, store, task

@@ -30,7 +30,7 @@ from .support import (
 
 
 def _found(path: Path, **how: bool) -> list[tuple[str, str]]:
-    return [(one.code, one.file) for one in verify(path, **how).findings]  # type: ignore[arg-type]
+    return [(one.code.name, one.file) for one in verify(path, **how).findings]  # type: ignore[arg-type]
 
 
 def test_a_good_database(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_every_sst_with_a_flipped_byte_is_named(tmp_path: Path, at: float) -> No
         flip(sst, at if isinstance(at, int) else int(sst.stat().st_size * at))
     assert _found(path) == [("corrupt", f"0_0/db/{first.name}"), ("corrupt", f"0_0/db/{third.name}")]
     assert verify(path).digest == b""
-    assert "checksum" in verify(path).findings[0].what
-    assert str(tmp_path) not in verify(path).findings[0].what or "/db/" in verify(path).findings[0].what
-    assert "shm" not in verify(path).findings[0].what
+    assert "checksum" in verify(path).findings[0].text
+    assert str(tmp_path) not in verify(path).findings[0].text or "/db/" in verify(path).findings[0].text
+    assert "shm" not in verify(path).findings[0].text
     assert second.exists()
 
 
@@ -96,8 +96,8 @@ def test_keys_out_of_order(tmp_path: Path) -> None:
     path = database(tmp_path / "db", {b"alpha": b"1", b"beta": b"2", b"gamma": b"3"})
     change_first_block(ssts(path)[0], b"alpha", b"zlpha")
     report = verify(path)
-    assert [(one.code, one.file) for one in report.findings] == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
-    assert "1 rows" in report.findings[0].what
+    assert [(one.code.name, one.file) for one in report.findings] == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
+    assert "1 rows" in report.findings[0].text
 
 
 def test_keys_out_of_order_among_overlapping_ssts_show_when_each_is_read(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_wrong_count_in_the_properties(tmp_path: Path, add: int) -> None:
     path = database(tmp_path / "db", rows(50))
     change_property(ssts(path)[0], b"entries", add)
     assert _found(path) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
-    assert "count" in verify(path).findings[0].what
+    assert "count" in verify(path).findings[0].text
 
 
 def test_overlapping_ssts_are_counted_one_by_one_when_asked(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_rows_that_do_not_decode(tmp_path: Path) -> None:
     good = {b"key-%03d" % number + bytes(12): b"" for number in range(100)}
     path = database(tmp_path / "db", {**good, b"short": b""}, {b"key-100" + bytes(12): b""})
     report = verify(path, "window", segment=0)
-    assert [(one.code, one.file) for one in report.findings] == [("undecodable", f"0_0/db/{ssts(path)[0].name}")]
-    assert b"short".hex() in report.findings[0].what
+    assert [(one.code.name, one.file) for one in report.findings] == [("undecodable", f"0_0/db/{ssts(path)[0].name}")]
+    assert b"short".hex() in report.findings[0].text
     assert verify(path).findings == ()
 
 
@@ -241,7 +241,7 @@ def test_a_family_of_nobody(tmp_path: Path) -> None:
 
 
 def test_a_database_that_is_gone(tmp_path: Path) -> None:
-    assert verify(tmp_path / "none").gone
+    assert verify(tmp_path / "none").dropped
 
 
 def test_large_values_and_small_ones(tmp_path: Path) -> None:

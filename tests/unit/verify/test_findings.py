@@ -28,7 +28,7 @@ MESSAGES = [
 @pytest.mark.parametrize(("message", "code", "file"), MESSAGES)
 def test_messages(message: str, code: str, file: str) -> None:
     error = RocksError(message, read_message(message))
-    assert code_of(error) == code
+    assert code_of(error).name == code
     assert error.said is not None
     assert (error.said.file or "?") == file
     assert "Corruption: " not in error.plain
@@ -37,4 +37,4 @@ def test_messages(message: str, code: str, file: str) -> None:
 
 
 def test_what_kstate_finds_itself_is_no_message_of_rocksdb() -> None:
-    assert code_of(RocksError("/s/unknown: Permission denied: reading stopped before its end")) == "corrupt"
+    assert code_of(RocksError("/s/unknown: Permission denied: reading stopped before its end")).name == "corrupt"

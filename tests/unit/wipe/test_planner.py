@@ -11,23 +11,23 @@ from kstate_cli.change.plan import CreateDatabase, OmitTree, Plan, RemoveFile, W
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.resolve import resolve_with
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import PROCESS_FILE
-from kstate_cli.wipe.planner import WipeOptions, plan_wipe
+from kstate_cli.wipe.planner import WipeOptions, WipeSnapshot, plan_of, plan_wipe, remaining_lines
 from tests.unit.model import OLD, application, changelog, database, record, store, task
 
 COUNT, SUM = changelog("count"), changelog("sum")
 
 
-@pytest.fixture(autouse=True)
-def nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a custom store has files in a task is looked up on disk: here none has."""
-    monkeypatch.setattr("kstate_cli.offsets.resolve.os.listdir", lambda _: [])
-
-
 def wipe(app: Application, *stores: str, **more: object) -> Plan:
     options = {"tasks": frozenset(more.pop("tasks", ())), **more}  # type: ignore[call-overload]
-    return plan_wipe(app, WipeOptions(stores=frozenset(stores), **options))
+    return plan_of(snapshot(app, WipeOptions(stores=frozenset(stores), **options)))
+
+
+def snapshot(app: Application, options: WipeOptions, *, has_process_file: bool = False) -> WipeSnapshot:
+    """A snapshot without a disk: no task has files of a custom store."""
+    return WipeSnapshot(app, options, tuple(resolve_with(app, {})), has_process_file)
 
 
 def steps(found: Plan) -> list[tuple[str, str]]:
@@ -157,5 +157,37 @@ def test_names_that_are_not_there(stores: tuple[str, ...], more: dict[str, objec
 def test_the_process_file_leaves_only_with_everything(tmp_path: Path) -> None:
     (tmp_path / PROCESS_FILE).touch()
     app = replace(old(), path=tmp_path, tasks=())
-    assert wipe(app, every_task=True).empty
-    assert steps(wipe(app, every_task=True, own_files=True)) == [("remove file", PROCESS_FILE)]
+    assert plan_wipe(app, WipeOptions(every_task=True)).empty
+    everything = WipeOptions(every_task=True, own_files=True)
+    assert steps(plan_wipe(app, everything)) == [("remove file", PROCESS_FILE)]
+    assert steps(plan_of(snapshot(app, everything, has_process_file=True))) == [("remove file", PROCESS_FILE)]
+    assert plan_of(snapshot(app, everything)).empty
+
+
+@pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        (WipeOptions(tasks=frozenset({"0_1", "0_0"})), "wipe --task 0_0 --task 0_1"),
+        (WipeOptions(stores=frozenset({"a b"}), global_stores=True), "wipe --store 'a b' --global"),
+        (WipeOptions(every_task=True, own_files=True), "wipe --all --everything"),
+    ],
+)
+def test_the_command_of_the_options(options: WipeOptions, command: str) -> None:
+    assert options.command == command
+
+
+def test_every_line_of_a_store_without_a_directory_is_kept_but_its_own() -> None:
+    """A store that was wiped by hand: its line stays as an offset, and the next start would skip its records."""
+    app = application(task(store("sum", database("sum", version=OLD)), lines={COUNT: 41, SUM: 8}))
+    (offsets,) = resolve_with(app, {})
+    assert remaining_lines(offsets, frozenset({"count"}), ()) == {COUNT: OFFSET_UNKNOWN, SUM: 8}
+    assert remaining_lines(offsets, frozenset({"other"}), ()) == {COUNT: 41, SUM: 8}
+
+
+def test_a_plan_does_not_change_its_snapshot() -> None:
+    """The rules are functions: a second plan of the same snapshot is the same plan."""
+    damaged = replace(database("count"), column_families=(), live={})
+    app = application(task(store("count", damaged), store("sum", database("sum", offsets=record(8, "sum")))))
+    before = snapshot(app, WipeOptions(stores=frozenset({"count"})))
+    assert plan_of(before) == plan_of(before)
+    assert plan_of(before).warnings

@@ -1,0 +1,301 @@
+"""Stores and tasks that the requested topology has elsewhere than the directory, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from kstate_cli import streams_log
+from kstate_cli.check.codes.offsets import STORE_MISSING
+from kstate_cli.check.codes.surroundings import OLDER_THAN_MAX_AGE
+from kstate_cli.check.codes.topology import (
+    COPY_DELETED,
+    LEFT_OVER_TASK,
+    MOVED_WITHOUT_CHANGELOG,
+    NAME_OF_ANOTHER_OPERATOR,
+    NEW_STORE,
+    REHOME_REFUSED,
+    REHOME_WARNS,
+    STORE_ELSEWHERE,
+    STORE_NOT_IN_TOPOLOGY,
+    UNKNOWN_TOPOLOGY,
+)
+from kstate_cli.check.files import checkpoint_obstacle
+from kstate_cli.check.findings import Finding, Level, Outcome, Prediction
+from kstate_cli.check.initial_offsets import read_offsets
+from kstate_cli.check.rule import Obstacle, StoreCheckDraft, TaskCheckDraft, judged, with_store
+from kstate_cli.check.snapshot import Snapshot
+from kstate_cli.check.stores import STORE_RULES
+from kstate_cli.check.topology import Homes, RequestedTopology
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.task_id import GLOBAL
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.specification.homes import StoreKey, of_another_operator
+from kstate_cli.specification.topology import Subtopology
+from kstate_cli.statedir.model import Task
+from kstate_cli.texts import some
+
+_LISTED_NAMES: Final = 5
+
+
+def lacked(snapshot: Snapshot, task: Task, name: str) -> Finding:
+    """Return the finding about a store that a task lacks."""
+    missing = snapshot.homes.missing[task.name].get(name) if snapshot.homes is not None else None
+    if missing is None or not (missing.other_task or missing.new):
+        text = "it is not here, and other tasks of the subtopology have it"
+        return snapshot.finding(STORE_MISSING, text, task, name)
+    if missing.other_task:
+        text = f"it lies in {missing.other_task}, and the topology has it in {task.name} now"
+        return snapshot.finding(STORE_ELSEWHERE, text, task, name)
+    costs = snapshot.request.exactly_once and not snapshot.task_is_empty(task)
+    costs = costs and not has_line(snapshot, snapshot.resolved[task.name].absent.get(name, {}))
+    text = "no task here has it: it is new"
+    if missing.on_disk is None:
+        text += ", in memory, or on another host"
+        text += "; in memory it costs its task nothing" if costs else ""
+    return snapshot.finding(NEW_STORE, text, task, name, None if costs else Level.EXPECTED)
+
+
+def has_line(snapshot: Snapshot, lines: Mapping[TopicPartition, int]) -> bool:
+    """Return True if ``.checkpoint`` has an offset of a store without a directory: then it costs its task nothing.
+
+    −4 is one up to 4.2; from 4.3 on it is not taken over.
+    """
+    return any(offset != OFFSET_UNKNOWN or not snapshot.request.into_family for offset in lines.values())
+
+
+def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[Prediction, ...], tuple[Finding, ...]]:
+    """Return the verdicts on stores in a task where the topology does not look for them.
+
+    ``wiped``: the start deletes the directory of the task.
+    """
+    homes = snapshot.homes
+    if homes is None:
+        return (), ()
+    predictions, findings = [], []
+    for name, home in sorted(homes.elsewhere.get(task.name, {}).items()):
+        lost = (task.name, name) in homes.unlogged
+        bad = Level.ERROR if lost else None
+        code = STORE_ELSEWHERE
+        if home is None or lost:
+            code = STORE_NOT_IN_TOPOLOGY if home is None else MOVED_WITHOUT_CHANGELOG
+            text = "the topology has no such store" if home is None else f"the topology has it in {home} now"
+            text += ", and no offset anywhere speaks of a changelog" if lost else ""
+            findings.append(snapshot.finding(code, text, task, name, bad))
+        elif name not in homes.missing.get(home, {}):
+            findings.append(snapshot.finding(code, f"a copy: the start takes the one in {home}", task, name))
+        if wiped:
+            code = COPY_DELETED
+            text = "the start deletes it with the task, where it does not look for it"
+            findings.append(snapshot.finding(code, text, task, name, bad))
+        predictions.append(Prediction(task.name, name, Outcome.IGNORED, code=code))
+    return tuple(predictions), tuple(findings)
+
+
+def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the findings about the topology as a whole."""
+    homes, topology = snapshot.homes, snapshot.request.topology
+    if homes is None or topology is None:
+        return
+    for name in homes.global_unused:
+        text = "the topology has no such global store: it stays as it is"
+        yield snapshot.finding(STORE_NOT_IN_TOPOLOGY, text, _global(snapshot), name, Level.EXPECTED)
+    for name in homes.global_missing:
+        text = "it is not here: read whole from its topic"
+        yield replace(snapshot.finding(NEW_STORE, text, level=Level.EXPECTED), task=GLOBAL, store=name)
+    for key in homes.unplaced:
+        if topology.is_on_disk(key.store) is not False and not (topology.old is not None and key in topology.old.homes):
+            text = f"{key}: nothing of its sub-topology is here"
+            yield snapshot.finding(NEW_STORE, text, level=Level.EXPECTED)
+    yield from _of_other_operators(snapshot, homes)
+    preview = topology.rehome
+    if preview.refused is not None:
+        finding = snapshot.finding(REHOME_REFUSED, preview.refused)
+        yield replace(finding, hint=preview.hint or finding.hint)
+    for warning in preview.warnings:
+        yield snapshot.finding(REHOME_WARNS, warning)
+
+
+def _global(snapshot: Snapshot) -> Task | None:
+    return next((task for task in snapshot.app.tasks if task.name == GLOBAL), None)
+
+
+def _of_other_operators(snapshot: Snapshot, homes: Homes) -> Iterator[Finding]:
+    """Yield a finding about generated names of another operator: Streams takes their rows and changelog for its own."""
+    topology = snapshot.request.topology
+    if topology is None or topology.old is None:
+        return
+    new, old = topology.new, topology.old
+    keys = sorted(new.homes.keys() & old.homes.keys())
+    names = [str(key) for key in keys if key.store in homes.stores and of_another_operator(key, new, old)]
+    if names:
+        text = f"{some(names, _LISTED_NAMES)}: made by another operator before"
+        yield snapshot.finding(NAME_OF_ANOTHER_OPERATOR, text)
+
+
+def judge_left_over_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
+    """Judge a directory of a sub-topology that the topology lacks, and what it does to the start.
+
+    Up to 4.2 it stays until the cleaner deletes it. From 4.3 on the start opens every task that is not empty
+    (``StateDirectory.initializeStartupStores``). For a number without a sub-topology it builds the whole topology
+    (``InternalTopologyBuilder.buildSubtopology`` finds no group of nodes), global stores included; for the number of a
+    global store that store alone. Either way the only instance of a global store is opened for a second task, which its
+    metrics do not allow (``RocksDBMetricsRecorder.init``): in the next such directory, or in its own.
+    """
+    topology = snapshot.request.topology
+    assert topology is not None
+    draft = TaskCheckDraft(task, read_offsets(snapshot, task))
+    if snapshot.task_is_empty(task):
+        return draft
+    if _has_named_parts(topology) != (task.topology is not None):
+        text = "an application with named topologies looks at no others, and one without them at no named ones"
+        return _ignored(
+            snapshot, draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.EXPECTED))
+        )
+    if _deleted(snapshot, task):
+        text = f"{task.name} is deleted before anything is opened"
+        return _ignored(snapshot, draft.with_findings(snapshot.finding(OLDER_THAN_MAX_AGE, text, task)))
+    if snapshot.request.into_family:
+        return _opened_at_start(snapshot, topology, draft)
+    text = "the topology has no such sub-topology: the cleaner deletes it"
+    obstacle, findings = checkpoint_obstacle(snapshot, task)
+    draft = draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task), *findings)
+    if obstacle is not None and len(obstacle.messages) == 1:
+        # Not an IOException: it escapes where the offsets of all tasks are summed up.
+        return _failing(snapshot, draft, _first_store(task), obstacle)
+    return _ignored(snapshot, draft)
+
+
+def _has_named_parts(topology: RequestedTopology) -> bool:
+    return any(part.topology is not None for part in topology.new.text.subtopologies)
+
+
+def _deleted(snapshot: Snapshot, task: Task) -> bool:
+    request = snapshot.request
+    if not request.into_family or request.max_age is None:
+        return False
+    return snapshot.now_seconds - task.mtime_ns / 1e9 > request.max_age.total_seconds()
+
+
+def _opened_at_start(snapshot: Snapshot, topology: RequestedTopology, draft: TaskCheckDraft) -> TaskCheckDraft:
+    """Judge the directory for 4.3 and later, which opens it."""
+    task = draft.task
+    parts = [part for part in topology.new.text.subtopologies if part.topology == task.topology]
+    if not parts:
+        return _unknown_topology(snapshot, draft)
+    global_parts = [part for part in parts if part.is_global and part.stores[0] in _global_stores(snapshot)]
+    own = [part for part in global_parts if part.number == task.id.subtopology]
+    if not own:
+        draft = _with_opened_stores(snapshot, topology, draft)
+        if draft.fails:
+            name = next(iter(draft.fails))
+            finding = snapshot.finding(LEFT_OVER_TASK, _builds(snapshot), task)
+            return _failing(snapshot, draft.with_findings(finding), name, draft.fails[name])
+    if not global_parts:
+        text = f"{_builds(snapshot)}; then the cleaner"
+        return _ignored(snapshot, draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task)))
+    return _second_opening(snapshot, topology, draft, own or global_parts, is_own=bool(own))
+
+
+def _unknown_topology(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
+    task = draft.task
+    text = f"the topology has none of its name: {snapshot.request.release} does not start"
+    message = streams_log.UNKNOWN_TOPOLOGY.format(streams_log.NO_BUILDER, task.topology)
+    obstacle = Obstacle(UNKNOWN_TOPOLOGY, text, task.name, (message,))
+    finding = snapshot.finding(UNKNOWN_TOPOLOGY, text, task)
+    return _failing(snapshot, draft.with_findings(finding), _first_store(task), obstacle)
+
+
+def _first_store(task: Task) -> str:
+    return task.stores[0].name if task.stores else task.name
+
+
+def _second_opening(
+    snapshot: Snapshot,
+    topology: RequestedTopology,
+    draft: TaskCheckDraft,
+    parts: Sequence[Subtopology],
+    *,
+    is_own: bool,
+) -> TaskCheckDraft:
+    """Judge a directory in which the start opens global stores a second time.
+
+    ``parts`` are the sub-topologies of these stores, ``is_own`` is True if the directory has the number of one of them.
+    """
+    task = draft.task
+    names = [part.stores[0] for part in parts]
+    if is_own:
+        text, or_else = f"{_builds(snapshot, task.id.subtopology)}, too, and does not start", None
+    else:
+        text = f"{_builds(snapshot)}, global stores ({some(names, _LISTED_NAMES)}) too, and does not start"
+        first = min(part.number for part in parts)
+        or_else = Outcome.IGNORED if _corrupted_before(snapshot, topology, task, first) else None
+    if not any(name in _on_disk(snapshot) for name in names):
+        text += ", unless those are in memory: they are not here"
+        or_else = Outcome.IGNORED
+    failing = draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.ERROR))
+    messages = (streams_log.ANOTHER_TASK.format(task.path.name),)
+    return _failing(snapshot, failing, names[0], Obstacle(LEFT_OVER_TASK, text, task.name, messages), or_else)
+
+
+def _builds(snapshot: Snapshot, number: int | None = None) -> str:
+    """Return what the release builds in the directory; ``number`` is that of a global store."""
+    if number is not None:
+        return f"{number} is the number of a global store in the topology: {snapshot.request.release} builds it here"
+    return f"the topology has no such sub-topology: {snapshot.request.release} builds all of it here"
+
+
+def _global_stores(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the global stores that are on disk, or may be."""
+    return snapshot.homes.global_on_disk if snapshot.homes is not None else ()
+
+
+def _on_disk(snapshot: Snapshot) -> set[str]:
+    return {store.name for task in snapshot.app.tasks if task.is_global for store in task.stores}
+
+
+def _with_opened_stores(snapshot: Snapshot, topology: RequestedTopology, draft: TaskCheckDraft) -> TaskCheckDraft:
+    """Open the stores of the task that the topology has, like those of any task. A corrupted one is skipped."""
+    for store in draft.task.stores:
+        if StoreKey(draft.task.topology or "", store.name) in topology.new.homes:
+            store_draft = StoreCheckDraft(draft.task, store, draft.read.stores[store.name])
+            draft = with_store(draft, judged(STORE_RULES, snapshot, store_draft))
+    obstacle, findings = checkpoint_obstacle(snapshot, draft.task)
+    draft = draft.with_findings(*findings)
+    if obstacle is not None and not draft.fails:
+        draft = replace(draft, fails={draft.task.name: obstacle})
+    return draft
+
+
+def _corrupted_before(snapshot: Snapshot, topology: RequestedTopology, task: Task, first_global: int) -> bool:
+    """Return True if a store that was left open may end the opening before a global store is reached.
+
+    Stores are opened in the order of their processors. The nodes of a global store follow each other, so that all of a
+    sub-topology with a higher number come after them; one with a lower number may have its processors on either side.
+    """
+    homes = topology.new.homes
+    return snapshot.request.exactly_once and any(
+        store.status == "open" and home is not None and home.number < first_global
+        for store in task.stores
+        for home in (homes.get(StoreKey(task.topology or "", store.name)),)
+    )
+
+
+def _ignored(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
+    predictions, findings = left_behind(snapshot, draft.task, wiped=False)
+    return replace(draft.with_findings(*findings), predictions=predictions)
+
+
+def _failing(
+    snapshot: Snapshot, draft: TaskCheckDraft, store: str, obstacle: Obstacle, or_else: Outcome | None = None
+) -> TaskCheckDraft:
+    """Return a task at which the start ends; the topology does not have its other stores."""
+    task = draft.task
+    failing = Prediction(
+        task.name, store, Outcome.FAILS, None, obstacle.code, obstacle.file, obstacle.messages, or_else, by_chance=False
+    )
+    others = _ignored(snapshot, draft)
+    return replace(
+        others, predictions=(failing, *(prediction for prediction in others.predictions if prediction.store != store))
+    )
