@@ -96,7 +96,7 @@ def _is_one_of(value: object, types: tuple[type, ...]) -> bool:
 
 
 _COLUMNS: Final[tuple[tuple[type, ...], ...]] = tuple(
-    get_args(one) or (one,) for one in get_type_hints(SortedFile).values()
+    get_args(hint) or (hint,) for hint in get_type_hints(SortedFile).values()
 )
 """What each field may be."""
 

@@ -336,10 +336,10 @@ def run_tasks(
     attempt = _Attempt(function, refusals)
     answers = ask(lambda: context.parallelize(jobs, len(jobs)).map(attempt).collect(), on_poll)
     results: list[Answer] = []
-    for one in answers:
-        if isinstance(one, _TaskRefusal):
-            raise one.error
-        results.append(one)
+    for answer in answers:
+        if isinstance(answer, _TaskRefusal):
+            raise answer.error
+        results.append(answer)
     return results
 
 

@@ -179,7 +179,7 @@ class Jvm:
         finally:
             del os.environ[_PORT], os.environ[_SECRET]
 
-    def _first_gateway(self, told: Path, meanwhile: Callable[[], object]) -> tuple[int, str]:
+    def _first_gateway(self, path: Path, meanwhile: Callable[[], object]) -> tuple[int, str]:
         failed: Refused | None = None
         for one in self._launches:
             launch = one()
@@ -187,17 +187,17 @@ class Jvm:
                 continue
             self._said.seek(0)
             self._said.truncate()
-            self._launch(launch, told)
+            self._launch(launch, path)
             meanwhile()
             try:
-                return self._gateway(told)
+                return self._gateway(path)
             except Refused as error:
                 failed = error
                 if self._ended.is_set():
                     break
         raise failed or Refused("there is no command to start its JVM")
 
-    def _launch(self, launch: Launch, told: Path) -> None:
+    def _launch(self, launch: Launch, path: Path) -> None:
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", _DEAF, "sh", *launch.words],
             stdin=subprocess.PIPE,  # the JVM ends with it, however kstate ends
@@ -207,22 +207,22 @@ class Jvm:
                 **os.environ,
                 **launch.environment,
                 "SPARK_CONNECT_MODE": "0",
-                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(path),
             },
             start_new_session=True,
         )
         if self._ended.is_set():
             self.end(0)  # it was ended before it was there
 
-    def _gateway(self, told: Path) -> tuple[int, str]:
+    def _gateway(self, path: Path) -> tuple[int, str]:
         """The port and the secret that the JVM tells once it listens: two numbers, big-endian, and the text."""
         assert self._process is not None
-        while not told.is_file():
+        while not path.is_file():
             status = self._process.poll()
             if status is not None:
                 raise Refused(f"its JVM ended with status {status}")
             time.sleep(_POLL_SECONDS)
-        content = told.read_bytes()
+        content = path.read_bytes()
         port, length = struct.unpack_from(">ii", content)
         return port, content[8 : 8 + length].decode()
 

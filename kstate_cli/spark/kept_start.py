@@ -131,7 +131,7 @@ def _name(text: str) -> str:
 
 
 def _texts(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(one, str) and "\0" not in one for one in values)
+    return isinstance(values, list) and all(isinstance(value, str) and "\0" not in value for value in values)
 
 
 def checksum(path: Path) -> tuple[int, int]:

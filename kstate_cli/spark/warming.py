@@ -77,8 +77,8 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
         there = kept_start.read(folder, key)
         if there is not None:
             return Warmed(there.archive, there.archive.stat().st_size, made=False)
-        for one in folder.glob(f"{_MAKING}*"):
-            one.unlink()
+        for path in folder.glob(f"{_MAKING}*"):
+            path.unlink()
         made = _make(folder, key, decides, phase)
         _sweep(folder)
         return made
@@ -93,11 +93,11 @@ def _made_folder(*, for_all: bool) -> Path:
             hint="set HOME; root makes it for all users with --for-all",
         )
     mode = 0o755 if for_all else 0o700
-    for one in (*reversed(folder.parents), folder):
+    for parent in (*reversed(folder.parents), folder):
         with contextlib.suppress(FileExistsError):
-            if not one.is_dir():
-                one.mkdir(mode)
-                one.chmod(mode)
+            if not parent.is_dir():
+                parent.mkdir(mode)
+                parent.chmod(mode)
     folder = Path(os.path.realpath(folder))
     why = why_not_safe(folder)
     if why is None and ":" in str(folder):
@@ -176,8 +176,8 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
                 details=words[:1],
                 hint="nothing has to be done: Spark starts as always",
             )
-        command = tuple(one for one in words[: words.index(MAIN_CLASS) + 1] if one != noting)
-        told = dict(one.split("=", 1) for one in variables if "=" in one)
+        command = tuple(word for word in words[: words.index(MAIN_CLASS) + 1] if word != noting)
+        told = dict(variable.split("=", 1) for variable in variables if "=" in variable)
         seen.append(
             (command, {one: text for one, text in told.items() if _SET.match(one) and os.environ.get(one) != text})
         )
@@ -187,7 +187,7 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 def _told(path: Path) -> list[str]:
-    return [os.fsdecode(one) for one in path.read_bytes().split(b"\0")[:-1]]
+    return [os.fsdecode(part) for part in path.read_bytes().split(b"\0")[:-1]]
 
 
 def _run(launches: Launches, look: Callable[[SparkContext], None] = lambda _: None) -> None:
@@ -200,7 +200,7 @@ def _run(launches: Launches, look: Callable[[SparkContext], None] = lambda _: No
 def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
     """Raises RunFailed, with what the JVM has said."""
     *options, _ = command
-    kept = [one for one in options if not one.startswith(_OF_WORK)]
+    kept = [option for option in options if not option.startswith(_OF_WORK)]
     words = [*kept, *_DUMPING, f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={new}"]
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
@@ -216,7 +216,7 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
             lines = said.read().decode(errors="replace").splitlines()
             raise RunFailed(
                 f"the JVM has made no archive: it ended with status {status}",
-                details=[one.strip() for one in lines if one.strip()][-_SAID_LINES:],
+                details=[line.strip() for line in lines if line.strip()][-_SAID_LINES:],
                 hint="Spark starts without one, as before",
             )
 
@@ -230,10 +230,10 @@ def _sweep(folder: Path) -> None:
                 note.unlink()
             else:
                 named.add(archive)
-    for one in folder.glob("*.jsa"):
-        if one.name not in named:
+    for path in folder.glob("*.jsa"):
+        if path.name not in named:
             with contextlib.suppress(OSError):
-                one.unlink()
+                path.unlink()
 
 
 def _archive_of(note: Path) -> str | None:

@@ -334,13 +334,13 @@ class Restoration:
         if taken.predecessor is not None:
             self._watcher.resumed(taken.predecessor, len(taken.results), len(jobs))
         self._machine.to(RestoreState.RESTORING)
-        finished = {(one.task, one.store, one.number) for one in taken.results}
+        finished = {(result.task, result.store, result.number) for result in taken.results}
         left = [job for job in jobs if (job.task, job.store, job.number) not in finished]
         if self._direct:
             left, others = with_digests(left, self._known_digests)
             digests.compare(others)
         results = runner.run(left, lambda: self._tell(staging, jobs)) if left else []
-        run.write(RECORDS_EVENT, records=sum(one.records for one in results))
+        run.write(RECORDS_EVENT, records=sum(result.records for result in results))
         results += taken.results
         return jobs, results
 

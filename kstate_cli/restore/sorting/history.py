@@ -127,9 +127,9 @@ def _rows(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows
     del values
     parts += [_replayed(job, histories, some, stream_time) for some in _by_memory(odd, histories.keys, job.memory)]
     return HistoryRows(
-        np.concatenate([one.segments for one in parts]),
-        np.concatenate([one.keys for one in parts]),
-        pa.concat_arrays([one.values for one in parts]),
+        np.concatenate([part.segments for part in parts]),
+        np.concatenate([part.keys for part in parts]),
+        pa.concat_arrays([part.values for part in parts]),
     )
 
 

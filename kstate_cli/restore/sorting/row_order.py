@@ -243,7 +243,7 @@ class _Ranges:
     @property
     def held(self) -> int:
         """Bytes of memory."""
-        return sum(one.nbytes for one in self.records)
+        return sum(record.nbytes for record in self.records)
 
     def add(self, keys: pa.BinaryArray, record: Ints, segments: Segments, *, alone: bool) -> None:
         """The next range. Raises OSError."""
@@ -320,7 +320,7 @@ class KeysInOrder:
 
         if self._file is None:
             self._file = WaitingFile(self._new_file(), pa.schema([("key", pa.binary())]))
-        begins = [int(one) - first for one in starts]
+        begins = [int(start) - first for start in starts]
         for begin, end in zip(begins, [*begins[1:], len(keys)], strict=True):
             self._starts.append(first + begin)
             self._batches.append(self._file.append(keys.slice(begin, end - begin)))

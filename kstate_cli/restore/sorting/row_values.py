@@ -134,7 +134,7 @@ def _zigzag_bytes(sizes: Ints) -> Ints:
 
 
 def _headers(headers: list[dict[str, Any]] | None) -> tuple[Header, ...]:
-    return tuple(Header(one["key"], one["value"]) for one in headers or ())
+    return tuple(Header(header["key"], header["value"]) for header in headers or ())
 
 
 def _buffered(values: pa.BinaryArray, what: str) -> pa.BinaryArray:
@@ -158,7 +158,7 @@ def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
     What cannot be read is not Streams': its consistency headers are off unless an internal setting turns them on. A
     Position that is left out makes a bounded query wait, never answer too early.
     """
-    last = {one["key"]: one["value"] for one in headers or ()}
+    last = {header["key"]: header["value"] for header in headers or ()}
     if last.get(_VERSION) != _VERSION_0 or last.get(_POSITION) is None:
         return None
     try:

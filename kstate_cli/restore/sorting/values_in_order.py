@@ -119,14 +119,14 @@ class Places:
         """``records``: by row, the number of its record; in parts, one after another."""
         import numpy as np
 
-        self.rows = sum(len(one) for one in records)
+        self.rows = sum(len(record) for record in records)
         # Record and row in one number. Slices have fewer records than 2^33, and fewer rows than 2^31.
         self._bits = np.uint64(self.rows.bit_length())
         self._places = np.empty(self.rows, dtype=np.uint64)
         first = 0
-        for one in records:
-            self._places[first : first + len(one)] = one
-            first += len(one)
+        for record in records:
+            self._places[first : first + len(record)] = record
+            first += len(record)
         self._places <<= self._bits
         for first in range(0, self.rows, BLOCK_ROWS):
             some = self._places[first : first + BLOCK_ROWS]
@@ -308,7 +308,7 @@ class ValuesInOrder:
 
     def _borders(self, parts: int) -> list[int]:
         """The windows that so many parts begin with, and how many windows there are."""
-        return [-(-len(self.starts) * one // parts) for one in range(parts + 1)]
+        return [-(-len(self.starts) * number // parts) for number in range(parts + 1)]
 
 
 def _between(part: _Part, first: int, last: int) -> _Part:

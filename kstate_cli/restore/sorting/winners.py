@@ -252,7 +252,7 @@ class BucketsOfKeys:
             if bucket.waiting:
                 self._deduplicate(bucket)
         self.waiting_bytes = 0
-        self._size = sum(len(one.keys) for one in self._buckets), sum(one.keys.nbytes for one in self._buckets)
+        self._size = sum(len(bucket.keys) for bucket in self._buckets), sum(bucket.keys.nbytes for bucket in self._buckets)
 
     def size(self) -> tuple[int, int]:
         """Keys, and their bytes."""
