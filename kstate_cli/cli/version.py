@@ -53,13 +53,13 @@ def _rocksdb() -> str:
 
 
 def _java() -> str:
-    from kstate_cli.spark.jvm import asked_for_version, find_java
+    from kstate_cli.spark.jvm import find_java, version_text
 
     java = find_java()
     if java is None:
         home = os.environ.get("JAVA_HOME")
         return f"not found: JAVA_HOME is {home}, and has no bin/java" if home else "not found on the PATH"
-    return f"{asked_for_version(java).partition(os.linesep)[0]}, {java}"
+    return f"{version_text(java).partition(os.linesep)[0]}, {java}"
 
 
 def _documentation() -> str:

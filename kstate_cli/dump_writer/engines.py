@@ -120,7 +120,7 @@ def _counting(jobs: Sequence[RangeJob], on_progress: OnProgress) -> Iterator[lis
 
         def look() -> None:
             with contextlib.suppress(OSError):
-                on_progress(counters[0].done(), counters[1].done())
+                on_progress(counters[0].total(), counters[1].total())
 
         with now_and_then(look, _LOOK_SECONDS):
             yield [

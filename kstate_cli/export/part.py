@@ -28,7 +28,7 @@ from dataclasses import replace
 from enum import Enum
 
 from kstate_cli import temporary
-from kstate_cli.parallel.workers import Processes, counted
+from kstate_cli.parallel.workers import Processes, progress_counters
 
 _GROUP_BYTES: Final = 32 << 20
 _GROUP_ROWS: Final = 1 << 20
@@ -196,7 +196,7 @@ def write_parts(
     """Writes all parts; ``engine`` is what :func:`chosen` gave. Raises what ``write_part`` raises, and RunFailed."""
     with temporary.private_folder("export") as scratch:
         watcher.begin(rows, len(jobs), engine)
-        with counted(scratch, len(jobs), watcher.at) as counters:
+        with progress_counters(scratch, len(jobs), watcher.at) as counters:
             told = [replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)]
             if engine == "spark":
                 return _on_spark(told, workers)

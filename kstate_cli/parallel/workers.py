@@ -91,7 +91,7 @@ class Workers:
         """
         if self.count > 1 and len(jobs) >= self._many and not self._processes:
             self._start()
-        self._submitted = [one for one in self._submitted if not one.done()]
+        self._submitted = [future for future in self._submitted if not future.done()]
         # Who calls stop has no other list.
         futures = submitted(self._threads, partial(self._run, function), jobs, self._submitted)
         ended: SimpleQueue[Future[Answer]] = SimpleQueue()
@@ -119,17 +119,17 @@ class Workers:
         The first job that fails ends it, as in :meth:`map`.
         """
         running: dict[Future[Answer], Job] = {}
-        done: SimpleQueue[Future[Answer]] = SimpleQueue()
+        finished: SimpleQueue[Future[Answer]] = SimpleQueue()
         try:
             while True:
                 while len(running) < self.count and (job := take()) is not None:
                     self._submitted = [future for future in self._submitted if not future.done()]
                     (future,) = submitted(self._threads, partial(self._run, function), [job], self._submitted)
                     running[future] = job
-                    future.add_done_callback(done.put)
+                    future.add_done_callback(finished.put)
                 if not running:
                     return
-                future = done.get()
+                future = finished.get()
                 ended(running.pop(future), future.result())
         finally:
             for future in running:
@@ -279,17 +279,17 @@ class Counters:
         """The counter of one job."""
         return Counter(self._file, number)
 
-    def done(self) -> int:
+    def total(self) -> int:
         """The sum of all counters."""
         data = self._file.read_bytes()
         return sum(int.from_bytes(data[at : at + _BYTES], "little") for at in range(0, len(data), _BYTES))
 
 
 @contextmanager
-def counted(scratch: Path, jobs: int, at: Callable[[int], None]) -> Iterator[Counters]:
+def progress_counters(scratch: Path, jobs: int, at: Callable[[int], None]) -> Iterator[Counters]:
     """The counters of so many jobs, in the folder ``scratch``; ``at`` gets their sum now and then, from a thread."""
     counters = Counters(scratch / "counters", jobs)
-    with now_and_then(lambda: at(counters.done()), _LOOK_SECONDS):
+    with now_and_then(lambda: at(counters.total()), _LOOK_SECONDS):
         yield counters
 
 

@@ -58,7 +58,7 @@ class SliceJob:
         return f"{fitting(f'{self.task}-{self.store}')}-{self.number}"
 
     @property
-    def shown(self) -> str:
+    def title(self) -> str:
         """How messages call it."""
         return f"{self.task}/{self.store} (offsets {self.slice.first} to {self.slice.last} of {self.slice.topic})"
 
@@ -86,12 +86,12 @@ class SortedFile:
     def from_row(cls, row: object) -> SortedFile:
         """Raises ValueError for anything but a row of just these columns."""
         # By the very type: true is no number.
-        if isinstance(row, list) and len(row) == len(_COLUMNS) and all(map(_is_one_of, row, _COLUMNS)):
+        if isinstance(row, list) and len(row) == len(_COLUMNS) and all(map(_has_type, row, _COLUMNS)):
             return cls(*row)
         raise ValueError(f"no row of a sorted file: {row!r}")
 
 
-def _is_one_of(value: object, types: tuple[type, ...]) -> bool:
+def _has_type(value: object, types: tuple[type, ...]) -> bool:
     return type(value) in types
 
 

@@ -39,10 +39,10 @@ from collections.abc import Sequence
 from kstate_cli.change.journal import Run
 from kstate_cli.restore.jobs import SliceJob, task_of
 
-STARTED, DONE = ".started", ".done"
+STARTED, FINISHED = ".started", ".done"
 _NOTED: Final[dict[str, dict[str, type]]] = {
     STARTED: {"slice": str, "pid": int},
-    DONE: {"task": str, "store": str, "number": int, "records": int, "data_bytes": int, "files": list, "seal": str},
+    FINISHED: {"task": str, "store": str, "number": int, "records": int, "data_bytes": int, "files": list, "seal": str},
 }
 """What every note holds, by kind."""
 _CHUNK: Final = 1 << 20
@@ -98,7 +98,7 @@ class Staging:
     direct: bool = False
     """Sorted files are read around the page cache, where they are local."""
     _private: str = ""
-    _made: list[str] = field(default_factory=list)
+    _new_files: list[str] = field(default_factory=list)
     _read: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Notes by name. One never changes: it is renamed into place whole, and its name has the attempt's own id."""
 
@@ -109,7 +109,7 @@ class Staging:
         else:
             self._private = self._private or str(temporary.make("runs"))
             path = os.path.join(self._private, name)
-        self._made.append(path)
+        self._new_files.append(path)
         return path
 
     def publish(self, path: str) -> str:
@@ -153,7 +153,7 @@ class Staging:
 
     def discard(self, attempt: str) -> None:
         """Removes what a failed attempt has made here."""
-        for path in self._made:
+        for path in self._new_files:
             if attempt in path:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
@@ -165,15 +165,19 @@ class Staging:
         name = f"{job.task}-{job.store}-{job.number}"
         self._note(f"{job.label}-{attempt}{STARTED}", {"slice": name, "pid": os.getpid()})
 
-    def mark_done(self, job: SliceJob, result: SliceResult) -> None:
+    def mark_finished(self, job: SliceJob, result: SliceResult) -> None:
         """Leaves a note of a finished attempt: for progress, and for the run that resumes this one."""
-        note = {one.name: getattr(result, one.name) for one in fields(result) if one.name not in ("files", "positions")}
+        note = {
+            member.name: getattr(result, member.name)
+            for member in fields(result)
+            if member.name not in ("files", "positions")
+        }
         note["identity"] = job.identity
         note["files"] = [file.as_row() for file in result.files]
         note["positions"] = [[segment, position.as_map()] for segment, position in result.positions]
         # As it will be read: JSON's names are text.
         note["seal"] = seal(parse_json(json.dumps(note).encode()))
-        self._note(f"{job.label}-{result.attempt}{DONE}", note)
+        self._note(f"{job.label}-{result.attempt}{FINISHED}", note)
         if self._private:
             shutil.rmtree(self._private, ignore_errors=True)
 
@@ -215,7 +219,7 @@ class Staging:
         return len(
             {
                 (note["task"], note["store"], note["number"])
-                for note in self.notes(DONE)
+                for note in self.notes(FINISHED)
                 if note["seal"] == seal(note) and self._are_there(note)
             }
         )
@@ -235,16 +239,16 @@ class Staging:
         folder = local(self.target)
         if not is_local(self.target) or not os.path.isdir(folder):
             return
-        kept = set()
-        for note in self.notes(DONE):
+        names_to_keep = set()
+        for note in self.notes(FINISHED):
             with contextlib.suppress(ValueError):
-                kept |= {note["name"], *(os.path.basename(file.path) for file in files_of(note))}
+                names_to_keep |= {note["name"], *(os.path.basename(file.path) for file in files_of(note))}
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
-            if name not in kept:
+            if name not in names_to_keep:
                 with contextlib.suppress(OSError):
                     shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-        if not kept:
+        if not names_to_keep:
             self.remove()
 
     def remove(self) -> None:
@@ -275,7 +279,7 @@ class StoreProgress:
 
     task: str
     store: str
-    done: int
+    finished: int
     total: int
     records: int
     """Records in the slices that are done."""
@@ -283,26 +287,26 @@ class StoreProgress:
 
 def slices_of_stores(jobs: Sequence[SliceJob]) -> dict[str, int]:
     """What the journal keeps: ``task/store`` to its number of slices."""
-    return dict(Counter(_shown(job.task, job.store) for job in jobs))
+    return dict(Counter(_journal_name(job.task, job.store) for job in jobs))
 
 
 def store_progress(run: Run) -> list[StoreProgress]:
     """Of a run in RESTORING; empty where its staging cannot be seen from this host."""
     event = run.last(SLICES_EVENT)
-    done: dict[str, dict[int, int]] = {}
-    for note in Staging(str(event.get("staging", ""))).notes(DONE) if event else ():
-        done.setdefault(_shown(note["task"], note["store"]), {})[note["number"]] = note["records"]
+    finished: dict[str, dict[int, int]] = {}
+    for note in Staging(str(event.get("staging", ""))).notes(FINISHED) if event else ():
+        finished.setdefault(_journal_name(note["task"], note["store"]), {})[note["number"]] = note["records"]
     return [
-        StoreProgress(*_read(store), len(done.get(store, ())), total, sum(done.get(store, {}).values()))
+        StoreProgress(*_read(store), len(finished.get(store, ())), total, sum(finished.get(store, {}).values()))
         for store, total in event.get("stores", {}).items()
     ]
 
 
-def _shown(task: str, store: str) -> str:
+def _journal_name(task: str, store: str) -> str:
     return f"{task}/{store}"
 
 
-def _read(shown: str) -> tuple[str, str]:
+def _read(name: str) -> tuple[str, str]:
     """The task and the store, in whose name there is no slash."""
-    key, _, store = shown.rpartition("/")
+    key, _, store = name.rpartition("/")
     return task_of(key), store

@@ -51,7 +51,7 @@ _LOOK: Final = "from kstate_cli.restore.staging_area import serve; serve()"
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What a run has left in its staging area."""
+    """What a run left in its staging area."""
 
     run: str
     place: str
@@ -79,7 +79,7 @@ def below(uri: str, name: str) -> str:
 
 
 def check_area(uri: str) -> None:
-    """Refuses an area in which nothing can be written, and one that could not be found again without its secrets.
+    """Raise Refused for an area that cannot be written, or whose URI leads nowhere without its secrets.
 
     Leaves nothing there. Raises Refused and UsageError.
     """
@@ -92,7 +92,7 @@ def check_area(uri: str) -> None:
     filesystem, path = open_location(uri)
     try:
         if settled(uri) == path:
-            # A folder that is missing is made by the run, in the first one that is there.
+            # A folder that is missing is made by the run, in the first parent that exists.
             while not os.path.lexists(path):
                 path = os.path.dirname(path)
             with tempfile.TemporaryFile(dir=path) as probe:
@@ -151,7 +151,7 @@ def left_in_area(run: Run) -> Leftover | None:
         return Leftover(run.name, shown(uri) or "?", 0, 0, "its name is not that of a staging folder")
     try:
         is_local = "://" not in uri or uri.startswith("file:")
-        contents = _found_here(uri, token, event.get("mount")) if is_local else _found_elsewhere(uri, token)
+        contents = _contents_here(uri, token, event.get("mount")) if is_local else _contents_elsewhere(uri, token)
     except (OSError, KstateError, ValueError, subprocess.SubprocessError) as error:
         return Leftover(run.name, shown(uri), 0, 0, f"it cannot be looked at: {_words(error)}")
     return None if contents is None else Leftover(run.name, shown(uri), *contents)
@@ -163,9 +163,9 @@ def _is_ours(uri: str, token: str) -> bool:
     return (os.path.isabs(uri) or "://" in uri) and place.endswith(f"-{token}")
 
 
-def _found(uri: str, token: str) -> tuple[int, int, str | None] | None:
+def _contents(uri: str, token: str) -> tuple[int, int, str | None] | None:
     """Files and bytes there, and why it is not ours; None where nothing is there. Raises OSError and UsageError."""
-    filesystem, path = _opened(uri)
+    filesystem, path = _open_place(uri)
     contents = _look(filesystem, path)
     if contents is None:
         return None
@@ -174,15 +174,15 @@ def _found(uri: str, token: str) -> tuple[int, int, str | None] | None:
     return files, size, None if ours else f"it has no {MARK} of this run"
 
 
-def _found_here(uri: str, token: str, mount: object) -> tuple[int, int, str | None] | None:
-    """As :func:`_found`, in a thread that is left behind where a mount does not answer: it ends with the process."""
+def _contents_here(uri: str, token: str, mount: object) -> tuple[int, int, str | None] | None:
+    """As :func:`_contents`, in a thread that is abandoned if a mount does not answer: it ends with the process."""
     answers: list[tuple[int, int, str | None] | Exception | None] = []
 
     def look() -> None:
         try:
             if "://" not in uri:
                 _must_be_mounted(uri, mount)
-            answers.append(_found(uri, token))
+            answers.append(_contents(uri, token))
         except Exception as error:
             answers.append(error)
 
@@ -196,9 +196,9 @@ def _found_here(uri: str, token: str, mount: object) -> tuple[int, int, str | No
     return answers[0]
 
 
-def _found_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | None:
-    """As :func:`_found`, in a process that can be ended: nothing else ends a call of pyarrow that gets no answer."""
-    done = subprocess.run(
+def _contents_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | None:
+    """As :func:`_contents`, in a process that can be ended: nothing else ends a call of pyarrow that gets no answer."""
+    process = subprocess.run(
         another_python(_LOOK),
         input=json.dumps([uri, token]).encode(),
         stdout=subprocess.PIPE,
@@ -207,7 +207,7 @@ def _found_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | None
         timeout=_LOOK_SECONDS,
         check=True,
     )
-    answer = parse_json(done.stdout)
+    answer = parse_json(process.stdout)
     if isinstance(answer, str):
         raise OSError(answer)
     if answer is None:
@@ -221,7 +221,7 @@ def serve() -> None:
     uri, token = parse_json(sys.stdin.buffer.read())
     answer: object
     try:
-        answer = _found(uri, token)
+        answer = _contents(uri, token)
     except (OSError, KstateError) as error:
         answer = _words(error)
     sys.stdout.write(json.dumps(answer))
@@ -246,27 +246,27 @@ def _must_be_mounted(path: str, mount: object) -> None:
 
 
 def remove_from_area(run: Run) -> Leftover | None:
-    """Removes what a run that has ended left in its staging area, and writes that down; returns what it was.
+    """Remove what a run that has ended left in its staging area, and record that; return what it was.
 
     The caller holds a lock that keeps other commands of kstate out. Raises RunFailed where it is there and stays: the
     journal, which alone knows of it, must stay as well.
     """
-    left = left_in_area(run)
-    if left is None:
+    leftover = left_in_area(run)
+    if leftover is None:
         return None
-    if left.why is None:
-        filesystem, path = _opened(run.last(STAGING_EVENT)["uri"])
+    if leftover.why is None:
+        filesystem, path = _open_place(run.last(STAGING_EVENT)["uri"])
         try:
             _delete(filesystem, path)
         except OSError as error:
-            left = Leftover(left.run, left.place, left.files, left.size, _words(error))
+            leftover = Leftover(leftover.run, leftover.place, leftover.files, leftover.size, _words(error))
         else:
             # It is gone, whether or not there is room to say so: who looks again finds nothing.
             with contextlib.suppress(OSError):
                 run.write(REMOVED_EVENT)
-            return left
+            return leftover
     raise RunFailed(
-        f"what run {run.name} left in its staging area stays: {left.place}: {left.why}",
+        f"what run {run.name} left in its staging area stays: {leftover.place}: {leftover.why}",
         hint="look at that folder and remove it yourself; then, or to leave it there, delete the run by its name: "
         + command("clean", run.path.parents[2] / run.path.parent.name, "--run", run.name),
     )
@@ -283,7 +283,7 @@ def end_area(run: Run, target: str) -> None:
         return
 
 
-def _opened(uri: str) -> tuple[FileSystem, str]:
+def _open_place(uri: str) -> tuple[FileSystem, str]:
     """As ``open_location``; without the slash at the end that would make of a link what it leads to."""
     filesystem, path = open_location(uri)
     return filesystem, path.rstrip("/")
@@ -324,9 +324,10 @@ def _delete(filesystem: FileSystem, path: str) -> None:
         if not os.path.isdir(path):
             return
         for name in os.listdir(path):
-            one = os.path.join(path, name)
+            entry_path = os.path.join(path, name)
             if name != MARK:
-                shutil.rmtree(one) if os.path.isdir(one) and not os.path.islink(one) else os.unlink(one)
+                is_folder = os.path.isdir(entry_path) and not os.path.islink(entry_path)
+                shutil.rmtree(entry_path) if is_folder else os.unlink(entry_path)
         shutil.rmtree(path)
         return
     for entry in filesystem.get_file_info(FileSelector(path, allow_not_found=True)):

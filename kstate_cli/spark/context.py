@@ -67,7 +67,7 @@ class SparkSettings:
     def effective_master(self) -> str | None:
         """The master to ask for; None under spark-submit, which has chosen one.
 
-        How many ``local[*]`` means is said here: what memory is enough for is judged before Spark starts.
+        ``local[*]`` gets its number here: whether the memory is enough is judged before Spark starts.
         """
         if self.master is None and under_spark_submit():
             return None
@@ -133,28 +133,28 @@ def spark_context(
     else:
         contact(f"Spark at {settings.effective_master or 'the master of spark-submit'}")
     # The folder is this thread's: the one in which Spark starts may be left behind by a signal.
-    with _environment(environment), tempfile.TemporaryFile() as said, temporary.private_folder("spark") as folder:
+    with _environment(environment), tempfile.TemporaryFile() as output, temporary.private_folder("spark") as folder:
         conf = {f"spark.executorEnv.{MODULES}": ",".join(modules), **conf_of(settings, name)}
-        jvm = None if under_spark_submit() else Jvm((launches or _usual_launches)(conf), said, folder)
+        jvm = None if under_spark_submit() else Jvm((launches or _usual_launches)(conf), output, folder)
         spark = _Spark(conf, jvm, modules, local=settings.local)
-        left: tuple[int, ...] = ()
+        survivors: tuple[int, ...] = ()
         try:
             try:
                 try:
                     context = in_side_thread(spark.start)
                 except Exception as error:
                     let_signals_come()
-                    raise _does_not_start(error, said) from error
+                    raise _does_not_start(error, output) from error
                 yield context
             finally:
                 with signals_held():
-                    left = spark.stop()
+                    survivors = spark.stop()
         except BaseException as error:
-            if left:
-                note(error, _lives_on(left))
+            if survivors:
+                note(error, _lives_on(survivors))
             raise
-        if left:
-            raise RunFailed(_lives_on(left), hint="see what those processes wait for, then run the command again")
+        if survivors:
+            raise RunFailed(_lives_on(survivors), hint="see what those processes wait for, then run the command again")
 
 
 def _lives_on(processes: tuple[int, ...]) -> str:
@@ -165,8 +165,8 @@ def _usual_launches(conf: Mapping[str, str]) -> Sequence[Callable[[], Launch | N
     """As it was kept, where it was; Spark's own scripts otherwise, and where a JVM does not come up by that."""
 
     def as_kept() -> Launch | None:
-        kept = kept_start.find(conf)
-        return None if kept is None else Launch(kept.argv(conf), kept.environment)
+        start_record = kept_start.find(conf)
+        return None if start_record is None else Launch(start_record.argv(conf), start_record.environment)
 
     return as_kept, partial(by_spark_submit, conf)
 
@@ -246,15 +246,15 @@ class _Spark:
         start(of_python)
         start(stopping)
         stopping.join(_STOP_SECONDS)
-        left: tuple[int, ...] = ()
+        survivors: tuple[int, ...] = ()
         if self._jvm is not None:
-            left = self._jvm.end()
+            survivors = self._jvm.end()
         of_python.join(_STOP_SECONDS)
         if self._jvm is not None:
             _forget_gateway()
             # A folder of Spark's, which has gone with it: below /tmp anybody could make it again, with modules in it.
-            sys.path[:] = [one for one in sys.path if one not in self._added]
-        return left
+            sys.path[:] = [path for path in sys.path if path not in self._added]
+        return survivors
 
     def _stop_context(self) -> None:
         # What its death has broken already needs no stopping.
@@ -292,13 +292,13 @@ def _forget_gateway() -> None:
         SparkContext._active_spark_context = None
 
 
-def _does_not_start(error: Exception, said: IO[bytes]) -> Refused:
+def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
     if isinstance(error, ImportError):
         return Refused(
             f"PySpark cannot be imported: {error}", hint="it comes with kstate: pip install --force-reinstall kstate"
         )
-    said.seek(0)
-    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
+    output.seek(0)
+    lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
     # Of a stack trace the lines that say what, not those that say where.
     tail = [line for line in lines if line and not line.startswith("at ")][-_TAIL_LINES:]
     return Refused(
@@ -367,8 +367,8 @@ def _failure(error: Exception) -> RunFailed:
 def _last_line(error: BaseException) -> str:
     """Of a Java error with a Python traceback in it, the line that says what went wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if _is_python_error(line)]
-    return (told or lines or [type(error).__name__])[-1 if told else 0][:500]
+    python_errors = [line for line in lines if _is_python_error(line)]
+    return (python_errors or lines or [type(error).__name__])[-1 if python_errors else 0][:500]
 
 
 def _is_python_error(line: str) -> bool:
@@ -399,7 +399,7 @@ def in_side_thread(work: Callable[[], Answer], on_poll: Callable[[], None] | Non
     its own, and goes on with half a conversation. Raises what ``work`` raises. What is interrupted goes on until Spark
     is ended. ``on_poll`` is called now and then, here.
     """
-    done = threading.Event()
+    ended = threading.Event()
     value: list[Answer] = []
     error: list[BaseException] = []
 
@@ -409,10 +409,10 @@ def in_side_thread(work: Callable[[], Answer], on_poll: Callable[[], None] | Non
         except BaseException as raised:  # handed to the thread that waits
             error.append(raised)
         finally:
-            done.set()
+            ended.set()
 
     start(threading.Thread(target=run, name="spark", daemon=True))
-    while not done.wait(_POLL_SECONDS):
+    while not ended.wait(_POLL_SECONDS):
         if on_poll is not None:
             on_poll()
     if error:

@@ -27,7 +27,7 @@ _ZIP = "pyspark.zip"
 
 def without_zip(path: list[str]) -> list[str]:
     """The places to import from, but for Spark's zip."""
-    return [one for one in path if os.path.basename(one) != _ZIP]
+    return [entry for entry in path if os.path.basename(entry) != _ZIP]
 
 
 def import_modules(names: Iterable[str]) -> None:

@@ -67,10 +67,10 @@ def find_java() -> str | None:
     return shutil.which(f"{home}/bin/java" if home else "java")
 
 
-def asked_for_version(java: str) -> str:
+def version_text(java: str) -> str:
     """What it says of itself, the version in quotes on the first line. Raises OSError where it cannot be run."""
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
-    return done.stderr
+    process = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
+    return process.stderr
 
 
 def check_java() -> None:
@@ -79,8 +79,8 @@ def check_java() -> None:
         return  # spark-env.sh may name one: then only starting Spark tells
     home = os.environ.get("JAVA_HOME")
     java = find_java()
-    needed = _needed()
-    hint = f"install Java {needed} or later, or name it in JAVA_HOME; for a small dump --engine local needs none"
+    least_version = _needed_version()
+    hint = f"install Java {least_version} or later, or name it in JAVA_HOME; for a small dump --engine local needs none"
     if java is None:
         raise Refused(
             f"Spark needs Java: JAVA_HOME is {home}, and has no bin/java"
@@ -89,11 +89,11 @@ def check_java() -> None:
             hint=hint,
         )
     try:
-        version = _told_by_release(java) or _VERSION.search(asked_for_version(java))
+        version = _version_in_release(java) or _VERSION.search(version_text(java))
     except OSError as error:
         raise Refused(f"Spark needs Java, and {java} cannot be run: {error.strerror}", hint=hint) from None
-    if version and int(version[1]) < needed:
-        raise Refused(f"Spark needs Java {needed} or later, and {java} is Java {version[1]}", hint=hint)
+    if version and int(version[1]) < least_version:
+        raise Refused(f"Spark needs Java {least_version} or later, and {java} is Java {version[1]}", hint=hint)
 
 
 def release_file(java: str) -> str:
@@ -102,13 +102,13 @@ def release_file(java: str) -> str:
     return regular_files.read_small(path, _MOST_BYTES).decode(errors="replace")
 
 
-def _told_by_release(java: str) -> re.Match[str] | None:
+def _version_in_release(java: str) -> re.Match[str] | None:
     with contextlib.suppress(OSError):
         return RELEASE.search(release_file(java))
     return None
 
 
-def _needed() -> int:
+def _needed_version() -> int:
     from importlib import metadata
 
     with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
@@ -154,13 +154,13 @@ def by_spark_submit(conf: Mapping[str, str]) -> Launch:
 class Jvm:
     """One JVM with a gateway for pyspark. ``end`` may be called at any time, from another thread too."""
 
-    def __init__(self, launches: Sequence[Callable[[], Launch | None]], said: IO[bytes], folder: Path) -> None:
+    def __init__(self, launches: Sequence[Callable[[], Launch | None]], output: IO[bytes], folder: Path) -> None:
         """``launches`` are tried one after the other; None is one that there is not.
 
-        ``said`` gets what it writes to its standard output and error. In ``folder``, which nobody else can look into,
+        ``output`` gets what it writes to its standard output and error. In ``folder``, which nobody else can look into,
         it tells of its gateway; it is removed once that is known.
         """
-        self._launches, self._said, self._folder = launches, said, folder
+        self._launches, self._output, self._folder = launches, output, folder
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = threading.Event()
 
@@ -181,12 +181,12 @@ class Jvm:
 
     def _first_gateway(self, path: Path, meanwhile: Callable[[], object]) -> tuple[int, str]:
         failed: Refused | None = None
-        for one in self._launches:
-            launch = one()
+        for prepare in self._launches:
+            launch = prepare()
             if launch is None:
                 continue
-            self._said.seek(0)
-            self._said.truncate()
+            self._output.seek(0)
+            self._output.truncate()
             self._launch(launch, path)
             meanwhile()
             try:
@@ -201,8 +201,8 @@ class Jvm:
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", _DEAF, "sh", *launch.words],
             stdin=subprocess.PIPE,  # the JVM ends with it, however kstate ends
-            stdout=self._said,
-            stderr=self._said,
+            stdout=self._output,
+            stderr=self._output,
             env={
                 **os.environ,
                 **launch.environment,

@@ -4,7 +4,7 @@ Two things. The *archive* is a class-data archive of the JVM: the classes that S
 that hundreds of jars need not be read, and nothing verified, at each start. The *command* is what Spark's own launcher
 has started that JVM with: the launcher is a JVM too, and it says the same each time.
 
-They are used where all that decides about both is what it was (:func:`what_decides`), and nobody else can have changed
+They are used where all that decides about both is what it was (:func:`start_inputs`), and nobody else can have changed
 them. Anything else is no error: Spark starts as it does without them. The note that names both, ``<key>.json``, is
 written last; it has a checksum of the archive, since the JVM itself looks at no more than the beginning.
 """
@@ -94,12 +94,12 @@ def of_user() -> Path | None:
 def find(conf: Mapping[str, str]) -> KeptStart | None:
     """What fits a start with these settings; None where there is nothing, or nothing that may be trusted."""
     try:
-        key = key_of(what_decides(conf))
+        key = key_of(start_inputs(conf))
     except (NotKept, OSError):
         return None
     for folder in (of_user(), FOR_ALL):
-        if folder is not None and (kept := read(folder, key)) is not None:
-            return kept
+        if folder is not None and (start := read(folder, key)) is not None:
+            return start
     return None
 
 
@@ -110,14 +110,14 @@ def read(folder: Path, key: str) -> KeptStart | None:
         note = folder / f"{key}.json"
         if why_not_safe(note) is not None:
             return None
-        told = parse_json(regular_files.read_small(note, _MOST_BYTES))
-        archive = folder / _name(told["archive"])
-        command, environment = told["command"], told["environment"]
-        if told["format"] != FORMAT or why_not_safe(archive) is not None or ":" in str(archive):
+        record = parse_json(regular_files.read_small(note, _MOST_BYTES))
+        archive = folder / _name(record["archive"])
+        command, environment = record["command"], record["environment"]
+        if record["format"] != FORMAT or why_not_safe(archive) is not None or ":" in str(archive):
             return None
         if not _texts(command) or not _texts([*environment, *environment.values()]) or command[-1:] != [MAIN_CLASS]:
             return None
-        if checksum(archive) != (told["bytes"], told["crc32"]):
+        if checksum(archive) != (record["bytes"], record["crc32"]):
             return None
         return KeptStart(archive, tuple(command), environment)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
@@ -149,7 +149,7 @@ def key_of(decides: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def what_decides(conf: Mapping[str, str]) -> dict[str, Any]:
+def start_inputs(conf: Mapping[str, str]) -> dict[str, Any]:
     """All that the command and the archive hang on. Raises NotKept, and OSError."""
     home = _spark_home()
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
@@ -193,7 +193,7 @@ def of_java(java: str | None) -> dict[str, Any]:
     home = path.parent.parent
     try:
         release = release_file(java)
-        files = [_identity(one) for one in (path, home / "lib" / "server" / "libjvm.so", home / "lib" / "modules")]
+        files = [_identity(file) for file in (path, home / "lib" / "server" / "libjvm.so", home / "lib" / "modules")]
     except OSError:
         raise NotKept(f"{path} is not within a Java as it is installed: name that in JAVA_HOME") from None
     version = RELEASE.search(release)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _MAKING: Final = ".making-"
 _DUMP_SECONDS: Final = 900
-_SAID_LINES: Final = 5
+_OUTPUT_LINES: Final = 5
 _MOST_BYTES: Final = 1 << 20
 _NAME: Final = "kstate warm-up"
 _FILES: Final = ("java", "spark")
@@ -53,7 +53,7 @@ class Warmed:
 
     archive: Path
     bytes: int
-    made: bool
+    is_new: bool
     """False where it was there already, and whole."""
     seconds: float | None = None
     """From nothing to the first job and the end of Spark, with it; None where it was there already."""
@@ -66,7 +66,7 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
     check_java()
     conf = conf_of(SparkSettings(), _NAME)
     try:
-        decides = kept_start.what_decides(conf)
+        decides = kept_start.start_inputs(conf)
     except NotKept as error:
         raise Refused(
             f"of this Spark's start nothing can be kept: {error}", hint="nothing has to be done: Spark starts as always"
@@ -76,12 +76,12 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
         key = kept_start.key_of(decides)
         there = kept_start.read(folder, key)
         if there is not None:
-            return Warmed(there.archive, there.archive.stat().st_size, made=False)
+            return Warmed(there.archive, there.archive.stat().st_size, is_new=False)
         for path in folder.glob(f"{_MAKING}*"):
             path.unlink()
-        made = _make(folder, key, decides, phase)
+        warmed = _make(folder, key, decides, phase)
         _sweep(folder)
-        return made
+        return warmed
 
 
 def _made_folder(*, for_all: bool) -> Path:
@@ -147,9 +147,9 @@ def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> W
         archive = folder / f"{key}-{crc:08x}.jsa"
         new.replace(archive)
     finally:
-        for one in (classes, new):
-            one.unlink(missing_ok=True)
-    told = {
+        for path in (classes, new):
+            path.unlink(missing_ok=True)
+    record = {
         "format": FORMAT,
         "archive": archive.name,
         "bytes": size,
@@ -158,18 +158,18 @@ def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> W
         "environment": dict(environment),
         **{name: decides[name] for name in _FILES},
     }
-    replace_text(folder / f"{key}.json", json.dumps(told, indent=1) + "\n", mode=0o644)
-    return Warmed(archive, size, made=True, seconds=seconds)
+    replace_text(folder / f"{key}.json", json.dumps(record, indent=1) + "\n", mode=0o644)
+    return Warmed(archive, size, is_new=True, seconds=seconds)
 
 
 def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     """How Spark's launcher starts the JVM, a command and variables. It writes the names of its classes to a file."""
-    seen: list[tuple[tuple[str, ...], dict[str, str]]] = []
+    launches: list[tuple[tuple[str, ...], dict[str, str]]] = []
     option, noting = "spark.driver.extraJavaOptions", f"-XX:DumpLoadedClassList={classes}"
 
     def look(context: SparkContext) -> None:
         pid = int(context._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-        words, variables = (_told(Path(f"/proc/{pid}/{name}")) for name in ("cmdline", "environ"))
+        words, variables = (_words_of(Path(f"/proc/{pid}/{name}")) for name in ("cmdline", "environ"))
         if MAIN_CLASS not in words or noting not in words:
             raise RunFailed(
                 "Spark's launcher has started something that kstate does not know",
@@ -177,16 +177,19 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
                 hint="nothing has to be done: Spark starts as always",
             )
         command = tuple(word for word in words[: words.index(MAIN_CLASS) + 1] if word != noting)
-        told = dict(variable.split("=", 1) for variable in variables if "=" in variable)
-        seen.append(
-            (command, {one: text for one, text in told.items() if _SET.match(one) and os.environ.get(one) != text})
+        settings = dict(variable.split("=", 1) for variable in variables if "=" in variable)
+        launches.append(
+            (
+                command,
+                {name: text for name, text in settings.items() if _SET.match(name) and os.environ.get(name) != text},
+            )
         )
 
     _run(lambda conf: [lambda: by_spark_submit({**conf, option: f"{conf[option]} {noting}"})], look)
-    return seen[0]
+    return launches[0]
 
 
-def _told(path: Path) -> list[str]:
+def _words_of(path: Path) -> list[str]:
     return [os.fsdecode(part) for part in path.read_bytes().split(b"\0")[:-1]]
 
 
@@ -198,12 +201,14 @@ def _run(launches: Launches, look: Callable[[SparkContext], None] = lambda _: No
 
 
 def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
-    """Raises RunFailed, with what the JVM has said."""
+    """Make the archive. Raises RunFailed, with the output of the JVM."""
     *options, _ = command
-    kept = [option for option in options if not option.startswith(_OF_WORK)]
-    words = [*kept, *_DUMPING, f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={new}"]
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+    options_to_keep = [option for option in options if not option.startswith(_OF_WORK)]
+    words = [*options_to_keep, *_DUMPING, f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={new}"]
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
         try:
             status = process.wait(_DUMP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -212,36 +217,36 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
             process.kill()
             process.wait()
         if status != 0 or not new.is_file():
-            said.seek(0)
-            lines = said.read().decode(errors="replace").splitlines()
+            output.seek(0)
+            lines = output.read().decode(errors="replace").splitlines()
             raise RunFailed(
                 f"the JVM has made no archive: it ended with status {status}",
-                details=[line.strip() for line in lines if line.strip()][-_SAID_LINES:],
+                details=[line.strip() for line in lines if line.strip()][-_OUTPUT_LINES:],
                 hint="Spark starts without one, as before",
             )
 
 
 def _sweep(folder: Path) -> None:
     """Removes what is of a Java or a Spark that has gone, or is another by now; and archives that no note names."""
-    named = set()
+    archives = set()
     for note in folder.glob("*.json"):
         with contextlib.suppress(OSError):
             if (archive := _archive_of(note)) is None:
                 note.unlink()
             else:
-                named.add(archive)
+                archives.add(archive)
     for path in folder.glob("*.jsa"):
-        if path.name not in named:
+        if path.name not in archives:
             with contextlib.suppress(OSError):
                 path.unlink()
 
 
 def _archive_of(note: Path) -> str | None:
     try:
-        told = parse_json(read_small(note, _MOST_BYTES))
-        java, spark = told["java"], told["spark"]
+        record = parse_json(read_small(note, _MOST_BYTES))
+        java, spark = record["java"], record["spark"]
         if kept_start.of_java(java["path"]) == java and kept_start.of_spark(spark["home"]) == spark:
-            return str(told["archive"])
+            return str(record["archive"])
     except (NotKept, OSError, ValueError, TypeError, KeyError):
         pass
     return None

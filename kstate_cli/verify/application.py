@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli import temporary
-from kstate_cli.parallel.workers import Processes, counted
+from kstate_cli.parallel.workers import Processes, progress_counters
 from kstate_cli.rocks.files import is_log, is_manifest, is_sst
 from kstate_cli.statedir.find import unknown_selection
 from kstate_cli.statedir.model import Application, Database, Store, Task
@@ -136,7 +136,7 @@ def _run(
     with temporary.private_folder("verify", parent) as scratch:
         watcher.begin(sum(job.size for job in jobs))
         processes = max(1, min(request.workers, len(jobs)))
-        with counted(scratch, len(jobs), watcher.at) as counters, Processes(processes) as workers:
+        with progress_counters(scratch, len(jobs), watcher.at) as counters, Processes(processes) as workers:
             arguments = [
                 (replace(job, each_sst=request.each_sst, counter=counters.counter(number)), scratch)
                 for number, job in enumerate(jobs)

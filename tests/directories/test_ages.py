@@ -113,7 +113,7 @@ def plan(
 
 def decided(app: Path, changelogs: Path, **allowed: Any) -> str:
     (work,) = plan(app, changelogs, **allowed).work
-    assert work.shown == STORE
+    assert work.title == STORE
     return "rebuilt" if work.rebuild else "caught up"
 
 

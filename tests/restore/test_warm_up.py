@@ -127,7 +127,7 @@ def _archive(cache: Path) -> Path:
 def test_it_is_taken(taken: Path) -> None:
     """The JVM has the archive in its memory, and was started with what Spark's launcher would have said."""
     settings = SparkSettings(conf={"spark.executor.memory": "1g"})
-    decides = kept_start.what_decides(conf_of(settings, "kstate restore"))
+    decides = kept_start.start_inputs(conf_of(settings, "kstate restore"))
     assert [one.stem for one in _archive(taken).parent.glob("*.json")] == [kept_start.key_of(decides)], decides
     words, maps = _command_and_maps(settings)
     assert f"-XX:SharedArchiveFile={_archive(taken)}" in words, "Spark's own scripts have started it"

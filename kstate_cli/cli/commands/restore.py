@@ -238,7 +238,7 @@ def _show_plan(plan: RestorePlan, how: PlanShown, progress: RestoreProgress) -> 
         if how.output is Format.json:
             lines.line("left", {"task": store.task, "store": store.store, "message": store.why})
         else:
-            say(f"{store.shown}: left as it is: {store.why}", quiet=how.quiet)
+            say(f"{store.title}: left as it is: {store.why}", quiet=how.quiet)
 
 
 _MAKE = command("fleet", "HOST.json", "-o", "json")

@@ -81,7 +81,7 @@ def _row(run: Run, *, is_locked: bool | None) -> dict[str, Any]:
             {
                 "task": store.task,
                 "store": store.store,
-                "slices": store.done,
+                "slices": store.finished,
                 "of": store.total,
                 "records": store.records,
             }

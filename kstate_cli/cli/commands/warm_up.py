@@ -35,7 +35,7 @@ def warm_up(
             {
                 "path": str(warmed.archive),
                 "bytes": warmed.bytes,
-                "made": warmed.made,
+                "made": warmed.is_new,
                 "seconds": None if warmed.seconds is None else round(warmed.seconds, 3),
             }
         )

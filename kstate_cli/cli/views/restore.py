@@ -127,7 +127,7 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
             ("store", "records", "rows", "deleted", "expired", "seconds", "offset"),
             [
                 (
-                    report.shown,
+                    report.title,
                     f"{report.records:,}",
                     f"{report.rows:,}",
                     f"{report.deleted:,}",
@@ -141,7 +141,7 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
         )
     for report in outcome.reports:
         if report.null_keys:
-            say(f"warning: {report.shown}: {report.null_keys:,} records without a key, which Streams skips too")
+            say(f"warning: {report.title}: {report.null_keys:,} records without a key, which Streams skips too")
     without = sum(not report.has_position for report in outcome.reports)
     if without:
         whose = "1 store: its Position" if without == 1 else f"{without} stores: their Positions"

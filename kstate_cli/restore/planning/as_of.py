@@ -134,7 +134,7 @@ def _log_mark(part: RestoredPartition, log: LogFacts | None, record_digest: Reco
 def bounds(work: Iterable[StoreWork], dump: Dump, facts: Facts, run: str) -> list[Age]:
     """Return the ages to record before the switch: stores at these offsets are no younger."""
     return [
-        Age(store.shown, store.offsets, store.as_of_ms, marks(store, dump, facts), run=run, clock=dump.clock)
+        Age(store.title, store.offsets, store.as_of_ms, marks(store, dump, facts), run=run, clock=dump.clock)
         for store in work
     ]
 

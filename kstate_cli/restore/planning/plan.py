@@ -82,7 +82,7 @@ class StoreWork:
     def only_copy(self) -> tuple[str, ...]:
         """Why the replaced store may be the only copy of some records; empty if it is not."""
         return tuple(
-            f"{self.shown}: it has records that the log of {part.log.key} may have lost"
+            f"{self.title}: it has records that the log of {part.log.key} may have lost"
             for part in self.parts
             if part.verdict.only_copy
         )
@@ -103,7 +103,7 @@ class StoreWork:
         return self.place.text
 
     @property
-    def shown(self) -> str:
+    def title(self) -> str:
         """Its name in messages."""
         return f"{self.task}/{self.spec.name}"
 
@@ -142,7 +142,7 @@ class UnchangedStore:
     why: str
 
     @property
-    def shown(self) -> str:
+    def title(self) -> str:
         """Its name in messages."""
         return f"{self.task}/{self.store}"
 

@@ -141,7 +141,7 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
             "the dump has no record headers: Positions of rebuilt stores stay empty, as after Streams' own restore; "
             "a bounded query (IQv2) is not answered before new input comes"
         )
-    if unsure := [store.shown for store in work if store.unsure]:
+    if unsure := [store.title for store in work if store.unsure]:
         yield warning(
             f"{some(unsure, _MOST)}: caught up, but nobody knows when {_unknown_time(snapshot.dump)}: what was deleted "
             "more than delete.retention.ms before the dump was read may stay"

@@ -54,7 +54,7 @@ class _StoreCase:
     """Its task may hold uncommitted rows, so that all of it is rebuilt."""
 
     @property
-    def shown(self) -> str:
+    def title(self) -> str:
         """Its name in messages."""
         return f"{self.task}/{self.spec.name}"
 
@@ -67,10 +67,10 @@ def judge_store(
     try:
         return list(_outcomes(snapshot, case))
     except _StoreRefusedError as error:
-        _LOG.debug("%s: refused: %s", case.shown, error)
+        _LOG.debug("%s: refused: %s", case.title, error)
         return [
             Refusal(
-                f"{case.shown}: {error}",
+                f"{case.title}: {error}",
                 only_copies=(spec.name,) if isinstance(error, _OnlyCopyError) else (),
                 not_in_dump=isinstance(error, _NotInDumpError),
             )
@@ -87,7 +87,7 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
     _refuse_without_headers(snapshot, case)
     damage = damage_of(snapshot.problems, case.task, case.spec)
     if damage:
-        yield warning(f"{case.shown}: {damage}")
+        yield warning(f"{case.title}: {damage}")
     permissions = _permissions(snapshot.options.permissions, case, damage)
     _refuse_absent_partitions(case, dumps)
     before = None if case.existing is None else age_of(snapshot.ages, case.task, case.existing)
@@ -97,7 +97,7 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
     _refuse_by_verdicts(parts)
     for part in parts:
         if part.verdict.invalid or part.verdict.doubtful:
-            yield warning(f"{case.shown}: {part.verdict.why}")
+            yield warning(f"{case.title}: {part.verdict.why}")
     if {part.verdict.action for part in parts} == {Action.LEAVE}:
         yield _unchanged(snapshot, case, parts[0].verdict)
         return
@@ -149,7 +149,7 @@ def _unchanged_without_dump(snapshot: RestoreSnapshot, case: _StoreCase) -> Unch
     requested = case.spec.name in snapshot.options.stores or snapshot.options.permissions.rebuild
     if case.existing is None or not case.existing.has_offset or case.unclean or requested:
         raise _NotInDumpError(f"{lacks}{_similar_topic(snapshot, case.spec)}")
-    _LOG.debug("%s: unchanged", case.shown)
+    _LOG.debug("%s: unchanged", case.title)
     return UnchangedStore(case.task, case.spec.name, lacks)
 
 
@@ -283,7 +283,7 @@ def _unchanged(snapshot: RestoreSnapshot, case: _StoreCase, verdict: Verdict) ->
     why = incompatible(snapshot, case.existing.store)
     if why is not None:
         raise _StoreRefusedError(why)
-    _LOG.debug("%s: unchanged: %s", case.shown, verdict.why)
+    _LOG.debug("%s: unchanged: %s", case.title, verdict.why)
     return UnchangedStore(case.task, case.spec.name, verdict.why)
 
 
@@ -295,7 +295,7 @@ def _work(
     if not rebuild and case.existing is not None:
         _refuse_catching_up(snapshot, case.spec, case.existing)
     verb = "rebuild" if rebuild else "catch up"
-    _LOG.debug("%s: %s: %s", case.shown, verb, "; ".join(part.verdict.why for part in parts))
+    _LOG.debug("%s: %s: %s", case.title, verb, "; ".join(part.verdict.why for part in parts))
     offsets = _offsets_after(case, parts, rebuild=rebuild)
     as_of = as_of_after(parts, rebuild=rebuild, before=before)
     return StoreWork(case.task, case.spec, parts, rebuild, case.existing, offsets, as_of)

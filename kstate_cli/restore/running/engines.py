@@ -93,7 +93,7 @@ class OnThisHost:
         """``on_poll`` is called after each slice."""
         results = []
         for job in jobs:
-            results.append(_made(job))
+            results.append(_sorted_slice(job))
             on_poll()
         return results
 
@@ -115,7 +115,7 @@ class InProcesses(OnThisHost):
         """``on_poll`` is called when a slice has ended and all before it have. HostError where a process has died."""
         results = []
         try:
-            for result in self.pool.map(_made, jobs):
+            for result in self.pool.map(_sorted_slice, jobs):
                 results.append(result)
                 on_poll()
         except BaseException:
@@ -125,7 +125,7 @@ class InProcesses(OnThisHost):
         return results
 
 
-def _made(job: SliceJob) -> SliceResult:
+def _sorted_slice(job: SliceJob) -> SliceResult:
     from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 
     try:
@@ -134,7 +134,7 @@ def _made(job: SliceJob) -> SliceResult:
         raise
     except Exception as error:
         raise RunFailed(
-            f"{job.shown} cannot be made: {type(error).__name__}: {first_line(error)}",
+            f"{job.title} cannot be made: {type(error).__name__}: {first_line(error)}",
             hint=unchanged("fix the cause and run the command again"),
         ) from error
 

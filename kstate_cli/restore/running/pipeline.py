@@ -154,7 +154,7 @@ def _restore(
         on_plan(plan)
 
     course = Course(
-        plan=lambda application: _with_what_was_read(request, _plan(request, dump, application, larger)),
+        plan=lambda application: _with_note_on_rows(request, _plan(request, dump, application, larger)),
         on_plan=show,
         carry_out=carry_out,
         tell=watcher.recovered,
@@ -187,7 +187,7 @@ def _plan(request: RestoreRequest, dump: Dump, application: Application | None, 
         return plan
     if request.terms.run.standby:
         refuse_no_standby(request.terms.app)
-    only = _asked_for(request, application)
+    only = _specified_stores(request, application)
     spec = resolve_spec(application, request.spec, request.topology, only=only, file_name=request.spec_name)
     if application is None or not application.tasks:
         _check_name(request.terms.app, spec)
@@ -197,14 +197,14 @@ def _plan(request: RestoreRequest, dump: Dump, application: Application | None, 
     return plan
 
 
-def _with_what_was_read(request: RestoreRequest, plan: RestorePlan) -> RestorePlan:
+def _with_note_on_rows(request: RestoreRequest, plan: RestorePlan) -> RestorePlan:
     """Return the plan of a dry run with a note on what it does not know: only the restore itself reads all rows."""
     if not (request.terms.dry_run and plan.work) or request.verify_dump:
         return plan
     return replace(plan, change=replace(plan.change, notes=(*plan.change.notes, _ROWS_NOT_READ)))
 
 
-def _asked_for(request: RestoreRequest, application: Application | None) -> frozenset[str] | None:
+def _specified_stores(request: RestoreRequest, application: Application | None) -> frozenset[str] | None:
     """The stores of which the specification has to tell; None where it is all.
 
     Where tasks are named, not those that the directory shows in other sub-topologies alone, or as global ones.
@@ -213,22 +213,22 @@ def _asked_for(request: RestoreRequest, application: Application | None) -> froz
     if options.stores or not options.tasks or application is None:
         return options.stores or None
     try:
-        wanted = {_place(name) for name in options.tasks}
+        places = {_place(name) for name in options.tasks}
     except ValueError:
         return None  # no name of a task: told by whoever looks for it
     here: set[str] = set()
     elsewhere: set[str] = set()
     for task in application.tasks:
-        (here if _place(task.name) in wanted else elsewhere).update(store.name for store in task.stores)
-    stated = {store.name for store in request.spec.stores} if request.spec is not None else set()
+        (here if _place(task.name) in places else elsewhere).update(store.name for store in task.stores)
+    in_spec = {store.name for store in request.spec.stores} if request.spec is not None else set()
     described = set(request.topology.stores) if request.topology is not None else set()
-    return frozenset((here | stated | described) - (elsewhere - here))
+    return frozenset((here | in_spec | described) - (elsewhere - here))
 
 
 def _place(task: str) -> tuple[str | None, int | None]:
     """The sub-topology of a task: all its tasks have the same stores. Raises ValueError."""
-    known = TaskId.parse(task)
-    return known.topology, known.subtopology
+    parsed = TaskId.parse(task)
+    return parsed.topology, parsed.subtopology
 
 
 def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
@@ -246,7 +246,7 @@ def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
 def engine_for(request: RestoreRequest, plan: RestorePlan) -> RestoreEngine:
     """A round of a standby that brings little is carried out here: Spark's start would be most of it."""
     placed = request.spark.master is not None or request.spark.effective_master is None or request.staging is not None
-    small = sum(one.bytes for one in plan.work) <= SMALL_BYTES
+    small = sum(store.bytes for store in plan.work) <= SMALL_BYTES
     return RestoreEngine.local if request.terms.run.standby and small and not placed else request.engine
 
 
@@ -311,16 +311,16 @@ def follow_dump(
     The lock is free between rounds, and each round looks whether anybody has used the directory since the one before. A
     round that fails leaves what the last one made. Raises as ``restore``; Interrupted after a signal.
     """
-    state, seen = StateMachine(), None
+    state, restored = StateMachine(), None
     state.listen(watcher.state)
     try:
         while True:
             began = time.monotonic()
             # What is committed while this round reads is one more round, with nothing to do at worst.
             manifest = newest_manifest_of(request.dump)
-            if manifest != seen:
+            if manifest != restored:
                 on_round(restore(request, on_plan=on_plan, watcher=watcher, state=state))
-                seen = manifest
+                restored = manifest
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
     finally:
         state.close()

@@ -1,27 +1,22 @@
-"""From the plan to the databases: slices, the memory of a slot, sorted files, and the steps that take those in."""
+"""Cut the work of a plan into jobs: one slice of a changelog partition each, sized for the memory of a task."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
-from kstate_cli.change.plan import BuildDatabase, OmitTree, Step
 from kstate_cli.dump_reader.model import Dump, PartitionDump, Slice
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.errors import Refused
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.position import Position
-from kstate_cli.formats.store_kinds import expires, has_key, store_kind
-from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.host import cores_here
-from kstate_cli.offsets.keeping import FIRST_SEGMENT, Keeping, closed, in_a_file
-from kstate_cli.releases import OffsetsHome, Release
-from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
+from kstate_cli.formats.store_kinds import has_key, store_kind
+from kstate_cli.releases import Release
+from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.planning.judge import Action
 from kstate_cli.restore.planning.plan import RestoredPartition, StoreWork
+from kstate_cli.restore.running.steps import databases_before
 from kstate_cli.restore.sorting.memory import (
     ARRAY_BYTES,
     DIRECT_BYTES,
@@ -33,58 +28,31 @@ from kstate_cli.restore.sorting.memory import (
     RECORD_KEY_COPIES,
     Slots,
 )
-from kstate_cli.restore.staging import Staging
 from kstate_cli.rocks.settings import TARGET_FILE_BYTES
-from kstate_cli.signals import mapped
 from kstate_cli.spark.context import SparkSettings
 from kstate_cli.specification.model import StoreSpec
-from kstate_cli.statedir.model import Database
-from kstate_cli.statedir.names import segment_folder
 
-_WHOLE = 1 << 62
-
-
-@dataclass(slots=True)
-class RestoredStore:
-    """One line of the table at the end."""
-
-    task: str
-    store: str
-    records: int = 0
-    rows: int = 0
-    deleted: int = 0
-    expired: int = 0
-    null_keys: int = 0
-    has_position: bool = False
-    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    @property
-    def shown(self) -> str:
-        """How messages call it."""
-        return f"{self.task}/{self.store}"
+_UNBOUNDED: Final = 1 << 62
 
 
 def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> None:
-    """A versioned store is caught up from its rows, which lie on this host: a path elsewhere is another store's.
+    """Raise Refused if tasks on other hosts would catch up versioned stores.
 
-    Raises Refused.
+    A versioned store is caught up from its rows, which are on this host. The same path elsewhere is another store.
     """
-    far = (
-        []
-        if spark.local
-        else [one.shown for one in work if has_key(one.spec.kind, KeySchema.VERSIONED) and not one.rebuild]
-    )
-    if far:
+    if spark.local:
+        return
+    distant = [store.title for store in work if has_key(store.spec.kind, KeySchema.VERSIONED) and not store.rebuild]
+    if distant:
         raise Refused(
-            f"versioned stores are caught up on this host only: {', '.join(far)}",
+            f"versioned stores are caught up on this host only: {', '.join(distant)}",
             hint="leave out --master, or replace them whole with --rebuild",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
-    """What the slices of a restoration are made of, and for what."""
+    """What the slices of a restoration are cut from, and for what."""
 
     app: Path
     dump: Dump
@@ -93,73 +61,84 @@ class Slicing:
     """A folder, or a URI."""
     slots: Slots
     repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]]
-    """Puts a dump in order that is too shuffled; the URI is that of what it wrote."""
+    """Sorts a partition whose rows are too far out of order; returns it with the URI of the sorted dump."""
     direct: bool = False
     """The dump is read around the page cache of this host."""
 
 
 def make_jobs(work: Sequence[StoreWork], slicing: Slicing) -> list[SliceJob]:
-    """The slices of every store, largest first."""
-    # The more partitions there are at once, the fewer slices each needs to keep every task busy.
-    partitions = sum(len(one.parts) for one in work)
-    tasks = slicing.slots.tasks
-    pieces = 1 if partitions >= 3 * tasks or partitions % tasks == 0 else -(-2 * tasks // partitions)
-    jobs: list[SliceJob] = []
-    for one in work:
-        mine: list[SliceJob] = []
-        for part in one.parts:
-            if part.verdict.action is Action.LEAVE and not one.rebuild:
-                continue
-            for piece, uri in _slices(one, part, slicing, pieces):
-                made = _jobs_of(one, piece, uri, slicing, len(mine))
-                mine += [replace(job, number=len(mine) + at) for at, job in enumerate(made)]
-        jobs += mine
+    """Return the jobs of every store, largest first: the last job to end is then a small one."""
+    pieces = _pieces_per_partition(sum(len(store.parts) for store in work), slicing.slots.tasks)
+    jobs = [job for store in work for job in _jobs_of_store(store, slicing, pieces)]
     return sorted(jobs, key=lambda job: -job.slice.bytes)
 
 
-def with_digests(jobs: Sequence[SliceJob], known: Mapping[str, str]) -> tuple[list[SliceJob], dict[str, str]]:
-    """The jobs, with the digest of each file at the first one that reads it; and those of files that none reads."""
-    left = dict(known)
-    dealt = []
+def _pieces_per_partition(partitions: int, tasks: int) -> int:
+    """Return the slices that keep every task busy: the more partitions there are, the fewer each needs."""
+    if partitions >= 3 * tasks or partitions % tasks == 0:
+        return 1
+    return -(-2 * tasks // partitions)
+
+
+def _jobs_of_store(work: StoreWork, slicing: Slicing, pieces: int) -> list[SliceJob]:
+    """Return the jobs of one store, numbered in the order in which their files win."""
+    jobs: list[SliceJob] = []
+    for part in work.parts:
+        if part.verdict.action is Action.LEAVE and not work.rebuild:
+            continue
+        for piece, uri in _slices(work, part, slicing, pieces):
+            first = len(jobs)
+            new_jobs = _jobs_of_slice(work, piece, uri, slicing, first)
+            jobs += [replace(job, number=number) for number, job in enumerate(new_jobs, start=first)]
+    return jobs
+
+
+def with_digests(jobs: Sequence[SliceJob], digests: Mapping[str, str]) -> tuple[list[SliceJob], dict[str, str]]:
+    """Return the jobs with the digest of each file at the first job that reads it, and the digests of other files."""
+    remaining = dict(digests)
+    with_digest = []
     for job in jobs:
-        paths = sorted({piece.path for piece in job.slice.pieces if piece.path in left}) if job.direct else []
-        dealt.append(replace(job, digests=tuple((path, left.pop(path)) for path in paths)))
-    return dealt, left
+        paths = sorted({piece.path for piece in job.slice.pieces if piece.path in remaining}) if job.direct else []
+        with_digest.append(replace(job, digests=tuple((path, remaining.pop(path)) for path in paths)))
+    return with_digest, remaining
 
 
 def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: int) -> list[tuple[Slice, str]]:
-    """The slices of one partition, at least ``pieces`` where it is not too small, each with the URI of its dump.
+    """Return the slices of one partition, each with the URI of its dump: ``pieces`` or more, unless it is small.
 
-    Raises Refused for rows that cannot be put in order.
+    Raises Refused for rows that cannot be sorted.
     """
-    rows, uri, memory = part.dump, slicing.dump.uri, slicing.slots.memory
+    rows, memory = part.dump, slicing.slots.memory
     if not rows.rows:
         return []
     after, until = work.bounds(part)
     total = sum(piece.share for piece in rows.pieces)
-    each = max(total // rows.rows, 1)
-    whole = has_key(work.spec.kind, KeySchema.VERSIONED)
-    wide = _WHOLE if whole else min(-(-total // pieces), MOST_SLICE_RECORDS * each)
-    # What is out of order is sorted as a whole.
-    fitting = min(memory // _held_of_each(rows) * each, ARRAY_BYTES)
-    for limit in (wide, min(wide, fitting)):
+    record_bytes = max(total // rows.rows, 1)
+    most = min(-(-total // pieces), MOST_SLICE_RECORDS * record_bytes)
+    if has_key(work.spec.kind, KeySchema.VERSIONED):
+        # The history of a key must not be cut: a version ends where the next record of its key begins.
+        most = _UNBOUNDED
+    # Rows out of order are sorted as a whole, so a slice of them must fit.
+    fitting = min(memory // _bytes_per_record(rows) * record_bytes, ARRAY_BYTES)
+    for limit in (most, min(most, fitting)):
         cut, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
-        if not shuffled and all(one.ordered or one.bytes <= min(fitting, memory) // 2 for one in cut):
-            return [(one, uri) for one in cut]
+        if not shuffled and all(piece.ordered or piece.bytes <= min(fitting, memory) // 2 for piece in cut):
+            return [(piece, slicing.dump.uri) for piece in cut]
     rows, uri = slicing.repartitioned(rows)
-    cut, shuffled = slices(rows, after=after, until=until, max_bytes=wide)
+    cut, shuffled = slices(rows, after=after, until=until, max_bytes=most)
     if shuffled:
         raise Refused(f"{rows.key}: its rows cannot be put in order", hint="write the dump anew, sorted by offset")
-    return [(one, uri) for one in cut]
+    return [(piece, uri) for piece in cut]
 
 
-def _held_of_each(dump: PartitionDump) -> int:
-    """Bytes that a task holds for each record, whatever its value."""
-    keys = sum(piece.key_bytes for piece in dump.pieces) // max(sum(piece.rows for piece in dump.pieces), 1)
-    return RECORD_BYTES + RECORD_KEY_COPIES * keys
+def _bytes_per_record(dump: PartitionDump) -> int:
+    """Return the memory that a task needs for each record, whatever its value."""
+    key_bytes = sum(piece.key_bytes for piece in dump.pieces) // max(sum(piece.rows for piece in dump.pieces), 1)
+    return RECORD_BYTES + RECORD_KEY_COPIES * key_bytes
 
 
-def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: int) -> list[SliceJob]:
+def _jobs_of_slice(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: int) -> Iterator[SliceJob]:
+    """Yield the job of one slice; of a versioned store one for each bucket of keys that fits the memory."""
     spec, memory = work.spec, slicing.slots.memory
     kind = store_kind(spec.kind)
     direct = slicing.direct and uri == slicing.dump.uri and memory >= LEAST_DIRECT_BYTES
@@ -178,184 +157,22 @@ def _jobs_of(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: 
         retention_ms=spec.retention_ms or 0,
         indexed=spec.indexed,
         tombstones=not work.rebuild or number > 0,
-        positions=_tells_positions(slicing.dump, spec),
+        positions=_has_positions(slicing.dump, spec),
         direct=direct,
         file_bytes=TARGET_FILE_BYTES,
-        existing=tuple(_before(work)),
+        existing=tuple(databases_before(work)),
     )
     if kind.key is not KeySchema.VERSIONED:
-        return [job]
-    held = piece.rows * HISTORY_RECORD_BYTES + piece.bytes * HISTORY_COPIES
-    buckets = max(1, -(-held // memory))
-    base = str(slicing.app / work.path) if not work.rebuild else ""
-    return [replace(job, bucket=(bucket, buckets), base=base) for bucket in range(buckets)]
+        yield job
+        return
+    needed_bytes = piece.rows * HISTORY_RECORD_BYTES + piece.bytes * HISTORY_COPIES
+    buckets = max(1, -(-needed_bytes // memory))
+    base = "" if work.rebuild else str(slicing.app / work.path)
+    yield from (replace(job, bucket=(bucket, buckets), base=base) for bucket in range(buckets))
 
 
-def _before(work: StoreWork) -> dict[int | None, Database]:
-    """The databases that are caught up, by the start of their segment; None of a store without segments."""
-    if work.rebuild or work.existing is None:
-        return {}
-    return {database.segment_start: database for database in work.existing.store.databases}
-
-
-def _tells_positions(dump: Dump, spec: StoreSpec) -> bool:
-    """Where records' headers are Streams' own: headers stores and source topics have those of users."""
+def _has_positions(dump: Dump, spec: StoreSpec) -> bool:
+    """Return True if the headers of records are those of Streams: headers stores and source topics have the user's."""
     kind = store_kind(spec.kind)
     own = not kind.needs_headers and not spec.source_topic and not spec.is_global
     return dump.headers_of(spec.changelog) and own and kind.key is not KeySchema.VERSIONED
-
-
-def to_steps(
-    work: Sequence[StoreWork],
-    results: Sequence[SliceResult],
-    release: Release,
-    staging: Staging,
-    folder: Path,
-    app: Path,
-) -> tuple[tuple[Step, ...], list[RestoredStore]]:
-    """The databases that make the announced steps true, and what is to be told of each store."""
-    done: list[Step] = []
-    reports = []
-    by_store: dict[tuple[str, str], list[SliceResult]] = {}
-    for result in results:
-        by_store.setdefault((result.task, result.store), []).append(result)
-    of_each = [sorted(by_store.get((one.key, one.spec.name), []), key=lambda r: r.number) for one in work]
-    oldest = [_oldest_live(one, mine) for one, mine in zip(work, of_each, strict=True)]
-    live = [file for mine, limit in zip(of_each, oldest, strict=True) for file in _live(mine, limit)]
-    paths = _fetched(live, staging, folder)
-    for one, mine, limit in zip(work, of_each, oldest, strict=True):
-        report = RestoredStore(one.task, one.spec.name, offsets=one.offsets)
-        done += _databases(one, mine, limit, release, paths, app, report)
-        reports.append(report)
-    return tuple(done), reports
-
-
-@dataclass(slots=True)
-class _MadeOf:
-    """What a database is made of."""
-
-    layers: dict[tuple[int, int], list[str]] = field(default_factory=dict)
-    """Sorted files by slice and layer, oldest layer first."""
-    rows: int = 0
-    """Deletes too."""
-    deletes: int = 0
-
-    def add(self, number: int, file: SortedFile, path: str) -> None:
-        """The next file of a slice, which lies at ``path`` on this host."""
-        self.layers.setdefault((number, file.layer), []).append(path)
-        self.rows += file.rows + file.deletes
-        self.deletes += file.deletes
-
-
-def _databases(
-    work: StoreWork,
-    results: list[SliceResult],
-    oldest: int | None,
-    release: Release,
-    paths: Mapping[str, Path],
-    app: Path,
-    report: RestoredStore,
-) -> list[Step]:
-    spec, kind = work.spec, store_kind(work.spec.kind)
-    by_segment: dict[int | None, _MadeOf] = {}
-    for result in results:
-        report.records += result.records
-        report.null_keys += result.null_keys
-        report.expired += result.expired
-        report.seconds += result.seconds
-        for file in result.files:
-            if _is_expired(file, oldest):
-                report.expired += file.rows
-                continue
-            report.rows += file.rows
-            report.deleted += file.deletes
-            by_segment.setdefault(file.segment, _MadeOf()).add(result.number, file, str(paths[file.path]))
-    position = _position(work, results, oldest)
-    report.has_position = not position.is_empty
-    record = None
-    if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
-        record = closed(work.offsets, position)
-    steps: list[Step] = []
-    before = _before(work)
-    for start, database in before.items():
-        if start is not None and oldest is not None and start < oldest:
-            steps.append(_expired(app, database.path))
-    targets: set[int | None] = set(by_segment) | {s for s in before if s is None or oldest is None or s >= oldest}
-    if not targets and (not kind.key.segmented or (record is not None and not in_a_file(spec.kind))):
-        targets = {FIRST_SEGMENT if kind.key.segmented else None}
-    for segment in sorted(targets, key=lambda s: -1 if s is None else s):
-        made_of = by_segment.get(segment, _MadeOf())
-        if not made_of.layers and record is None and segment in before:
-            continue
-        steps.append(
-            BuildDatabase(
-                path=work.path if segment is None else f"{work.path}/{segment_folder(spec.name, segment)}",
-                kind=spec.kind,
-                release=release,
-                family=kind.family.name,
-                layers=tuple(map(tuple, made_of.layers.values())),
-                rows=made_of.rows,
-                deletes=made_of.deletes,
-                offsets=record,
-                exists=segment in before,
-            )
-        )
-    if release.offsets_home is OffsetsHome.FILES and not position.is_empty and not spec.is_global:
-        try:
-            what = "Position, from the changelog's headers"
-            steps.append(Keeping(work.task).position(spec.name, position, what))
-        except ValueError as error:
-            raise Refused(
-                f"{work.shown}: the Position in its changelog's headers cannot be written: {error}",
-                hint="restore for 4.3 or later, which keeps it in the store",
-            ) from None
-    return steps
-
-
-def _is_expired(file: SortedFile, oldest: int | None) -> bool:
-    return file.segment is not None and oldest is not None and file.segment < oldest
-
-
-def _live(results: Sequence[SliceResult], oldest: int | None) -> list[SortedFile]:
-    """The files that become part of a database."""
-    return [file for result in results for file in result.files if not _is_expired(file, oldest)]
-
-
-def _fetched(files: Sequence[SortedFile], staging: Staging, folder: Path) -> dict[str, Path]:
-    """The sorted files as local ones, every byte of them compared; by the paths that their tasks gave."""
-    ended = threading.Event()
-    # Digests are taken, and files copied, without holding the interpreter's lock.
-    with ThreadPoolExecutor(cores_here()) as pool:
-        try:
-            paths = mapped(pool, lambda file: staging.fetch(file, folder, ended.is_set), files)
-        finally:
-            ended.set()
-    return {file.path: path for file, path in zip(files, paths, strict=True)}
-
-
-def _oldest_live(work: StoreWork, results: Sequence[SliceResult]) -> int | None:
-    """Start (ms) of the oldest live segment by all that was seen (``AbstractSegments.cleanupExpiredSegments``)."""
-    spec = work.spec
-    if not expires(spec.kind) or not spec.segment_interval_ms or spec.retention_ms is None:
-        return None
-    times = [result.max_time for result in results if result.max_time is not None]
-    if not times:
-        return None
-    interval = spec.segment_interval_ms
-    if not work.rebuild and work.existing is not None:
-        # The newest segment on disk has rows that are at least as young as its start.
-        times += [d.segment_start for d in work.existing.store.databases if d.segment_start is not None]
-    return (max(times) - spec.retention_ms) // interval * interval
-
-
-def _position(work: StoreWork, results: Sequence[SliceResult], oldest: int | None) -> Position:
-    merged = Position.empty() if work.rebuild or work.existing is None else work.existing.position
-    for result in results:
-        for segment, position in result.positions:
-            if segment is None or oldest is None or segment >= oldest:
-                merged = merged.merge(position)
-    return merged
-
-
-def _expired(app: Path, path: Path) -> OmitTree:
-    return OmitTree(str(path.relative_to(app)), "older than the retention, by the records that were restored")

@@ -32,13 +32,11 @@ from kstate_cli.restore.planning.as_of import ages_of_files, bounds
 from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
 from kstate_cli.restore.running.engines import RestoreEngine, Runner, started
 from kstate_cli.restore.running.prepare import (
-    RestoredStore,
     Slicing,
     make_jobs,
-    to_steps,
     with_digests,
 )
-from kstate_cli.restore.running.resume import TakenOver, identified, kept_slices, take_over
+from kstate_cli.restore.running.resume import Resumption, identified, kept_slices, take_over
 from kstate_cli.restore.running.states import (
     CHECK,
     DIGESTS,
@@ -52,8 +50,9 @@ from kstate_cli.restore.running.states import (
     StateMachine,
     Stopwatch,
 )
+from kstate_cli.restore.running.steps import RestoredStore, to_steps
 from kstate_cli.restore.sorting.memory import Slots, slot_memory, slots_here
-from kstate_cli.restore.staging import DONE, SLICES_EVENT, Staging, is_local, slices_of_stores
+from kstate_cli.restore.staging import FINISHED, SLICES_EVENT, Staging, is_local, slices_of_stores
 from kstate_cli.restore.staging_area import below, end_area, make_area, remove_from_area, settled
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.spark.context import SparkSettings
@@ -115,15 +114,15 @@ class RestoreWatcher:
         """A change of state."""
 
     def recovered(self, text: str) -> None:
-        """What has become of a run that another process had left unfinished."""
+        """Report what became of a run that another process left unfinished."""
 
     def warning(self, text: str) -> None:
         """Something that does not change what becomes of the run."""
 
     def resumed(self, predecessor: str, slices: int, total: int) -> None:
-        """So many of all slices were finished by an earlier run, and are taken over."""
+        """Report how many of all slices an earlier run finished: they are not sorted again."""
 
-    def slices(self, done: int, total: int, records: int, all_records: int, size: int) -> None:
+    def slices(self, finished: int, total: int, records: int, all_records: int, size: int) -> None:
         """Slices that are finished, and what is in them."""
 
 
@@ -210,16 +209,16 @@ class Restoration:
         """After a signal: what the journal proves of the directory, and what is there for the next run."""
         run = self._journal
         if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
-            done = run.state is RunState.KEPT
+            is_kept = run.state is RunState.KEPT
             more = f"more is told by: {command('status', self._request.terms.app)}"
-            return "the restoration is done" if done else more
+            return "the restoration is done" if is_kept else more
         try:
-            kept, slices = kept_slices(self._request.terms.app)
+            finished, slices = kept_slices(self._request.terms.app)
         except (OSError, Refused):
             return interrupted_hint()
         if slices:
-            return interrupted_hint(f"{100 * kept // slices} % of its records are sorted, and kept")
-        return interrupted_hint("what is sorted is kept" if kept else "")
+            return interrupted_hint(f"{100 * finished // slices} % of its records are sorted, and kept")
+        return interrupted_hint("what is sorted is kept" if finished else "")
 
     def _record_ages_of_files(self) -> None:
         """The new files are in their place: what is known of them may speak of them now, not only of their offsets."""
@@ -260,7 +259,7 @@ class Restoration:
                 # Files are compared while Spark starts, or by who reads them anyway; what was made of them counts only
                 # once they are.
                 if not self._direct:
-                    digests.compare(self._known_digests)
+                    digests.compare(self._dump_digests)
                 with started(request.engine, request.spark, self._slots_here()) as runner:
                     self._watch.to(SLICES)
                     try:
@@ -293,7 +292,7 @@ class Restoration:
         request, plan = self._request, self._plan
         if request.terms.run.standby:
             run.write(STANDBY_EVENT)
-        why = [line for one in plan.work for line in one.only_copy]
+        why = [line for store in plan.work for line in store.only_copy]
         if why:
             run.write(PRECIOUS_EVENT, why="; ".join(why))
         self._ages = bounds(plan.work, self._dump, request.options.facts, run.name)
@@ -304,7 +303,7 @@ class Restoration:
         request, plan = self._request, self._plan
         if request.engine is RestoreEngine.spark:
             return 0
-        size = sum(one.bytes for one in plan.work)
+        size = sum(store.bytes for store in plan.work)
         return slots_here(request.memory, request.terms.run.workers, size=size)
 
     def _restore_slices(
@@ -328,44 +327,44 @@ class Restoration:
         # An area elsewhere tells nobody how far its slices are: the journal needs no URI for that.
         local = staging.target if is_local(staging.target) else None
         run.write(SLICES_EVENT, stores=slices_of_stores(jobs), **({"staging": local} if local else {}))
-        taken = TakenOver(None)
+        resumed = Resumption(None)
         if self._staging is None:
-            taken = take_over(request.terms.app, run, run.path / SORTED_FILES, jobs)
-        if taken.predecessor is not None:
-            self._watcher.resumed(taken.predecessor, len(taken.results), len(jobs))
+            resumed = take_over(request.terms.app, run, run.path / SORTED_FILES, jobs)
+        if resumed.predecessor is not None:
+            self._watcher.resumed(resumed.predecessor, len(resumed.results), len(jobs))
         self._machine.to(RestoreState.RESTORING)
-        finished = {(result.task, result.store, result.number) for result in taken.results}
-        left = [job for job in jobs if (job.task, job.store, job.number) not in finished]
+        finished = {(result.task, result.store, result.number) for result in resumed.results}
+        pending = [job for job in jobs if (job.task, job.store, job.number) not in finished]
         if self._direct:
-            left, others = with_digests(left, self._known_digests)
+            pending, others = with_digests(pending, self._dump_digests)
             digests.compare(others)
-        results = runner.run(left, lambda: self._tell(staging, jobs)) if left else []
+        results = runner.run(pending, lambda: self._tell(staging, jobs)) if pending else []
         run.write(RECORDS_EVENT, records=sum(result.records for result in results))
-        results += taken.results
+        results += resumed.results
         return jobs, results
 
     def _end_earlier_areas(self, run: Run) -> None:
-        """What killed runs of this application have left in staging areas; what stays `kstate status` shows."""
-        for one in read_runs(self._request.terms.app):
-            if one.name != run.name:
+        """Remove what killed runs of this application left in staging areas; ``kstate status`` shows what stays."""
+        for other in read_runs(self._request.terms.app):
+            if other.name != run.name:
                 try:
-                    remove_from_area(one)
+                    remove_from_area(other)
                 except (OSError, KstateError) as error:
                     self._watcher.warning(str(error))
 
     @cached_property
-    def _used(self) -> set[str]:
+    def _dump_paths(self) -> set[str]:
         """The files of the dump that are read."""
-        return {piece.path for one in self._plan.work for part in one.parts for piece in one.pieces(part)}
+        return {piece.path for store in self._plan.work for part in store.parts for piece in store.pieces(part)}
 
     @cached_property
     def _direct(self) -> bool:
         """Whether the dump is read around the page cache."""
-        return is_here(open_location(self._dump.uri)[0]) and larger_than_cache(self._used)
+        return is_here(open_location(self._dump.uri)[0]) and larger_than_cache(self._dump_paths)
 
     @cached_property
-    def _known_digests(self) -> dict[str, str]:
-        return known_digests(self._dump, self._used) if self._request.digests else {}
+    def _dump_digests(self) -> dict[str, str]:
+        return known_digests(self._dump, self._dump_paths) if self._request.digests else {}
 
     def _ending(self, error: BaseException) -> None:
         """The state in which everything is closed: after a signal, or after a failure."""
@@ -384,19 +383,19 @@ class Restoration:
         return ordered.partitions[dump.key], ordered.uri
 
     def _tell(self, staging: Staging, jobs: Sequence[SliceJob]) -> None:
-        done = {(note["task"], note["store"], note["number"]): note for note in staging.notes(DONE)}
+        finished = {(note["task"], note["store"], note["number"]): note for note in staging.notes(FINISHED)}
         self._watcher.slices(
-            len(done),
+            len(finished),
             len(jobs),
-            sum(note["records"] for note in done.values()),
+            sum(note["records"] for note in finished.values()),
             sum(job.slice.rows for job in jobs),
-            sum(note["data_bytes"] for note in done.values()),
+            sum(note["data_bytes"] for note in finished.values()),
         )
 
 
-def interrupted_hint(kept: str = "") -> str | None:
+def interrupted_hint(progress: str = "") -> str | None:
     """What is said after a signal; nothing where it came after the switch."""
-    return unchanged(kept, "run the same command again")
+    return unchanged(progress, "run the same command again")
 
 
 def _slot_memory(memory: int | None, slots: int, *, jvm: bool) -> int:

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,16 @@ from kstate_cli.dump_reader.location import open_location
 from kstate_cli.formats.binary import MAX_I64, MIN_I64
 from kstate_cli.formats.position import Position
 from kstate_cli.restore.jobs import SliceJob, SliceResult
-from kstate_cli.restore.staging import DONE, SLICES_EVENT, Staging, digest_of, files_of, seal
+from kstate_cli.restore.staging import FINISHED, SLICES_EVENT, Staging, digest_of, files_of, seal
 
 RESUMES_EVENT = "resumes"
 _ATTEMPT = re.compile("[0-9a-f]{12}")
-_GIVEN_UP = frozenset({"INTERRUPTED", "NOT_RUNNING"})
+_INTERRUPTED = frozenset({"INTERRUPTED", "NOT_RUNNING"})
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOver:
-    """What the predecessor of a run has left to it."""
+class Resumption:
+    """The finished slices of an earlier run that a run uses instead of sorting them again."""
 
     predecessor: str | None
     results: tuple[SliceResult, ...] = ()
@@ -67,30 +67,43 @@ def _stamp(uri: str, path: str) -> str:
     return f"{path} {status.size} {status.mtime_ns};"
 
 
-def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> TakenOver:
-    """Moves what earlier runs have finished of ``jobs`` into ``folder``, and removes the rest of what they left."""
-    earlier = [one for one in read_runs(app) if one.name != run.name and state_of(one) is not None]
+def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> Resumption:
+    """Move the finished slices of earlier runs that fit ``jobs`` into ``folder``, and remove their other files.
+
+    Only a run that was interrupted has a successor: slices of other runs are removed.
+    """
+    earlier = [other for other in read_runs(app) if other.name != run.name and state_of(other) is not None]
     if not earlier:
-        return TakenOver(None)
+        return Resumption(None)
     last = earlier[-1]
-    given_up = last.state is RunState.FAILED and state_of(last) in _GIVEN_UP
-    wanted = {job.identity: job for job in jobs if job.identity}
+    was_interrupted = last.state is RunState.FAILED and state_of(last) in _INTERRUPTED
+    jobs_by_identity = {job.identity: job for job in jobs if job.identity}
     results: dict[str, SliceResult] = {}
-    for one in reversed(earlier):
-        left = one.path / SORTED_FILES
-        if left.is_symlink() or not left.is_dir():
-            continue
-        for note in Staging(str(left)).notes(DONE):
-            job = wanted.get(str(note.get("identity")))
-            if job is not None and job.identity not in results and note["seal"] == seal(note):
-                result = _moved(note, job, left, folder)
-                if result is not None:
-                    results[job.identity] = result
-        shutil.rmtree(left, ignore_errors=True)
-    if not given_up:
-        return TakenOver(None)
+    for other in reversed(earlier):
+        leftovers = other.path / SORTED_FILES
+        # A link is not kstate's: nothing is moved or removed through it.
+        if leftovers.is_dir() and not leftovers.is_symlink():
+            results = {**_finished_slices(leftovers, folder, jobs_by_identity, results.keys()), **results}
+            shutil.rmtree(leftovers, ignore_errors=True)
+    if not was_interrupted:
+        return Resumption(None)
     run.write(RESUMES_EVENT, predecessor=last.name, slices=len(results), of=len(jobs))
-    return TakenOver(last.name, tuple(results.values()))
+    return Resumption(last.name, tuple(results.values()))
+
+
+def _finished_slices(
+    leftovers: Path, folder: Path, jobs_by_identity: Mapping[str, SliceJob], have: Collection[str]
+) -> dict[str, SliceResult]:
+    """Move the slices of one run that fit a job which has no result yet (``have``); return their results."""
+    results: dict[str, SliceResult] = {}
+    for note in Staging(str(leftovers)).notes(FINISHED):
+        job = jobs_by_identity.get(str(note.get("identity")))
+        if job is None or job.identity in have or job.identity in results or note["seal"] != seal(note):
+            continue
+        result = _move_result(note, job, leftovers, folder)
+        if result is not None:
+            results[job.identity] = result
+    return results
 
 
 def kept_slices(app: Path) -> tuple[int, int]:
@@ -99,17 +112,17 @@ def kept_slices(app: Path) -> tuple[int, int]:
     (n, 0) where it did not get so far as to know its slices; n counts those of all runs then too.
     """
     runs = [run for run in read_runs(app) if state_of(run) is not None]
-    kept = sum(
+    finished = sum(
         Staging(str(run.path / SORTED_FILES)).finished() for run in runs if not (run.path / SORTED_FILES).is_symlink()
     )
     stores = runs[-1].last(SLICES_EVENT).get("stores", {}) if runs else {}
-    return kept, sum(stores.values())
+    return finished, sum(stores.values())
 
 
-def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> SliceResult | None:
+def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: Path) -> SliceResult | None:
     """The result that a note tells of, its files moved; None where anything about it is not as it should be.
 
-    Every byte of the files is read: what a host that went down has left may have any size, and any content.
+    Every byte of the files is read: after a crash of the host they may have any size, and any content.
     """
     try:
         files = files_of(note)
@@ -122,10 +135,10 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
         )
         names = [os.path.basename(file.path) for file in files]
         whole = all(
-            not (left / name).is_symlink()
-            and (left / name).is_file()
-            and (left / name).stat().st_size == file.size
-            and digest_of(left / name) == file.digest
+            not (leftovers / name).is_symlink()
+            and (leftovers / name).is_file()
+            and (leftovers / name).stat().st_size == file.size
+            and digest_of(leftovers / name) == file.digest
             for name, file in zip(names, files, strict=True)
         )
         if not whole:
@@ -145,11 +158,11 @@ def _moved(note: dict[str, Any], job: SliceJob, left: Path, folder: Path) -> Sli
             seconds=_seconds(note["seconds"]),
         )
         for name in names:
-            os.rename(left / name, folder / name)
+            os.rename(leftovers / name, folder / name)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OSError):
         return None
     with contextlib.suppress(OSError):
-        Staging(str(folder)).mark_done(job, result)
+        Staging(str(folder)).mark_finished(job, result)
     return result
 
 

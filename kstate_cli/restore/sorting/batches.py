@@ -83,5 +83,5 @@ def choose_pool(*, fits: bool) -> None:
     if VARIABLE in os.environ:
         return
     there = pa.supported_memory_backends()
-    name = next(one for one in (LEAN if fits else USUAL) if one in there)
+    name = next(pool for pool in (LEAN if fits else USUAL) if pool in there)
     pa.set_memory_pool(getattr(pa, f"{name}_memory_pool")())

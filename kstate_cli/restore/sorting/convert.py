@@ -43,7 +43,7 @@ def buffers(array: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
     return bounds, np.frombuffer(data or b"", dtype=np.uint8)
 
 
-def segment_times(keys: pa.BinaryArray, rule: KeySchema, what: str) -> Ints:
+def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
     """The time (ms) in each key that decides its segment.
 
     Raises Refused for keys that no store of the kind has: only the spec says of a lost store what it was.
@@ -56,7 +56,7 @@ def segment_times(keys: pa.BinaryArray, rule: KeySchema, what: str) -> Ints:
         return np.empty(0, dtype=np.int64)
     if int((offsets[1:] - offsets[:-1]).min()) < tail:
         raise Refused(
-            f"{what}: a key of its changelog is shorter than {tail} bytes: it is no {rule.value} store",
+            f"{place}: a key of its changelog is shorter than {tail} bytes: it is no {rule.value} store",
             hint="correct its kind in the spec",
         )
     starts = offsets[1:] - tail
@@ -68,7 +68,7 @@ def segment_times(keys: pa.BinaryArray, rule: KeySchema, what: str) -> Ints:
     if not bool(fits.all()):
         key = keys[int(np.argmin(fits))].as_py()
         raise Refused(
-            f"{what}: key {key.hex()} of its changelog has no time of a {rule.value} store",
+            f"{place}: key {key.hex()} of its changelog has no time of a {rule.value} store",
             hint="correct its kind in the spec",
         )
     return times
@@ -83,8 +83,8 @@ def _numbers(data: npt.NDArray[np.uint8], starts: Ints, kind: str) -> Ints:
     # Block by block: the indexes take as much again as the bytes, eight times over.
     for first in range(0, len(starts), BLOCK_ROWS):
         block = slice(first, first + BLOCK_ROWS)
-        taken = data[starts[block, None] + np.arange(width)]
-        numbers[block] = np.ascontiguousarray(taken).view(kind).ravel()
+        picked = data[starts[block, None] + np.arange(width)]
+        numbers[block] = np.ascontiguousarray(picked).view(kind).ravel()
     return numbers
 
 
@@ -128,7 +128,7 @@ def apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return copy
 
 
-def taken(array: pa.BinaryArray, indices: npt.NDArray[np.integer[Any]]) -> pa.BinaryArray:
+def gather(array: pa.BinaryArray, indices: npt.NDArray[np.integer[Any]]) -> pa.BinaryArray:
     """``array.take``: several times faster where all values have one length."""
     import numpy as np
     import pyarrow as pa

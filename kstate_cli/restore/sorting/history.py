@@ -106,7 +106,7 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
     except MalformedBytesError as error:
         # A store that Streams has reopened may file a late record in front of older ones.
         raise Refused(
-            f"{job.shown}: the store has a row whose versions are out of order: {error}",
+            f"{job.title}: the store has a row whose versions are out of order: {error}",
             hint=f"rebuild it from the whole changelog: --rebuild --store {quoted(job.store)}",
         ) from None
     return accepted_mask(times, job.retention_ms, before)
@@ -150,11 +150,11 @@ def _replayed(job: SliceJob, histories: _Histories, some: Ints, stream_time: int
     replay = VersionedReplay(job.retention_ms, job.interval_ms, stream_time)
     if job.base:
         _load(job, replay, {*histories.names.take(pa.array(some)).to_pylist()})
-    chosen = np.isin(histories.keys, some)
-    numbers = histories.keys[chosen]
+    mask = np.isin(histories.keys, some)
+    numbers = histories.keys[mask]
     keys = histories.names.take(pa.array(numbers)).to_pylist()
-    values = histories.values.filter(pa.array(chosen)).to_pylist()
-    for key, time, value in zip(keys, histories.times[chosen].tolist(), values, strict=True):
+    values = histories.values.filter(pa.array(mask)).to_pylist()
+    for key, time, value in zip(keys, histories.times[mask].tolist(), values, strict=True):
         replay.put(key, value, time)
     return _rows_of(replay, histories)
 
@@ -170,19 +170,19 @@ def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[
         for table in tables:
             counts.data_bytes += table.nbytes
             valid = table.column("key").is_valid().to_numpy()
-            chosen = valid.copy()
+            mask = valid.copy()
             upto = at + int(valid.sum())
-            chosen[valid] = accepted[at:upto]
+            mask[valid] = accepted[at:upto]
             at = upto
             number, buckets = job.bucket
             if buckets > 1:
-                chosen[chosen] = [
-                    zlib.crc32(key) % buckets == number for key in table.column("key").filter(chosen).to_pylist()
+                mask[mask] = [
+                    zlib.crc32(key) % buckets == number for key in table.column("key").filter(mask).to_pylist()
                 ]
-            taken = table.filter(pa.array(chosen)).combine_chunks()
-            keys += taken.column("key").chunks
-            values += taken.column("value").cast(pa.large_binary()).chunks
-            times.append(taken.column("timestamp").to_numpy().astype(np.int64))
+            batch = table.filter(pa.array(mask)).combine_chunks()
+            keys += batch.column("key").chunks
+            values += batch.column("value").cast(pa.large_binary()).chunks
+            times.append(batch.column("timestamp").to_numpy().astype(np.int64))
     coded = pa.chunked_array(keys, pa.binary()).combine_chunks().dictionary_encode()
     sorted_keys = convert.sort_order(coded.dictionary)
     rank = np.empty(len(sorted_keys), dtype=np.int64)
@@ -234,12 +234,12 @@ def _newest(base: str) -> int:
     return newest
 
 
-def _load(job: SliceJob, replay: VersionedReplay, wanted: set[bytes]) -> None:
+def _load(job: SliceJob, replay: VersionedReplay, keys: set[bytes]) -> None:
     """Gives the replay what the store has of the keys that the slice changes."""
     by_key: dict[bytes, list[tuple[bytes, bytes]]] = {}
     with Shadow(Path(job.base)) as shadow:
         for key, value in shadow.rows(DEFAULT_CF):
-            if key[_PREFIX:] in wanted:
+            if key[_PREFIX:] in keys:
                 by_key.setdefault(key[_PREFIX:], []).append((key, value))
     for key, rows in by_key.items():
         replay.load(key, rows)
@@ -353,17 +353,17 @@ def _segment_heads(begins: Ints, ends: Ints, sizes: Ints, first: Ints) -> tuple[
     lengths = _ROW_HEAD + _VERSION * in_row
     starts = np.cumsum(lengths) - lengths
     data = np.zeros(int(lengths.sum()), dtype=np.uint8)
-    _put(data, starts, _big_endian(ends[last]))
-    _put(data, starts + 8, _big_endian(begins[first]))
+    _write_bytes(data, starts, _big_endian(ends[last]))
+    _write_bytes(data, starts + 8, _big_endian(begins[first]))
     row = np.repeat(np.arange(rows), np.diff(np.append(first, versions)))
     # The oldest entry of a row is its last: the number of an entry counts from the row's end.
     number = in_row[row] - 1 - (upto - 1 - before[first][row])
     at = starts[row] + _ROW_HEAD + _VERSION * number
-    _put(data, at, _big_endian(begins))
-    _put(data, at + _TIME, _big_endian(sizes, 4))
+    _write_bytes(data, at, _big_endian(begins))
+    _write_bytes(data, at + _TIME, _big_endian(sizes, 4))
     gaps = np.flatnonzero(gap)
-    _put(data, at[gaps] + _VERSION, _big_endian(ends[gaps - 1]))
-    _put(data, at[gaps] + _VERSION + _TIME, _big_endian(np.full(len(gaps), _TOMBSTONE), 4))
+    _write_bytes(data, at[gaps] + _VERSION, _big_endian(ends[gaps - 1]))
+    _write_bytes(data, at[gaps] + _VERSION + _TIME, _big_endian(np.full(len(gaps), _TOMBSTONE), 4))
     return _binary(data, lengths), last
 
 
@@ -379,8 +379,8 @@ def _joined(heads: pa.LargeBinaryArray, values: pa.LargeBinaryArray, begins: Int
     order[offsets[:-1]] = np.arange(rows)
     order[is_value] = rows + np.arange(count)
     mixed = pa.concat_arrays([heads, values]).take(pa.array(order))
-    listed = pa.LargeListArray.from_arrays(pa.array(offsets), mixed)
-    return pc.binary_join(listed, pa.scalar(b"", pa.large_binary()))
+    joined = pa.LargeListArray.from_arrays(pa.array(offsets), mixed)
+    return pc.binary_join(joined, pa.scalar(b"", pa.large_binary()))
 
 
 def _big_endian(numbers: Ints, width: int = _TIME) -> NDArray[np.uint8]:
@@ -388,7 +388,7 @@ def _big_endian(numbers: Ints, width: int = _TIME) -> NDArray[np.uint8]:
     return np.ascontiguousarray(numbers.astype(f">i{width}")).view(np.uint8).reshape(-1, width)
 
 
-def _put(data: NDArray[np.uint8], starts: Ints, rows: NDArray[np.uint8]) -> None:
+def _write_bytes(data: NDArray[np.uint8], starts: Ints, rows: NDArray[np.uint8]) -> None:
     for byte in range(rows.shape[1]):
         data[starts + byte] = rows[:, byte]
 

@@ -35,12 +35,12 @@ class Layers:
     """Those that are complete, of all layers."""
     _files_of: Counter[int | None] = field(init=False, default_factory=Counter)
     """By segment: how many have begun."""
-    _opened: int = field(init=False, default=0)
+    _layers_begun: int = field(init=False, default=0)
     """Layers."""
 
     def open(self, segment: int | None) -> Layer:
         """The next one, which wins over those before it."""
-        number, self._opened = self._opened, self._opened + 1
+        number, self._layers_begun = self._layers_begun, self._layers_begun + 1
         return Layer(self, segment, number)
 
     def aside(self) -> str:

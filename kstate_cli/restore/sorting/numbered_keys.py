@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Some:
+class _NumberSet:
     """Keys as numbers, and the numbers of their records."""
 
     word: npt.NDArray[np.uint64]
@@ -35,13 +35,13 @@ class _Some:
     def nbytes(self) -> int:
         return self.word.nbytes + (0 if self.record is None else self.record.nbytes)
 
-    def between(self, first: int, last: int) -> _Some:
+    def between(self, first: int, last: int) -> _NumberSet:
         """A copy of some of them."""
-        return _Some(self.word[first:last].copy(), None if self.record is None else self.record[first:last].copy())
+        return _NumberSet(self.word[first:last].copy(), None if self.record is None else self.record[first:last].copy())
 
-    def chosen(self, which: npt.NDArray[np.bool_]) -> _Some:
+    def where(self, mask: npt.NDArray[np.bool_]) -> _NumberSet:
         """A copy of these."""
-        return _Some(self.word[which], None if self.record is None else self.record[which])
+        return _NumberSet(self.word[mask], None if self.record is None else self.record[mask])
 
     def parted(self, shift: int) -> tuple[npt.NDArray[np.uint64], Ints]:
         """Keys and records each."""
@@ -68,9 +68,9 @@ class NumberedKeys:
         self._bits = np.empty(0, dtype=np.uint8)
         """Of each byte those that tell keys apart."""
         self._shift = records.bit_length()
-        self._known = self._none()
+        self._distinct = self._none()
         """Distinct and sorted. No view of it is given away: it grows and shrinks where it is."""
-        self._waiting: list[_Some] = []
+        self._waiting: list[_NumberSet] = []
         self.waiting_bytes = 0
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
@@ -88,7 +88,7 @@ class NumberedKeys:
             return False
         if self._like is None:
             self._like, self._bits, self._shift = like, bits, shift
-            self._known = self._none()
+            self._distinct = self._none()
         elif shift != self._shift or bool((bits != before).any()):
             self._recode(bits, shift)
         some = self._coded(table, numbers)
@@ -101,11 +101,11 @@ class NumberedKeys:
         if not self._waiting:
             return
         if self._together:
-            known = len(self._known.word)
-            _put_behind(self._known.word, [some.word for some in self._waiting])
+            earlier = len(self._distinct.word)
+            _put_behind(self._distinct.word, [some.word for some in self._waiting])
             self._waiting.clear()
-            self._known.word[known:].sort()
-            _keep_last(self._known.word, self._shift)
+            self._distinct.word[earlier:].sort()
+            _keep_last(self._distinct.word, self._shift)
         else:
             self._settle_apart()
         self.waiting_bytes = 0
@@ -118,52 +118,52 @@ class NumberedKeys:
         record = np.concatenate([_of(some) for some in self._waiting])
         self._waiting.clear()
         order = np.argsort(word)
-        word = np.concatenate((self._known.word, word[order]))
-        record = np.concatenate((_of(self._known), record[order]))
-        self._known = self._none()
+        word = np.concatenate((self._distinct.word, word[order]))
+        record = np.concatenate((_of(self._distinct), record[order]))
+        self._distinct = self._none()
         order = np.argsort(word, kind="stable")  # only merges, as in _keep_last
         word = word[order]
         first = np.flatnonzero(np.append(np.True_, word[1:] != word[:-1]))
-        self._known = _Some(word[first], np.maximum.reduceat(record[order], first))
+        self._distinct = _NumberSet(word[first], np.maximum.reduceat(record[order], first))
 
     def cut(self, count: int) -> bytes:
         """Keeps the ``count`` lowest known keys; drops the next one, which is returned, and all above it."""
-        first = self._known.between(count, count + 1)
+        first = self._distinct.between(count, count + 1)
         (number,), _ = first.parted(self._shift)
-        (bound,) = self._told(first).keys.to_pylist()
-        self._known.word.resize(count, refcheck=False)
-        if self._known.record is not None:
-            self._known.record.resize(count, refcheck=False)
-        self._waiting = [some.chosen(some.parted(self._shift)[0] < number) for some in self._waiting]
+        (bound,) = self._winners_of(first).keys.to_pylist()
+        self._distinct.word.resize(count, refcheck=False)
+        if self._distinct.record is not None:
+            self._distinct.record.resize(count, refcheck=False)
+        self._waiting = [some.where(some.parted(self._shift)[0] < number) for some in self._waiting]
         self.waiting_bytes = sum(some.nbytes for some in self._waiting)
         assert isinstance(bound, bytes)
         return bound
 
     def size(self) -> tuple[int, int]:
         """Keys, and their bytes."""
-        rows = len(self._known.word)
+        rows = len(self._distinct.word)
         return rows, rows * (0 if self._like is None else len(self._like))
 
-    def held(self, row_bytes: int) -> int:
+    def bytes_of_rows(self, row_bytes: int) -> int:
         """What rows take that are told as a whole; ``row_bytes`` without their keys."""
         rows, size = self.size()
         return rows * row_bytes + size
 
-    def held_in_parts(self, row_bytes: int) -> int:
+    def bytes_in_parts(self, row_bytes: int) -> int:
         """What rows take that are told part by part."""
-        return self.size()[0] * NUMBERED_ROW_BYTES if self._together else self.held(row_bytes)
+        return self.size()[0] * NUMBERED_ROW_BYTES if self._together else self.bytes_of_rows(row_bytes)
 
     def winners(self) -> Winners:
         """What is known. Call it once."""
-        known, self._known = self._known, self._none()
-        return self._told(known)
+        distinct, self._distinct = self._distinct, self._none()
+        return self._winners_of(distinct)
 
     def parts(self, rows: int) -> Iterator[Winners]:
         """What is known, so many rows at a time."""
-        for first in range(0, len(self._known.word), rows):
-            yield self._told(self._known.between(first, first + rows))
+        for first in range(0, len(self._distinct.word), rows):
+            yield self._winners_of(self._distinct.between(first, first + rows))
 
-    def _told(self, some: _Some) -> Winners:
+    def _winners_of(self, some: _NumberSet) -> Winners:
         import numpy as np
         import pyarrow as pa
 
@@ -173,30 +173,30 @@ class NumberedKeys:
         del some
         return Winners(binary_of(keys_of(word, self._bits, self._like)), record)
 
-    def _none(self) -> _Some:
+    def _none(self) -> _NumberSet:
         import numpy as np
 
         nothing = np.empty(0, dtype=np.int64)
-        return _Some(np.empty(0, dtype=np.uint64), None if self._together else nothing)
+        return _NumberSet(np.empty(0, dtype=np.uint64), None if self._together else nothing)
 
     @property
-    def known_bytes(self) -> int | None:
+    def distinct_bytes(self) -> int | None:
         """What is known takes until it is told; None where settling it takes copies of all."""
-        return self._known.nbytes if self._together else None
+        return self._distinct.nbytes if self._together else None
 
     @property
     def _together(self) -> bool:
         return count_of(self._bits) + self._shift <= WORD_BITS
 
-    def _coded(self, table: npt.NDArray[np.uint8], numbers: Ints) -> _Some:
+    def _coded(self, table: npt.NDArray[np.uint8], numbers: Ints) -> _NumberSet:
         import numpy as np
 
         (word,) = words(table, self._bits)
         if not self._together:
-            return _Some(word, numbers)
+            return _NumberSet(word, numbers)
         word <<= np.uint64(self._shift)
         word |= numbers.view(np.uint64)
-        return _Some(word, None)
+        return _NumberSet(word, None)
 
     def _recode(self, bits: npt.NDArray[np.uint8], shift: int) -> None:
         """More bits tell keys, or records, apart than were thought of: they stay in order, and where they are."""
@@ -204,32 +204,32 @@ class NumberedKeys:
 
         self.settle()
         assert self._like is not None
-        known, before, shift_before = self._known, self._bits, self._shift
+        distinct, before, shift_before = self._distinct, self._bits, self._shift
         self._bits, self._shift = bits, shift
-        count = len(known.word)
-        if known.record is None and not self._together:
-            self._known = _Some(known.word, np.empty(count, dtype=np.int64))
+        count = len(distinct.word)
+        if distinct.record is None and not self._together:
+            self._distinct = _NumberSet(distinct.word, np.empty(count, dtype=np.int64))
         rows = max(1, min(RECODE_ROWS, RECODE_BYTES // len(self._like)))
         for first in range(0, count, rows):
             block = slice(first, first + rows)
-            word, record = known.between(first, first + rows).parted(shift_before)
+            word, record = distinct.between(first, first + rows).parted(shift_before)
             some = self._coded(keys_of(word, before, self._like), record)
-            self._known.word[block] = some.word
-            if self._known.record is not None:
-                self._known.record[block] = _of(some)
+            self._distinct.word[block] = some.word
+            if self._distinct.record is not None:
+                self._distinct.record[block] = _of(some)
 
 
-def _of(some: _Some) -> Ints:
+def _of(some: _NumberSet) -> Ints:
     assert some.record is not None
     return some.record
 
 
-def _put_behind(known: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64]]) -> None:
-    """Makes ``known`` longer by ``parts``, where it is."""
-    end = len(known)
-    known.resize(end + sum(len(part) for part in parts), refcheck=False)
+def _put_behind(word: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64]]) -> None:
+    """Makes ``word`` longer by ``parts``, where it is."""
+    end = len(word)
+    word.resize(end + sum(len(part) for part in parts), refcheck=False)
     for part in parts:
-        known[end : end + len(part)] = part
+        word[end : end + len(part)] = part
         end += len(part)
 
 
@@ -240,15 +240,15 @@ def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
     # What was known and what is new is sorted each. The stable sort finds that and only merges, through a copy of the
     # smaller one: a third of the time of sorting all anew.
     word.sort(kind="stable")
-    kept = 0
+    count = 0
     for first in range(0, len(word), RECODE_ROWS):
         some = word[first : first + RECODE_ROWS]
         following = word[first + 1 : first + 1 + RECODE_ROWS]
         is_last = np.ones(len(some), dtype=np.bool_)
         is_last[: len(following)] = (some[: len(following)] ^ following) >> np.uint64(shift) != 0
-        chosen = some[is_last]
+        last = some[is_last]
         # Never past the end of this block: what follows has not been written over when it is looked at.
-        word[kept : kept + len(chosen)] = chosen
-        kept += len(chosen)
+        word[count : count + len(last)] = last
+        count += len(last)
         del some, following
-    word.resize(kept, refcheck=False)
+    word.resize(count, refcheck=False)

@@ -88,7 +88,7 @@ class Orders:
     """Rows of segments that are too old by the keys that were read before them."""
     max_time: int | None = None
     """The highest segment time (ms) so far."""
-    _counted: bool = field(init=False, default=False)
+    _is_counted: bool = field(init=False, default=False)
 
     def all(self) -> Iterator[RowOrder]:
         """One after another; what a later one has wins.
@@ -136,7 +136,7 @@ class Orders:
             yield group.order(self.job)
 
     def _add_range(self, group: _Ranges, lowest: bytes) -> bytes | None:
-        last = self._range(lowest, self._budget - group.held)
+        last = self._range(lowest, self._budget - group.used_bytes)
         alone = last.bound is None and not group.rows
         if self._in_parts and not (alone and last.whole):
             rows = last.windows_together(group.width) * group.width
@@ -157,7 +157,7 @@ class Orders:
                     # As many as will have grown to about what there is room for at the end.
                     part = min(max(number / max(self.job.slice.rows, 1), LEAST_RANGE_SHARE), MOST_RANGE_SHARE)
                     last.cut(part)
-        self._counted = True
+        self._is_counted = True
         return last
 
     @property
@@ -181,10 +181,10 @@ class Orders:
 
     def _read(self, part: SliceJob, *more: str) -> Generator[pa.Table, None, None]:
         """The keys of all records, and ``more`` columns; what is to be told of them is told once."""
-        counted = ("headers",) if part.positions and not self._counted else ()
-        with closing(batches(part, ("key", *more, *counted), self.passage)) as tables:
+        header_columns = ("headers",) if part.positions and not self._is_counted else ()
+        with closing(batches(part, ("key", *more, *header_columns), self.passage)) as tables:
             for table in tables:
-                if not self._counted:
+                if not self._is_counted:
                     self._count(part, table)
                 yield table
 
@@ -205,7 +205,7 @@ class Orders:
         if self._in_parts:
             whole = (self._only_segment, 0, len(winners.keys))
             return winners.keys, winners.record, [whole] if len(winners.keys) else []
-        times = convert.segment_times(winners.keys, key, job.shown)
+        times = convert.segment_times(winners.keys, key, job.title)
         ids = convert.segment_ids(times, job.interval_ms)
         if len(times):
             newest = int(times.max())
@@ -220,13 +220,13 @@ class Orders:
             if oldest is not None and number < oldest:
                 continue
             if key.time_ordered:
-                rows = rows[convert.sort_order(convert.base_keys(key, convert.taken(winners.keys, rows)))]
+                rows = rows[convert.sort_order(convert.base_keys(key, convert.gather(winners.keys, rows)))]
             parts.append(rows)
             segments.append((number * job.interval_ms, at, at + len(rows)))
             at += len(rows)
         live = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
         self.expired += len(ids) - at
-        return convert.taken(winners.keys, live), winners.record[live], segments
+        return convert.gather(winners.keys, live), winners.record[live], segments
 
 
 @dataclass(slots=True)
@@ -241,7 +241,7 @@ class _Ranges:
     rows: int = 0
 
     @property
-    def held(self) -> int:
+    def used_bytes(self) -> int:
         """Bytes of memory."""
         return sum(record.nbytes for record in self.records)
 

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from kstate_cli.restore.sorting.key_numbers import Ints
 
 _TIME_BYTES: Final = 8
-_SMALL: Final = 8_192
+_SMALL_BYTES: Final = 8_192
 """Headers of fewer bytes are encoded as columns: their lengths are looked up in a table of so many."""
 
 
 def row_values(
-    kind: StoreKind, values: pa.BinaryArray, timestamps: Ints, headers: pa.ListArray | None, what: str
+    kind: StoreKind, values: pa.BinaryArray, timestamps: Ints, headers: pa.ListArray | None, place: str
 ) -> pa.BinaryArray:
     """The row values of records, null for a tombstone. ``timestamps`` in ms, -1 unknown.
 
     Raises Refused for values that no store of the kind has.
     """
     if kind.logged is Logged.BUFFERED:
-        return _buffered(values, what)
+        return _buffered(values, place)
     layout = kind.family.layout
     if not layout.has_headers:
         return _after_times(timestamps, values) if layout.has_timestamps else values
@@ -95,8 +95,8 @@ def encoded_headers(headers: pa.ListArray) -> pa.BinaryArray:
     upto = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(of_header)))
     ends = np.cumsum(counts)
     bodies = np.where(counts > 0, upto[ends] - upto[ends - counts] + _zigzag_bytes(counts), 0)
-    if int(bodies.max(initial=0)) >= _SMALL:
-        return pa.array([encode_headers(_headers(one)) for one in headers.to_pylist()], pa.binary())
+    if int(bodies.max(initial=0)) >= _SMALL_BYTES:
+        return pa.array([encode_headers(_headers(row)) for row in headers.to_pylist()], pa.binary())
     # Each row is put together of parts: lengths from the table, keys, values.
     table = _sizes()
     pool = pa.concat_arrays([table, keys, values.fill_null(b"")])
@@ -115,15 +115,15 @@ def encoded_headers(headers: pa.ListArray) -> pa.BinaryArray:
     order[some + 1] = counts[counts > 0] + 1
     order[~is_head] = of_flat.ravel()
     bounds = np.append(starts, len(order)).astype(np.int32)
-    listed = pa.ListArray.from_arrays(pa.array(bounds), pool.take(pa.array(order)))
-    return pc.binary_join(listed, pa.scalar(b"", pa.binary()))
+    joined = pa.ListArray.from_arrays(pa.array(bounds), pool.take(pa.array(order)))
+    return pc.binary_join(joined, pa.scalar(b"", pa.binary()))
 
 
 @cache
 def _sizes() -> Any:
     import pyarrow as pa
 
-    return pa.array(encoded_sizes(_SMALL), pa.binary())
+    return pa.array(encoded_sizes(_SMALL_BYTES), pa.binary())
 
 
 def _zigzag_bytes(sizes: Ints) -> Ints:
@@ -137,13 +137,13 @@ def _headers(headers: list[dict[str, Any]] | None) -> tuple[Header, ...]:
     return tuple(Header(header["key"], header["value"]) for header in headers or ())
 
 
-def _buffered(values: pa.BinaryArray, what: str) -> pa.BinaryArray:
+def _buffered(values: pa.BinaryArray, place: str) -> pa.BinaryArray:
     import pyarrow.compute as pc
 
     shortest = pc.min(pc.binary_length(values)).as_py()
     if shortest is not None and shortest < _TIME_BYTES:
         raise Refused(
-            f"{what}: a value of its changelog is too short for a buffered record", hint="correct its kind in the spec"
+            f"{place}: a value of its changelog is too short for a buffered record", hint="correct its kind in the spec"
         )
     return pc.binary_slice(values, 0, -_TIME_BYTES)
 
@@ -175,16 +175,16 @@ def carry_positions(headers: pa.ListArray) -> Ints:
     flat = headers.flatten()
     if not len(flat):
         return np.empty(0, dtype=np.int64)
-    named = pc.equal(pc.struct_field(flat, "key"), _POSITION).fill_null(False).to_numpy(zero_copy_only=False)
-    if not named.any():
+    is_position = pc.equal(pc.struct_field(flat, "key"), _POSITION).fill_null(False).to_numpy(zero_copy_only=False)
+    if not is_position.any():
         return np.empty(0, dtype=np.int64)
     counts = pc.list_value_length(headers).fill_null(0).to_numpy()
-    return np.unique(np.repeat(np.arange(len(headers)), counts)[named])
+    return np.unique(np.repeat(np.arange(len(headers)), counts)[is_position])
 
 
 def merge_positions(headers: pa.ListArray, segments: Ints, by_segment: dict[int, Position]) -> None:
     """Merges the Positions of records into ``by_segment``, by the segment of each."""
-    for segment, said in zip(segments.tolist(), headers.to_pylist(), strict=True):
-        position = position_of(said)
+    for segment, record_headers in zip(segments.tolist(), headers.to_pylist(), strict=True):
+        position = position_of(record_headers)
         if position is not None:
             by_segment[segment] = by_segment[segment].merge(position) if segment in by_segment else position

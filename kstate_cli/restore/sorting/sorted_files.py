@@ -13,7 +13,7 @@ import time
 import uuid
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kstate_cli.dump_reader.digests_beside import DigestsBeside
 from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
@@ -104,10 +104,10 @@ def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
         null_keys=counts.null_keys,
         expired=expired,
         max_time=max_time,
-        positions=positions.told(max_time),
+        positions=positions.live(max_time),
         seconds=time.monotonic() - started,
     )
-    staging.mark_done(job, result)
+    staging.mark_finished(job, result)
     return result
 
 
@@ -131,11 +131,11 @@ class _Positions:
         segments = np.zeros(len(carrying), dtype=np.int64)
         if self.kind.key.expires:
             job = self.job
-            times = convert.segment_times(keys.take(pa.array(carrying)), self.kind.key, job.shown)
+            times = convert.segment_times(keys.take(pa.array(carrying)), self.kind.key, job.title)
             segments = convert.segment_ids(times, job.interval_ms) * job.interval_ms
         merge_positions(headers.take(pa.array(carrying)), segments, self.by_segment)
 
-    def told(self, max_time: int | None) -> tuple[tuple[int | None, Position], ...]:
+    def live(self, max_time: int | None) -> tuple[tuple[int | None, Position], ...]:
         """By segment, of those that are live."""
         segmented = is_segmented(self.job.kind)
         oldest = oldest_segment(self.job, max_time) if self.kind.key.expires else None
@@ -179,29 +179,29 @@ def _write_rows(kind: StoreKind, order: RowOrder, values: ValuesInOrder, layers:
     with contextlib.closing(values.windows()) as windows:
         for segment, begin, end in order.segments:
             layer = layers.open(segment)
-            gone = np.zeros(end - begin, dtype=np.bool_)
+            deleted = np.zeros(end - begin, dtype=np.bool_)
             last = begin
             while last < end:
                 first, last, some = next(windows)
                 keys = order.keys.between(first, last)
                 if kind.key.time_ordered:
                     keys = convert.base_keys(kind.key, keys)
-                    gone[first - begin : last - begin] = pc.is_null(some).to_numpy(zero_copy_only=False)
+                    deleted[first - begin : last - begin] = pc.is_null(some).to_numpy(zero_copy_only=False)
                 layer.put(keys, some, deletes=job.tombstones)
             if kind.key.time_ordered and job.indexed:
-                _write_index(job, order.keys.between(begin, end), gone, layer)
+                _write_index(job, order.keys.between(begin, end), deleted, layer)
             layer.close()
 
 
-def _write_index(job: SliceJob, keys: pa.BinaryArray, gone: npt.NDArray[np.bool_], layer: Layer) -> None:
+def _write_index(job: SliceJob, keys: pa.BinaryArray, deleted: npt.NDArray[np.bool_], layer: Layer) -> None:
     """Index rows begin with 01, base rows with 00: they come after all of them."""
     import pyarrow as pa
 
     by_key = convert.sort_order(keys)
     for first in range(0, len(keys), INDEX_ROWS):
         part = by_key[first : first + INDEX_ROWS]
-        values = pa.array([None if one else b"" for one in gone[part].tolist()], pa.binary())
-        layer.put(convert.index_keys(convert.taken(keys, part)), values, deletes=job.tombstones)
+        values = pa.array([None if is_deleted else b"" for is_deleted in deleted[part].tolist()], pa.binary())
+        layer.put(convert.index_keys(convert.gather(keys, part)), values, deletes=job.tombstones)
 
 
 def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
@@ -211,12 +211,14 @@ def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
     most = max(job.memory // BATCH_SHARE, 1)
     together = batch_bytes(job) // SORTED_SHARE
     # Keys that wait are read ahead only while rows are handed out: then there are no batches any more.
-    held = order.keys.nbytes + order.places.nbytes + BATCH_COPIES * min(batch_bytes(job), batch_records(job) * each)
-    held += SORTED_COPIES * min(together, order.places.rows * (each + VALUE_ROW_BYTES))
+    bytes_in_use = (
+        order.keys.nbytes + order.places.nbytes + BATCH_COPIES * min(batch_bytes(job), batch_records(job) * each)
+    )
+    bytes_in_use += SORTED_COPIES * min(together, order.places.rows * (each + VALUE_ROW_BYTES))
     return ValuesInOrder(
         rows=order.places.rows,
         starts=window_starts(order.segments, rows_together(job)),
-        memory=max(int((job.memory - held) * VALUES_SHARE), most),
+        memory=max(int((job.memory - bytes_in_use) * VALUES_SHARE), most),
         most=most,
         new_file=layers.aside,
         together=together,
@@ -226,19 +228,13 @@ def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
 def _read_values(
     kind: StoreKind, order: RowOrder, values: ValuesInOrder, counts: _RecordCounts, passage: Passage
 ) -> None:
-    """The values of all rows, in the order of the records."""
-    import numpy as np
-    import pyarrow as pa
-
+    """Read the values of all rows, in the order of the records."""
     job = order.job
     if not order.places.rows:
         if not passage.has_seen(job.slice):
-            # A later part leaves out whatever is before it: a record that comes late in its file would be nobody's.
-            with contextlib.closing(batches(job, ("offset",), passage)) as tables:
-                for _ in tables:
-                    pass
+            _check_order(job, passage)
         return
-    # Offsets once more: a file that has become another one since its keys were read is told by them.
+    # Offsets are read again: a file that was replaced since its keys were read shows by them.
     columns = ["value", "offset"]
     if kind.needs_timestamp:
         columns.append("timestamp")
@@ -247,22 +243,43 @@ def _read_values(
     number = 0
     with contextlib.closing(batches(job, tuple(columns), passage)) as tables:
         for table in tables:
-            chosen, rows = order.places.wanted(number, len(table))
+            records, rows = order.places.rows_of(number, len(table))
             number += len(table)
-            if not len(rows):
-                continue
-            counts.data_bytes += table.nbytes
-            bounds = np.cumsum([0, *(batch.num_rows for batch in table.to_batches())])
-            cuts = np.searchsorted(chosen, bounds)
-            parts = [
-                (batch, chosen[low:high] - bound)
-                for batch, bound, low, high in zip(table.to_batches(), bounds, cuts, cuts[1:], strict=False)
-                if high > low
-            ]
-            some = pa.concat_arrays([convert.taken(batch.column("value"), at) for batch, at in parts])
-            times, headers = np.empty(0, dtype=np.int64), None
-            if kind.needs_timestamp:
-                times = np.concatenate([batch.column("timestamp").to_numpy()[at] for batch, at in parts])
-            if kind.needs_headers:
-                headers = pa.concat_arrays([batch.column("headers").take(pa.array(at)) for batch, at in parts])
-            values.add(rows, row_values(kind, some, times, headers, job.shown))
+            if len(rows):
+                counts.data_bytes += table.nbytes
+                values.add(rows, _row_values_of(kind, table, records, job.title))
+
+
+def _check_order(job: SliceJob, passage: Passage) -> None:
+    """Read all offsets, though no row is made of them: a later part skips the records before its first offset.
+
+    A record that is late in its file would otherwise be lost without a trace.
+    """
+    with contextlib.closing(batches(job, ("offset",), passage)) as tables:
+        for _ in tables:
+            pass
+
+
+def _row_values_of(
+    kind: StoreKind, table: pa.Table, records: npt.NDArray[np.integer[Any]], place: str
+) -> pa.BinaryArray:
+    """Return the row values of ``records`` of a table, which are numbered within it and rise."""
+    import numpy as np
+    import pyarrow as pa
+
+    record_batches = table.to_batches()
+    bounds = np.cumsum([0, *(batch.num_rows for batch in record_batches)])
+    cuts = np.searchsorted(records, bounds)
+    # Batch by batch: gathering from a chunked column would copy all of it first.
+    parts = [
+        (batch, records[low:high] - bound)
+        for batch, bound, low, high in zip(record_batches, bounds, cuts, cuts[1:], strict=False)
+        if high > low
+    ]
+    values = pa.concat_arrays([convert.gather(batch.column("value"), at) for batch, at in parts])
+    times, headers = np.empty(0, dtype=np.int64), None
+    if kind.needs_timestamp:
+        times = np.concatenate([batch.column("timestamp").to_numpy()[at] for batch, at in parts])
+    if kind.needs_headers:
+        headers = pa.concat_arrays([batch.column("headers").take(pa.array(at)) for batch, at in parts])
+    return row_values(kind, values, times, headers, place)

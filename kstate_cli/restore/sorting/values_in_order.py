@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.restore.sorting.convert import apart, taken
+from kstate_cli.restore.sorting.convert import apart, gather
 from kstate_cli.restore.sorting.memory import (
     BLOCK_ROWS,
     FILE_SPARE,
@@ -138,7 +138,7 @@ class Places:
         """What they take."""
         return self._places.nbytes
 
-    def wanted(self, number: int, count: int) -> tuple[Ints, Ints]:
+    def rows_of(self, number: int, count: int) -> tuple[Ints, Ints]:
         """Which of the ``count`` records from ``number`` on make a row, counted from there; and the rows they make."""
         import numpy as np
 
@@ -174,7 +174,7 @@ class ValuesInOrder:
     """The rows of every window but the last, where they are as many; else 0."""
     _sizes: Ints = field(init=False)
     """Bytes of the values of each window."""
-    _held: list[_Part] = field(init=False, default_factory=list)
+    _parts: list[_Part] = field(init=False, default_factory=list)
     _held_bytes: int = field(init=False, default=0)
     _taken_rows: int = field(init=False, default=0)
     _file: _File | None = field(init=False, default=None)
@@ -216,37 +216,37 @@ class ValuesInOrder:
         order = np.argsort(window, kind="stable")
         sizes = pc.binary_length(values).fill_null(0).to_numpy()
         self._sizes += np.bincount(window, weights=sizes, minlength=len(self.starts)).astype(np.int64)
-        part = apart(rows[order]), taken(values, order)
+        part = apart(rows[order]), gather(values, order)
         self._taken_rows += len(rows)
         if self._file is not None:
             self._file.put_away([part])
             return
-        self._held.append(part)
+        self._parts.append(part)
         self._held_bytes += part[0].nbytes + part[1].nbytes
         if self._held_bytes > self.memory:
             self._file = self._made_file()
-            held, self._held = self._held, []
-            self._file.put_away(held)
+            parts, self._parts = self._parts, []
+            self._file.put_away(parts)
             self._file.settle()  # else all of it would be held while more comes
 
     def windows(self) -> Generator[tuple[int, int, pa.BinaryArray], None, None]:
         """(first row, end row, values), in order; never over the border of a window. Call it once. Raises OSError."""
         self._deal_out()
         if self._file is None:
-            yield from self._handed_out(self._held, 0, len(self.starts))
+            yield from self._handed_out(self._parts, 0, len(self.starts))
             return
         self._file.complete()
         for number, (begin, end) in enumerate(pairwise(self._borders(self._file.parts))):
             for first, upto in self._lots(begin, end):
                 low, high = self._row(first), self._row(upto)
                 with closing(self._file.read(number)) as read:
-                    mine = [one for part in read if len((one := _between(part, low, high))[0])]
+                    mine = [rows_and_values for part in read if len((rows_and_values := _between(part, low, high))[0])]
                 yield from self._handed_out(mine, first, upto)
 
     def close(self) -> None:
         """Gives back memory, thread and disk; nothing is added or handed out any more."""
         self._new.clear()
-        self._held.clear()
+        self._parts.clear()
         if self._file is not None:
             self._file.close()
 
@@ -288,7 +288,7 @@ class ValuesInOrder:
             return
         place = np.empty(last - first, dtype=np.int64)
         place[np.concatenate([rows for rows, _ in parts]) - first] = np.arange(last - first)
-        yield first, last, taken(pa.concat_arrays([values for _, values in parts]), place)
+        yield first, last, gather(pa.concat_arrays([values for _, values in parts]), place)
 
     def _windows_of(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
         import numpy as np
@@ -316,10 +316,10 @@ def _between(part: _Part, first: int, last: int) -> _Part:
     import pyarrow as pa
 
     rows, values = part
-    chosen = (rows >= first) & (rows < last)
-    if chosen.all():
+    mask = (rows >= first) & (rows < last)
+    if mask.all():
         return part
-    return rows[chosen], values.filter(pa.array(chosen))
+    return rows[mask], values.filter(pa.array(mask))
 
 
 def window_starts(segments: Sequence[tuple[int | None, int, int]], rows: int) -> Ints:

@@ -154,10 +154,10 @@ class _History:
     def expire(self, first_live: int) -> None:
         """``AbstractSegments.cleanupExpiredSegments``."""
         if self.segments and self.segments[0] < first_live:
-            gone = bisect_left(self.segments, first_live)
-            for segment in self.segments[:gone]:
+            expired = bisect_left(self.segments, first_live)
+            for segment in self.segments[:expired]:
                 del self.rows[segment]
-            del self.segments[:gone]
+            del self.segments[:expired]
 
     def encoded(self, first_live: int) -> Iterator[tuple[int, bytes]]:
         for segment in self.segments[bisect_left(self.segments, first_live) :]:
@@ -265,7 +265,7 @@ class _Row:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> _Row:
-        return cls._read(data) or cls._refused(data)
+        return cls._read(data) or cls._invalid(data)
 
     @classmethod
     def _read(cls, data: bytes) -> _Row | None:
@@ -300,7 +300,7 @@ class _Row:
         return cls(end, times, values) if offset == len(data) else None
 
     @classmethod
-    def _refused(cls, data: bytes) -> _Row:
+    def _invalid(cls, data: bytes) -> _Row:
         SegmentValue.from_bytes(data)
         raise AssertionError(f"the two readers of segment rows disagree: {data.hex()}")
 
@@ -308,8 +308,8 @@ class _Row:
         """``insertAsLatest``: a gap before the new version becomes a tombstone, an overlap gives way to it."""
         if valid_from < self.end:
             # Streams writes the older segment first: a crash before the second write leaves a version in both.
-            kept = bisect_left(self.times, valid_from)
-            del self.times[kept:], self.values[kept:]
+            remaining = bisect_left(self.times, valid_from)
+            del self.times[remaining:], self.values[remaining:]
             self.end = valid_from
         elif self.times[0] == self.end:
             self.times.clear()

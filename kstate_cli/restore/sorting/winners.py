@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kstate_cli.restore.sorting.convert import buffers, sort_order, taken
+from kstate_cli.restore.sorting.convert import buffers, gather, sort_order
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,13 +61,13 @@ def _within(keys: pa.BinaryArray, numbers: Ints, lowest: bytes, bound: bytes | N
 
     if not keys.null_count and not lowest and bound is None:
         return keys, numbers
-    wanted = keys.is_valid()
+    mask = keys.is_valid()
     if lowest:
-        wanted = pc.and_(wanted, pc.greater_equal(keys, pa.scalar(lowest, pa.binary())))
+        mask = pc.and_(mask, pc.greater_equal(keys, pa.scalar(lowest, pa.binary())))
     if bound is not None:
-        wanted = pc.and_(wanted, pc.less(keys, pa.scalar(bound, pa.binary())))
-    wanted = wanted.fill_null(False)
-    return keys.filter(wanted), numbers[wanted.to_numpy(zero_copy_only=False)]
+        mask = pc.and_(mask, pc.less(keys, pa.scalar(bound, pa.binary())))
+    mask = mask.fill_null(False)
+    return keys.filter(mask), numbers[mask.to_numpy(zero_copy_only=False)]
 
 
 class LastOfEachKey:
@@ -83,7 +83,7 @@ class LastOfEachKey:
             buckets *= 2
         self._memory, self._row_bytes, self._in_parts = memory, row_bytes, in_parts
         self._buckets = buckets
-        self._known: NumberedKeys | BucketsOfKeys = NumberedKeys(records)
+        self._keys: NumberedKeys | BucketsOfKeys = NumberedKeys(records)
         self._held = 0
         self._full = False
         self._bound: bytes | None = None
@@ -102,23 +102,23 @@ class LastOfEachKey:
     def whole(self) -> bool:
         """Whether there is room for all winners at once. Asked once all keys are added."""
         self._settle()
-        return self._known.held(self._row_bytes) < self._memory and self._known.size()[1] < KEY_ARRAY_BYTES
+        return self._keys.bytes_of_rows(self._row_bytes) < self._memory and self._keys.size()[1] < KEY_ARRAY_BYTES
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> None:
         """Keys, none of them null, and the numbers of their records: of one key the later one has the higher number."""
         if not len(keys):
             return
-        if not self._known.add(keys, numbers):
+        if not self._keys.add(keys, numbers):
             self._deal_out()
-            self._known.add(*_within(keys, numbers, b"", self._bound))
+            self._keys.add(*_within(keys, numbers, b"", self._bound))
         was_full = self._full
         self._measure()
         if self._in_parts and self._full and not was_full:
             # Numbers have become others, which take more: cut before anything is made of them.
             self._keep(self._fitting(CONVERTED_SHARE))
         # What waits takes as much again once it is known.
-        most = max(self._memory // WAITING_SHARE, min(self._held, self._memory - self._taken) // 2)
-        if self._known.waiting_bytes * self._known.growth > min(most, KEY_ARRAY_BYTES // 2):
+        most = max(self._memory // WAITING_SHARE, min(self._held, self._memory - self._used_bytes) // 2)
+        if self._keys.waiting_bytes * self._keys.growth > min(most, KEY_ARRAY_BYTES // 2):
             self._settle()
 
     def cut(self, part: float) -> bytes | None:
@@ -131,50 +131,50 @@ class LastOfEachKey:
 
     def _fitting(self, part: float) -> int:
         """So large a part of the keys that are known, or of as many as there is room for."""
-        rows, size = self._known.size()
+        rows, size = self._keys.size()
         room = min(1.0, self._memory / max(self._held, 1))
-        if self._in_one:
+        if self._as_one_array:
             room = min(room, KEY_ARRAY_BYTES / max(size, 1))
         return int(rows * part * room)
 
     def _keep(self, count: int) -> bytes | None:
         """Keeps so many of the keys that are known, one at least."""
         count = max(1, count)
-        if count >= self._known.size()[0]:
+        if count >= self._keys.size()[0]:
             return None
-        self._bound = self._known.cut(count)
+        self._bound = self._keys.cut(count)
         self._measure()
         return self._bound
 
     def finish(self) -> Winners:
         """The winners of all that was added. Call it once."""
         self._settle()
-        winners = self._known.winners()
+        winners = self._keys.winners()
         self._give_back()
         return winners
 
     def windows_together(self, rows: int) -> int:
         """How many windows of so many rows are told together. Asked once all keys are added."""
         self._settle()
-        known, size = self._known.size()
-        of_window = rows * size // max(known, 1)
+        keys, size = self._keys.size()
+        of_window = rows * size // max(keys, 1)
         return max(1, min(MOST_WINDOWS, self._memory // PART_SHARE // max(of_window, 1)))
 
     def parts(self, rows: int) -> Iterator[Winners]:
         """The winners of all that was added, so many rows at a time, in order. Call it once."""
         self._settle()
-        yield from self._known.parts(rows)
+        yield from self._keys.parts(rows)
         self._give_back()
 
     def _give_back(self) -> None:
-        """What hash tables took is wanted for the values."""
+        """Give the memory of hash tables back to the system: the values need it."""
         import pyarrow as pa
 
         pa.default_memory_pool().release_unused()
 
     def _deal_out(self) -> None:
         """Some keys are no numbers, or not together with the others."""
-        numbers = self._known
+        numbers = self._keys
         assert isinstance(numbers, NumberedKeys)
         numbers.settle()
         rows, size = numbers.size()
@@ -186,29 +186,31 @@ class LastOfEachKey:
         dealt = BucketsOfKeys(self._buckets)
         for some in numbers.parts(max(1, self._memory // PART_SHARE // each)):
             dealt.add(some.keys, some.record)
-        self._known = dealt
+        self._keys = dealt
         del numbers
         self._settle()
 
     def _settle(self) -> None:
-        self._known.settle()
+        self._keys.settle()
         self._measure()
 
     def _measure(self) -> None:
-        known = self._known
-        self._held = (known.held_in_parts if self._in_parts else known.held)(self._row_bytes)
-        self._full = self._held >= self._memory or (self._in_one and known.size()[1] >= KEY_ARRAY_BYTES)
+        keys = self._keys
+        self._held = (keys.bytes_in_parts if self._in_parts else keys.bytes_of_rows)(self._row_bytes)
+        self._full = self._held >= self._memory or (self._as_one_array and keys.size()[1] >= KEY_ARRAY_BYTES)
 
     @property
-    def _taken(self) -> int:
+    def _used_bytes(self) -> int:
         """What is known takes by now: numbers that are told part by part take half of what they will."""
-        known = self._known.known_bytes if self._in_parts and isinstance(self._known, NumberedKeys) else None
-        return self._held if known is None else known
+        if not self._in_parts or not isinstance(self._keys, NumberedKeys):
+            return self._held
+        distinct_bytes = self._keys.distinct_bytes
+        return self._held if distinct_bytes is None else distinct_bytes
 
     @property
-    def _in_one(self) -> bool:
+    def _as_one_array(self) -> bool:
         """Numbers become keys part by part; all others, or those of a caller who takes all at once, in one array."""
-        return not self._in_parts or isinstance(self._known, BucketsOfKeys)
+        return not self._in_parts or isinstance(self._keys, BucketsOfKeys)
 
 
 @dataclass(slots=True)
@@ -239,7 +241,7 @@ class BucketsOfKeys:
             return True
         checksums = _checksums(keys) & (len(self._buckets) - 1)
         order = np.argsort(checksums, kind="stable")
-        dealt, numbers = taken(keys, order), numbers[order]
+        dealt, numbers = gather(keys, order), numbers[order]
         ends = np.cumsum(np.bincount(checksums, minlength=len(self._buckets))).tolist()
         for bucket, begin, end in zip(self._buckets, [0, *ends], ends, strict=False):
             if end > begin:
@@ -252,37 +254,40 @@ class BucketsOfKeys:
             if bucket.waiting:
                 self._deduplicate(bucket)
         self.waiting_bytes = 0
-        self._size = sum(len(bucket.keys) for bucket in self._buckets), sum(bucket.keys.nbytes for bucket in self._buckets)
+        self._size = (
+            sum(len(bucket.keys) for bucket in self._buckets),
+            sum(bucket.keys.nbytes for bucket in self._buckets),
+        )
 
     def size(self) -> tuple[int, int]:
         """Keys, and their bytes."""
         return self._size
 
-    def held(self, row_bytes: int) -> int:
+    def bytes_of_rows(self, row_bytes: int) -> int:
         """What rows take; ``row_bytes`` without their keys."""
         rows, size = self.size()
         return rows * row_bytes + size * BUCKET_KEY_COPIES
 
-    def held_in_parts(self, row_bytes: int) -> int:
+    def bytes_in_parts(self, row_bytes: int) -> int:
         """The same: all keys are put in order at once."""
-        return self.held(row_bytes)
+        return self.bytes_of_rows(row_bytes)
 
     def cut(self, count: int) -> bytes:
         """Keeps the ``count`` lowest keys; returns the lowest of the others."""
         self.settle()
-        buckets, told = len(self._buckets), self.winners()
-        bound: bytes = told.keys[count].as_py()
+        buckets, winners = len(self._buckets), self.winners()
+        bound: bytes = winners.keys[count].as_py()
         self._buckets = _empty(buckets)
-        self.add(told.keys.slice(0, count), told.record[:count])
-        del told
+        self.add(winners.keys.slice(0, count), winners.record[:count])
+        del winners
         self.settle()
         return bound
 
     def parts(self, rows: int) -> Iterator[Winners]:
         """What is known, so many rows at a time. Call it once."""
-        told = self.winners()
-        for first in range(0, len(told.keys), rows):
-            yield Winners(told.keys.slice(first, rows), told.record[first : first + rows])
+        winners = self.winners()
+        for first in range(0, len(winners.keys), rows):
+            yield Winners(winners.keys.slice(first, rows), winners.record[first : first + rows])
 
     def winners(self) -> Winners:
         """What is known. Call it once."""
@@ -293,22 +298,22 @@ class BucketsOfKeys:
         record = np.concatenate([bucket.record for bucket in self._buckets])
         self._buckets = []
         order = sort_order(keys)
-        return Winners(taken(keys, order), record[order])
+        return Winners(gather(keys, order), record[order])
 
     def _deduplicate(self, bucket: _Bucket) -> None:
         import numpy as np
         import pyarrow as pa
 
-        known = len(bucket.keys)
+        earlier = len(bucket.keys)
         numbers = np.concatenate([numbers for _, numbers in bucket.waiting])
         together = pa.concat_arrays([bucket.keys, *(keys for keys, _ in bucket.waiting)])
         bucket.waiting = []
         coded = together.dictionary_encode()
         del together
         # Known keys come first, each once: they keep their codes.
-        local = coded.indices.to_numpy(zero_copy_only=False)[known:]
+        local = coded.indices.to_numpy(zero_copy_only=False)[earlier:]
         record = np.empty(len(coded.dictionary), dtype=np.int64)
-        record[:known] = bucket.record
+        record[:earlier] = bucket.record
         # Where a code repeats, the last assignment stays: exactly the rule of a changelog.
         record[local] = numbers
         bucket.keys, bucket.record = coded.dictionary, record

@@ -14,8 +14,9 @@ from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile
 from kstate_cli.restore.planning.judge import Action, Permissions
 from kstate_cli.restore.planning.plan import RestoreOptions, StoreWork
 from kstate_cli.restore.planning.planner import plan_restore
-from kstate_cli.restore.running.prepare import Slicing, make_jobs, to_steps, with_digests
+from kstate_cli.restore.running.prepare import Slicing, make_jobs, with_digests
 from kstate_cli.restore.running.resume import identified
+from kstate_cli.restore.running.steps import to_steps
 from kstate_cli.restore.sorting.memory import Slots
 from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging, digest_of

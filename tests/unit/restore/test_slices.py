@@ -18,8 +18,8 @@ from kstate_cli.formats.store_kinds import store_kinds
 from kstate_cli.releases import release
 from kstate_cli.restore.jobs import SliceJob, SliceResult, SortedFile, fitting
 from kstate_cli.restore.planning.plan import StoreWork
-from kstate_cli.restore.running.prepare import to_steps
 from kstate_cli.restore.running.resume import kept_slices, take_over
+from kstate_cli.restore.running.steps import to_steps
 from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging, seal
 from kstate_cli.specification.model import StoreSpec

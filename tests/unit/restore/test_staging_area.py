@@ -19,7 +19,7 @@ from kstate_cli.restore.staging_area import (
     MARK,
     REMOVED_EVENT,
     STAGING_EVENT,
-    _found_elsewhere,
+    _contents_elsewhere,
     below,
     check_area,
     end_area,
@@ -230,7 +230,7 @@ def test_a_hostile_place_is_not_even_looked_at(tmp_path: Path, monkeypatch: pyte
     here.mkdir()
     (here / MARK).write_text(json.dumps({"token": TOKEN}))
     monkeypatch.chdir(here)
-    monkeypatch.setattr("kstate_cli.restore.staging_area._opened", lambda uri: pytest.fail(f"{uri!r} is opened"))
+    monkeypatch.setattr("kstate_cli.restore.staging_area._open_place", lambda uri: pytest.fail(f"{uri!r} is opened"))
     for one in (uri, f"here-{TOKEN}", f"../here-{TOKEN}") if not uri else (uri,):
         run = a_run(tmp_path, host=f"host{len(one)}")
         journal(run, uri=one, token=TOKEN)
@@ -286,11 +286,11 @@ def test_who_looks_elsewhere_tells_what_is_there(tmp_path: Path) -> None:
     (folder / "a.sst").write_bytes(b"x" * 10)
     token = folder.name.rpartition("-")[2]
     size = (folder / MARK).stat().st_size + 10
-    assert _found_elsewhere(f"file://{folder}", token) == (2, size, None)
-    assert _found_elsewhere(f"file://{folder}", TOKEN) == (2, size, f"it has no {MARK} of this run")
-    assert _found_elsewhere(f"file://{folder}x", token) is None
+    assert _contents_elsewhere(f"file://{folder}", token) == (2, size, None)
+    assert _contents_elsewhere(f"file://{folder}", TOKEN) == (2, size, f"it has no {MARK} of this run")
+    assert _contents_elsewhere(f"file://{folder}x", token) is None
     with pytest.raises(OSError, match=r"x\+y"):
-        _found_elsewhere(f"x+y://host/app-{token}", token)
+        _contents_elsewhere(f"x+y://host/app-{token}", token)
 
 
 @pytest.mark.parametrize("recorded", [True, False])

@@ -98,12 +98,12 @@ def test_what_is_put_in_order_together(tmp_path: Path, size: int | None) -> None
     try:
         for first in range(0, rows, batch):
             taken.add(order[first : first + batch], values)
-            held = sum(numbers.nbytes + some.nbytes for numbers, some in taken._held)
+            held = sum(numbers.nbytes + some.nbytes for numbers, some in taken._parts)
             most = max(most, pool.bytes_allocated() - before - held)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken._held
+    assert taken._parts
     assert max(peak, most) < 3 * together
 
 
@@ -119,7 +119,7 @@ def test_what_is_still_written_is_waited_for(tmp_path: Path, monkeypatch: pytest
     order = np.random.default_rng(3).permutation(600)
     for some in np.split(order, 60):
         values.add(some, pa.array([b"%d" % row * 20 for row in some.tolist()]))
-    assert values._held == []
+    assert values._parts == []
     rows = [value for *_, part in values.windows() for value in part.to_pylist()]
     assert rows == [b"%d" % row * 20 for row in range(600)]
     values.close()

@@ -75,7 +75,7 @@ def test_keys_that_become_others_never_take_more_than_there_is(memory: int, data
         last.add(*numbered(pa.array(found[first : first + 20], pa.binary()), first, b"", last.bound))
         while last.full and last.cut(0.9) is not None:
             pass  # the lowest may be longer than the others
-        assert not last.full or last._known.size()[0] == 1
+        assert not last.full or last._keys.size()[0] == 1
     expected = {key: at for at, key in enumerate(found) if key is not None and (last.bound is None or key < last.bound)}
     told = [*last.parts(7)]
     names = [key for one in told for key in one.keys.to_pylist()]
@@ -141,13 +141,13 @@ from kstate_cli.restore.sorting.numbered_keys import _Some, NumberedKeys
 from tests.memory import peak_bytes
 keys = NumberedKeys(1)
 keys._like, keys._bits, keys._shift = np.zeros(8, np.uint8), np.full(8, 0x0F, np.uint8), 20
-keys._known = _Some(np.arange(0, 8_000_000 << 20, 1 << 20, dtype=np.uint64), None)
+keys._keys = _Some(np.arange(0, 8_000_000 << 20, 1 << 20, dtype=np.uint64), None)
 new = (np.random.default_rng(1).integers(0, 16_000_000, 4_000_000).astype(np.uint64) << np.uint64(20)) | np.uint64(1)
 keys._waiting, waiting = [_Some(new, None)], new.nbytes
 del new
 before = peak_bytes()
 keys.settle()
-print(peak_bytes() - before, waiting, len(keys._known.word))
+print(peak_bytes() - before, waiting, len(keys._keys.word))
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     more, waiting, rows = map(int, said.split())

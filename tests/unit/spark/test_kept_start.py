@@ -13,7 +13,7 @@ import pytest
 
 from kstate_cli.spark import kept_start
 from kstate_cli.spark.context import SparkSettings, conf_of
-from kstate_cli.spark.kept_start import MAIN_CLASS, NotKept, key_of, of_user, what_decides
+from kstate_cli.spark.kept_start import MAIN_CLASS, NotKept, key_of, of_user, start_inputs
 
 KEY = "0" * 32
 
@@ -115,12 +115,12 @@ def test_anything_else_is_as_if_it_were_not_there(kept: Path, damage: str) -> No
 
 
 def _key(**settings: str) -> str:
-    return key_of(what_decides(conf_of(SparkSettings(conf=settings), "kstate restore")))
+    return key_of(start_inputs(conf_of(SparkSettings(conf=settings), "kstate restore")))
 
 
-def test_what_decides_and_what_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_inputs_and_what_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = _key()
-    assert usual == key_of(what_decides(conf_of(SparkSettings(master="spark://far:7077"), "kstate dump")))
+    assert usual == key_of(start_inputs(conf_of(SparkSettings(master="spark://far:7077"), "kstate dump")))
     assert usual == _key(**{"spark.executor.memory": "2g", "spark.speculation": "true", "spark.hadoop.fs.x": "y"})
     for other in (
         {"spark.driver.memory": "2g"},

@@ -1,0 +1,235 @@
+"""Turn the sorted files of accepted attempts into the steps that build databases of them, oldest file first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.change.plan import BuildDatabase, OmitTree, Step, WriteFile
+from kstate_cli.errors import Refused
+from kstate_cli.formats.offsets import OffsetsRecord
+from kstate_cli.formats.position import Position
+from kstate_cli.formats.store_kinds import StoreKind, expires, store_kind
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.host import cores_here
+from kstate_cli.offsets.keeping import FIRST_SEGMENT, Keeping, closed, in_a_file
+from kstate_cli.releases import OffsetsHome, Release
+from kstate_cli.restore.jobs import SliceResult, SortedFile
+from kstate_cli.restore.planning.plan import StoreWork
+from kstate_cli.restore.staging import Staging
+from kstate_cli.signals import mapped
+from kstate_cli.statedir.model import Database
+from kstate_cli.statedir.names import segment_folder
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredStore:
+    """One line of the table at the end."""
+
+    task: str
+    store: str
+    records: int = 0
+    rows: int = 0
+    deleted: int = 0
+    expired: int = 0
+    null_keys: int = 0
+    has_position: bool = False
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return f"{self.task}/{self.store}"
+
+
+@dataclass(frozen=True, slots=True)
+class _StoreResults:
+    """The results of all slices of one store, by slice number."""
+
+    work: StoreWork
+    results: tuple[SliceResult, ...]
+    oldest: int | None
+    """The start (ms) of its oldest live segment; None if its segments do not expire."""
+
+    @property
+    def position(self) -> Position:
+        """The Position of its live rows."""
+        work = self.work
+        merged = Position.empty() if work.rebuild or work.existing is None else work.existing.position
+        for result in self.results:
+            for segment, position in result.positions:
+                if self.is_live(segment):
+                    merged = merged.merge(position)
+        return merged
+
+    def is_live(self, segment: int | None) -> bool:
+        """Return True unless a segment is older than the retention."""
+        return segment is None or self.oldest is None or segment >= self.oldest
+
+    @property
+    def live_files(self) -> Iterator[tuple[SliceResult, SortedFile]]:
+        """The files that become part of a database, with the result that has them."""
+        return ((result, file) for result in self.results for file in result.files if self.is_live(file.segment))
+
+    @property
+    def report(self) -> RestoredStore:
+        """What the user gets to see."""
+        files = [file for _, file in self.live_files]
+        expired_files = [file for result in self.results for file in result.files if not self.is_live(file.segment)]
+        return RestoredStore(
+            self.work.task,
+            self.work.spec.name,
+            records=sum(result.records for result in self.results),
+            rows=sum(file.rows for file in files),
+            deleted=sum(file.deletes for file in files),
+            expired=sum(result.expired for result in self.results) + sum(file.rows for file in expired_files),
+            null_keys=sum(result.null_keys for result in self.results),
+            has_position=not self.position.is_empty,
+            offsets=self.work.offsets,
+            seconds=sum((result.seconds for result in self.results), 0.0),
+        )
+
+
+def to_steps(
+    work: Sequence[StoreWork],
+    results: Sequence[SliceResult],
+    release: Release,
+    staging: Staging,
+    folder: Path,
+    app: Path,
+) -> tuple[tuple[Step, ...], list[RestoredStore]]:
+    """Return the steps that build the announced stores, and a report on each store.
+
+    Raises Refused for a Position that cannot be written, RunFailed for a file that is not what its task wrote.
+    """
+    by_store: dict[tuple[str, str], list[SliceResult]] = {}
+    for result in results:
+        by_store.setdefault((result.task, result.store), []).append(result)
+    stores = [_store_results(store, by_store.get((store.key, store.spec.name), [])) for store in work]
+    paths = _fetched([file for store in stores for _, file in store.live_files], staging, folder)
+    steps = [step for store in stores for step in _steps_of(store, release, paths, app)]
+    return tuple(steps), [store.report for store in stores]
+
+
+def _store_results(work: StoreWork, results: Iterable[SliceResult]) -> _StoreResults:
+    in_order = tuple(sorted(results, key=lambda result: result.number))
+    return _StoreResults(work, in_order, _oldest_live(work, in_order))
+
+
+def _oldest_live(work: StoreWork, results: Sequence[SliceResult]) -> int | None:
+    """Return the start (ms) of the oldest live segment, by all times (``AbstractSegments.cleanupExpiredSegments``)."""
+    spec = work.spec
+    if not expires(spec.kind) or not spec.segment_interval_ms or spec.retention_ms is None:
+        return None
+    times = [result.max_time for result in results if result.max_time is not None]
+    if not times:
+        return None
+    # The newest segment on disk has rows that are at least as young as its start.
+    times += [start for start in databases_before(work) if start is not None]
+    return (max(times) - spec.retention_ms) // spec.segment_interval_ms * spec.segment_interval_ms
+
+
+def databases_before(work: StoreWork) -> dict[int | None, Database]:
+    """Return the databases that are caught up, by the start of their segment; None for a store without segments."""
+    if work.rebuild or work.existing is None:
+        return {}
+    return {database.segment_start: database for database in work.existing.store.databases}
+
+
+@dataclass(slots=True)
+class _Ingredients:
+    """The sorted files of one database."""
+
+    layers: dict[tuple[int, int], list[str]] = field(default_factory=dict)
+    """Paths by slice and layer, oldest layer first."""
+    rows: int = 0
+    """Rows and deletes."""
+    deletes: int = 0
+
+    def add(self, number: int, file: SortedFile, path: str) -> None:
+        """Add the next file of slice ``number``, which is at ``path`` on this host."""
+        self.layers.setdefault((number, file.layer), []).append(path)
+        self.rows += file.rows + file.deletes
+        self.deletes += file.deletes
+
+
+def _steps_of(store: _StoreResults, release: Release, paths: Mapping[str, Path], app: Path) -> Iterator[Step]:
+    """Yield the steps of one store: expired segments go, databases are built, and the Position is written."""
+    before = databases_before(store.work)
+    for start, database in before.items():
+        if not store.is_live(start):
+            why = "older than the retention, by the records that were restored"
+            yield OmitTree(str(database.path.relative_to(app)), why)
+    position = store.position
+    record = None
+    if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
+        record = closed(store.work.offsets, position)
+    yield from _build_steps(store, release, record, paths)
+    if release.offsets_home is OffsetsHome.FILES and not position.is_empty and not store.work.spec.is_global:
+        yield _position_step(store.work, position)
+
+
+def _build_steps(
+    store: _StoreResults, release: Release, record: OffsetsRecord | None, paths: Mapping[str, Path]
+) -> Iterator[BuildDatabase]:
+    """Yield a step for each database that gets rows, or an offset (``record``)."""
+    work, kind = store.work, store_kind(store.work.spec.kind)
+    before = databases_before(work)
+    by_segment = _by_segment(store, paths)
+    targets = set(by_segment) | {start for start in before if store.is_live(start)}
+    if not targets and _needs_empty_database(work, kind, record):
+        targets = {FIRST_SEGMENT if kind.key.segmented else None}
+    for segment in sorted(targets, key=lambda start: -1 if start is None else start):
+        ingredients = by_segment.get(segment, _Ingredients())
+        if not ingredients.layers and record is None and segment in before:
+            continue
+        yield BuildDatabase(
+            path=work.path if segment is None else f"{work.path}/{segment_folder(work.spec.name, segment)}",
+            kind=work.spec.kind,
+            release=release,
+            family=kind.family.name,
+            layers=tuple(map(tuple, ingredients.layers.values())),
+            rows=ingredients.rows,
+            deletes=ingredients.deletes,
+            offsets=record,
+            exists=segment in before,
+        )
+
+
+def _by_segment(store: _StoreResults, paths: Mapping[str, Path]) -> dict[int | None, _Ingredients]:
+    by_segment: dict[int | None, _Ingredients] = {}
+    for result, file in store.live_files:
+        by_segment.setdefault(file.segment, _Ingredients()).add(result.number, file, str(paths[file.path]))
+    return by_segment
+
+
+def _needs_empty_database(work: StoreWork, kind: StoreKind, record: OffsetsRecord | None) -> bool:
+    """Return True if a store without rows must exist: it has no segments, or its offset needs a database."""
+    return not kind.key.segmented or (record is not None and not in_a_file(work.spec.kind))
+
+
+def _position_step(work: StoreWork, position: Position) -> WriteFile:
+    """Return the step that writes the Position file of releases up to 4.2."""
+    try:
+        return Keeping(work.task).position(work.spec.name, position, "Position, from the changelog's headers")
+    except ValueError as error:
+        raise Refused(
+            f"{work.title}: the Position in its changelog's headers cannot be written: {error}",
+            hint="restore for 4.3 or later, which keeps it in the store",
+        ) from None
+
+
+def _fetched(files: Sequence[SortedFile], staging: Staging, folder: Path) -> dict[str, Path]:
+    """Return the sorted files as local ones, by the paths that their tasks gave; every byte of them is compared."""
+    ended = threading.Event()
+    # Digests are taken, and files copied, without holding the interpreter's lock.
+    with ThreadPoolExecutor(cores_here()) as pool:
+        try:
+            paths = mapped(pool, lambda file: staging.fetch(file, folder, ended.is_set), files)
+        finally:
+            ended.set()
+    return {file.path: path for file, path in zip(files, paths, strict=True)}
