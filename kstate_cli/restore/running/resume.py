@@ -83,7 +83,7 @@ def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> Re
         leftovers = other.path / SORTED_FILES
         # A link is not kstate's: nothing is moved or removed through it.
         if leftovers.is_dir() and not leftovers.is_symlink():
-            results = {**_finished_slices(leftovers, folder, jobs_by_identity, results.keys()), **results}
+            results |= _finished_slices(leftovers, folder, jobs_by_identity, results.keys())
             shutil.rmtree(leftovers, ignore_errors=True)
     if not was_interrupted:
         return Resumption(None)
