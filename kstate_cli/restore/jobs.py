@@ -79,12 +79,12 @@ class SortedFile:
     """The number of its layer within the slice: files of one layer have no key in common, and follow each other."""
 
     def as_row(self) -> list[Any]:
-        """As a note of the slice has it, and :meth:`from_row` reads it."""
+        """Return the file as the note of a slice has it and :meth:`from_row` reads it."""
         return list(astuple(self))
 
     @classmethod
     def from_row(cls, row: object) -> SortedFile:
-        """Raises ValueError for anything but a row of just these columns."""
+        """Return the file of a row. Raises ValueError for anything but a row of just these columns."""
         # By the very type: true is no number.
         if isinstance(row, list) and len(row) == len(_COLUMNS) and all(map(_has_type, row, _COLUMNS)):
             return cls(*row)
@@ -127,18 +127,18 @@ _DIGEST: Final = 16
 
 
 def task_key(task: str) -> str:
-    """A task as part of a file name: those of a named topology, ``__name__/0_1``, have a slash."""
+    """Return a task as part of a file name: tasks of a named topology, ``__name__/0_1``, have a slash."""
     return task.replace("/", ".")
 
 
 def task_of(key: str) -> str:
-    """The task of a ``task_key``: in a topology's name there may be dots, behind it there are none."""
+    """Return the task of a ``task_key``: the name of a topology may have dots, the task after it has none."""
     topology, _, task = key.rpartition(".")
     return f"{topology}/{task}" if topology else task
 
 
 def fitting(name: str) -> str:
-    """``name`` where it is short; else its beginning and a digest of all of it. At most 96 bytes of UTF-8."""
+    """Return ``name`` if it is short, else its beginning and a digest of all of it; at most 96 bytes of UTF-8."""
     encoded = name.encode()
     if len(encoded) <= _LONGEST:
         return name

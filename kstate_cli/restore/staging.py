@@ -49,30 +49,30 @@ _CHUNK: Final = 1 << 20
 
 
 def is_local(target: str) -> bool:
-    """True for a path or a file: URI."""
+    """Return True for a path or a file: URI."""
     return urlparse(target).scheme in ("", "file")
 
 
 def local(target: str) -> str:
-    """The path of a local target."""
+    """Return the path of a local target."""
     return urlparse(target).path if target.startswith("file:") else target
 
 
 def seal(note: dict[str, Any]) -> str:
-    """The digest of all that a note says. A note is believed only where it is the one that was written."""
+    """Return the digest of a note: kstate believes a note only if it is the one that was written."""
     plain = {name: value for name, value in note.items() if name not in ("seal", "name")}
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def files_of(note: dict[str, Any]) -> list[SortedFile]:
-    """The sorted files that a note of a finished slice names. Raises ValueError."""
+    """Return the sorted files that the note of a finished slice names. Raises ValueError."""
     return [SortedFile.from_row(row) for row in note["files"]]
 
 
 def digest_of(path: str | Path, ended: Callable[[], bool] = lambda: False, *, direct: bool = False) -> str:
-    """SHA-256 of a local file, in hex; of a part of it once it is ``ended``. Raises OSError.
+    """Return the SHA-256 of a local file, in hex; of a part of it once it is ``ended``. Raises OSError.
 
-    ``direct``: around the page cache.
+    ``direct``: read around the page cache.
     """
     digest = hashlib.sha256()
     if direct:
@@ -103,7 +103,7 @@ class Staging:
     """Notes by name. One never changes: it is renamed into place whole, and its name has the attempt's own id."""
 
     def new_file(self, name: str) -> str:
-        """A local path for a new sorted file."""
+        """Return a local path for a new sorted file."""
         if is_local(self.target):
             path = os.path.join(local(self.target), name)
         else:
@@ -113,7 +113,7 @@ class Staging:
         return path
 
     def publish(self, path: str) -> str:
-        """Makes a finished file visible to the driver; returns where."""
+        """Make a finished file visible to the driver; return its place."""
         if is_local(self.target):
             return path
         filesystem, folder = self._remote()
@@ -127,9 +127,9 @@ class Staging:
         return below(self.target, os.path.basename(path))
 
     def fetch(self, file: SortedFile, folder: Path, ended: Callable[[], bool] = lambda: False) -> Path:
-        """Driver: a sorted file as a local one in ``folder``, the very file where it is local already.
+        """Return a sorted file as a local one in ``folder``, or the very file if it is local already. For the driver.
 
-        Every byte is read and compared with the digest that the task took of it: RocksDB takes a file in by its name,
+        Every byte is read and compared with the digest that the task took of it: RocksDB ingests a file by its name,
         its first and its last row. Raises RunFailed for another file than the task wrote, and once it is ``ended``;
         OSError.
         """
@@ -152,7 +152,7 @@ class Staging:
         return path
 
     def discard(self, attempt: str) -> None:
-        """Removes what a failed attempt has made here."""
+        """Remove the files of a failed attempt."""
         for path in self._new_files:
             if attempt in path:
                 with contextlib.suppress(OSError):
@@ -161,12 +161,12 @@ class Staging:
             shutil.rmtree(self._private, ignore_errors=True)
 
     def mark_started(self, job: SliceJob, attempt: str) -> None:
-        """Leaves a note that an attempt began; nothing is decided by it."""
+        """Write a note that an attempt began; nothing is decided by it."""
         name = f"{job.task}-{job.store}-{job.number}"
         self._note(f"{job.label}-{attempt}{STARTED}", {"slice": name, "pid": os.getpid()})
 
     def mark_finished(self, job: SliceJob, result: SliceResult) -> None:
-        """Leaves a note of a finished attempt: for progress, and for the run that resumes this one."""
+        """Write the note of a finished attempt: for progress, and for the run that resumes this one."""
         note = {
             member.name: getattr(result, member.name)
             for member in fields(result)
@@ -190,9 +190,9 @@ class Staging:
         os.replace(path + ".tmp", path)
 
     def notes(self, suffix: str) -> list[dict[str, Any]]:
-        """Driver: the notes of one kind, each with its ``name``; what is no such note is passed over.
+        """Return the notes of one kind, each with its ``name``; other files are skipped. For the driver.
 
-        Asked for several times a second: only notes that are new are read.
+        The driver asks several times a second, so only new notes are read.
         """
         if not is_local(self.target) or not os.path.isdir(local(self.target)):
             return []
@@ -215,7 +215,7 @@ class Staging:
         return {**note, "name": name}
 
     def finished(self) -> int:
-        """Driver: slices whose note is whole and whose files are all there, by their sizes."""
+        """Return the number of slices with a whole note and all files, by their sizes. For the driver."""
         return len(
             {
                 (note["task"], note["store"], note["number"])
@@ -235,7 +235,7 @@ class Staging:
             return False
 
     def keep_finished(self) -> None:
-        """Driver: removes all but files of finished slices and their notes; the folder too, where there are none."""
+        """Remove all but finished slices and their notes; the folder too, if none is finished. For the driver."""
         folder = local(self.target)
         if not is_local(self.target) or not os.path.isdir(folder):
             return
@@ -252,7 +252,7 @@ class Staging:
             self.remove()
 
     def remove(self) -> None:
-        """Driver: removes the whole staging folder, once Spark has stopped."""
+        """Remove the staging folder, once Spark has stopped. For the driver."""
         if is_local(self.target):
             shutil.rmtree(local(self.target), ignore_errors=True)
         else:
@@ -286,12 +286,12 @@ class StoreProgress:
 
 
 def slices_of_stores(jobs: Sequence[SliceJob]) -> dict[str, int]:
-    """What the journal keeps: ``task/store`` to its number of slices."""
+    """Return what the journal records: ``task/store`` and its number of slices."""
     return dict(Counter(_journal_name(job.task, job.store) for job in jobs))
 
 
 def store_progress(run: Run) -> list[StoreProgress]:
-    """Of a run in RESTORING; empty where its staging cannot be seen from this host."""
+    """Return the progress of a run in RESTORING; empty if this host cannot see its staging folder."""
     event = run.last(SLICES_EVENT)
     finished: dict[str, dict[int, int]] = {}
     for note in Staging(str(event.get("staging", ""))).notes(FINISHED) if event else ():
@@ -307,6 +307,6 @@ def _journal_name(task: str, store: str) -> str:
 
 
 def _read(name: str) -> tuple[str, str]:
-    """The task and the store, in whose name there is no slash."""
+    """Return task and store of a journal entry; a store's name has no slash."""
     key, _, store = name.rpartition("/")
     return task_of(key), store

@@ -64,14 +64,14 @@ class Leftover:
 
 
 def settled(uri: str) -> str:
-    """``--staging`` as it is used: an absolute local path, or a URI that pyarrow knows. Raises UsageError."""
+    """Return ``--staging`` as an absolute local path, or a URI that pyarrow knows. Raises UsageError."""
     uri = absolute(uri)
     filesystem, path = open_location(uri)
     return path if is_here(filesystem) else uri
 
 
 def below(uri: str, name: str) -> str:
-    """A file or folder in the place that a path, or a URI with or without a query, names."""
+    """Return a file or folder below a path, or below a URI with or without a query."""
     if "://" not in uri:
         return os.path.join(uri, name)
     base, mark, query = uri.partition("?")
@@ -110,7 +110,7 @@ def check_area(uri: str) -> None:
 
 
 def make_area(uri: str, app: str, run: Run) -> str:
-    """Makes the folder of ``run`` below ``uri``, written down first; returns its path or URI. Raises OSError."""
+    """Make the folder of ``run`` below ``uri``, recorded before; return its path or URI. Raises OSError."""
     token = uuid.uuid4().hex
     host = socket.gethostname()
     name = fitting(_UNSAFE.sub("_", f"{app}-{run.name}-{host}")) + f"-{token}"
@@ -135,10 +135,10 @@ def make_area(uri: str, app: str, run: Run) -> str:
 
 
 def left_in_area(run: Run) -> Leftover | None:
-    """What a run has in its staging area now; None where it has none, or nothing is there any more.
+    """Return what a run has in its staging area now; None if it has none, or nothing exists any more.
 
-    Asks the file system of that place, once for each run that did not say that it has removed its folder, and for
-    ``_LOOK_SECONDS`` at most: it may be another host's, whatever its path looks like.
+    The file system of that place is asked once for each run that did not record that it removed its folder, and for
+    ``_LOOK_SECONDS`` at most: it may be on another host, whatever its path looks like.
     """
     event = run.last(STAGING_EVENT)
     if not event or run.last(REMOVED_EVENT):
@@ -158,13 +158,13 @@ def left_in_area(run: Run) -> Leftover | None:
 
 
 def _is_ours(uri: str, token: str) -> bool:
-    """Whether it can be what ``make_area`` writes down: an absolute path or a URI, of a folder named by the token."""
+    """Return True for what ``make_area`` records: an absolute path or a URI of a folder named by the token."""
     place = uri.partition("?")[0].rstrip("/") if "://" in uri else uri.rstrip("/")
     return (os.path.isabs(uri) or "://" in uri) and place.endswith(f"-{token}")
 
 
 def _contents(uri: str, token: str) -> tuple[int, int, str | None] | None:
-    """Files and bytes there, and why it is not ours; None where nothing is there. Raises OSError and UsageError."""
+    """Return files and bytes, and why they are not ours; None if nothing exists. Raises OSError and UsageError."""
     filesystem, path = _open_place(uri)
     contents = _look(filesystem, path)
     if contents is None:
@@ -175,7 +175,7 @@ def _contents(uri: str, token: str) -> tuple[int, int, str | None] | None:
 
 
 def _contents_here(uri: str, token: str, mount: object) -> tuple[int, int, str | None] | None:
-    """As :func:`_contents`, in a thread that is abandoned if a mount does not answer: it ends with the process."""
+    """Return :func:`_contents` from a thread that is abandoned if a mount does not answer: it ends with kstate."""
     answers: list[tuple[int, int, str | None] | Exception | None] = []
 
     def look() -> None:
@@ -197,7 +197,7 @@ def _contents_here(uri: str, token: str, mount: object) -> tuple[int, int, str |
 
 
 def _contents_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | None:
-    """As :func:`_contents`, in a process that can be ended: nothing else ends a call of pyarrow that gets no answer."""
+    """Return :func:`_contents` from a process that can be ended: nothing else ends a call of pyarrow that hangs."""
     process = subprocess.run(
         another_python(_LOOK),
         input=json.dumps([uri, token]).encode(),
@@ -217,7 +217,7 @@ def _contents_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | N
 
 
 def serve() -> None:
-    """The life of the process that looks: a JSON array with URI and token in, what is there (or a text why not) out."""
+    """Run the process that looks: it reads a JSON array of URI and token, and writes the contents, or why not."""
     uri, token = parse_json(sys.stdin.buffer.read())
     answer: object
     try:
@@ -228,7 +228,7 @@ def serve() -> None:
 
 
 def _mount_of(path: str) -> str:
-    """The mount point that a path lies below, wherever it ends."""
+    """Return the mount point that a path is below, whether or not the path exists."""
     path = os.path.realpath(path)
     while not os.path.ismount(path):
         path = os.path.dirname(path)
@@ -236,7 +236,7 @@ def _mount_of(path: str) -> str:
 
 
 def _must_be_mounted(path: str, mount: object) -> None:
-    """What is not there may be on a file system that is not mounted now: unknown is not nothing. Raises OSError."""
+    """Raise OSError if the file system of a missing path may be unmounted: unknown is not nothing."""
     if os.path.lexists(path):
         return
     if isinstance(mount, str) and os.path.isabs(mount) and not os.path.ismount(mount):
@@ -273,7 +273,7 @@ def remove_from_area(run: Run) -> Leftover | None:
 
 
 def end_area(run: Run, target: str) -> None:
-    """A run removes its own folder, and says so; what it cannot remove ``kstate status`` shows."""
+    """Remove the folder of a run and record that; ``kstate status`` shows what cannot be removed."""
     try:
         filesystem, path = open_location(target)
         _delete(filesystem, path)
@@ -284,13 +284,13 @@ def end_area(run: Run, target: str) -> None:
 
 
 def _open_place(uri: str) -> tuple[FileSystem, str]:
-    """As ``open_location``; without the slash at the end that would make of a link what it leads to."""
+    """Return ``open_location`` without the slash at the end, which would follow a link."""
     filesystem, path = open_location(uri)
     return filesystem, path.rstrip("/")
 
 
 def _look(filesystem: FileSystem, path: str) -> tuple[int, int, bool] | None:
-    """Files and bytes in the folder, and whether nothing at all is in it; None where it is not there."""
+    """Return files and bytes of a folder, and whether it is empty; None if it does not exist."""
     from pyarrow.fs import FileSelector, FileType
 
     if is_here(filesystem):
@@ -317,7 +317,7 @@ def _mark(filesystem: FileSystem, path: str) -> dict[str, Any]:
 
 
 def _delete(filesystem: FileSystem, path: str) -> None:
-    """The mark goes last: what is half removed is still known as ours. Links are removed, never followed."""
+    """Remove a folder, its mark last: half removed, it is still recognised as ours. Links are never followed."""
     from pyarrow.fs import FileSelector, FileType
 
     if is_here(filesystem):

@@ -51,13 +51,13 @@ class Runner(Protocol):
         """How many tasks run at once."""
 
     def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
-        """The results in the order of the jobs; ``on_poll`` is called now and then, in this thread.
+        """Return the results in the order of the jobs; ``on_poll`` is called now and then, in this thread.
 
-        Raises Refused for what a slice refuses, RunFailed, OSError or RocksError for one that cannot be made.
+        Raises Refused for what a slice refuses; RunFailed, OSError or RocksError for a slice that fails.
         """
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
-        """A dump at ``target`` with the rows of one partition in order. Raises Refused, RunFailed and DumpError."""
+        """Write a dump to ``target`` with one partition sorted; return it. Raises Refused, RunFailed and DumpError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ class OnSpark:
     slots: int
 
     def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
-        """As ``run_tasks``: what a slice refuses is raised at once, anything else Spark tries again."""
+        """Run the jobs as Spark tasks: a refusal of a slice is raised at once, Spark retries any other failure."""
         from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 
         return run_tasks(self.context, build_sorted_files, jobs, on_poll, refusals=Refused)
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
-        """One shuffle."""
+        """Sort the partition in one shuffle."""
         from kstate_cli.dump_reader.repartition import repartition
 
         return ask(lambda: repartition(self.context, dump, [partition.key], target))
@@ -90,7 +90,7 @@ class OnThisHost:
     slots: int = 1
 
     def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
-        """``on_poll`` is called after each slice."""
+        """Run the jobs one after another; ``on_poll`` is called after each."""
         results = []
         for job in jobs:
             results.append(_sorted_slice(job))
@@ -98,7 +98,7 @@ class OnThisHost:
         return results
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
-        """That takes a shuffle, which only Spark has."""
+        """Raise Refused: sorting a partition takes a shuffle, which only Spark has."""
         raise Refused(
             f"the rows of {partition.key} lie all over the files of {dump.uri}: putting them in order takes Spark",
             hint="leave out --engine local, or give it more --memory",
@@ -112,7 +112,7 @@ class InProcesses(OnThisHost):
     pool: Workers = field(kw_only=True)
 
     def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
-        """``on_poll`` is called when a slice has ended and all before it have. HostError where a process has died."""
+        """Run the jobs in the processes; ``on_poll`` is called as results complete. HostError if a process died."""
         results = []
         try:
             for result in self.pool.map(_sorted_slice, jobs):
@@ -141,9 +141,9 @@ def _sorted_slice(job: SliceJob) -> SliceResult:
 
 @contextlib.contextmanager
 def started(engine: RestoreEngine, spark: SparkSettings, slots: int) -> Iterator[Runner]:
-    """A runner that has ended, with everything that it started, when this is left. Raises RunFailed.
+    """Yield a runner; it and all that it started have ended afterwards. Raises RunFailed.
 
-    ``slots``: how many slices at once, where it is not Spark that knows.
+    ``slots``: the slices at once, for engines that do not decide that themselves.
     """
     if engine is RestoreEngine.local and slots == 1:
         yield OnThisHost()

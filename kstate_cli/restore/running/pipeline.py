@@ -61,9 +61,9 @@ _ROWS_NOT_READ: Final = (
 
 
 def application_path(path: Path) -> Path:
-    """As ``find_application``, but a directory that is lost may be named: it is made anew.
+    """Return the application directory; one that was lost may be named, it is created again.
 
-    Raises UsageError unless its parent is there, Refused for what may not be read.
+    Raises UsageError unless its parent exists, Refused for what may not be read.
     """
     with reading():
         is_there = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
@@ -83,10 +83,10 @@ class Larger(Protocol):
     """A change of another command, of which a restoration is a part: one plan, one run, one exchange."""
 
     def plan(self, request: RestoreRequest, dump: Dump, application: Application) -> RestorePlan:
-        """All of it; without work where nothing is to be restored. Raises Refused and UsageError."""
+        """Plan the whole change; without work if nothing is to be restored. Raises Refused and UsageError."""
 
     def last_word(self) -> None:
-        """Called under the lock before anything is staged."""
+        """Do what must be done under the lock before anything is staged."""
 
 
 def restore(
@@ -97,10 +97,10 @@ def restore(
     state: StateMachine | None = None,
     larger: Larger | None = None,
 ) -> RestoreOutcome:
-    """Restores, or only plans. Raises InUse, Refused, RunFailed and RunHalfway; Interrupted after a signal.
+    """Restore, or only plan. Raises InUse, Refused, RunFailed and RunHalfway; Interrupted after a signal.
 
-    ``state`` is that of several rounds, and whoever gives it listens to it: it is left RUNNING, or as it is where
-    there is nothing to do. ``larger``: what the restoration is a part of.
+    ``state`` belongs to several rounds, and its owner listens to it: it stays RUNNING, or unchanged if there is nothing
+    to do. ``larger``: the change that the restoration is a part of.
     """
     with first_signal_only():
         try:
@@ -205,9 +205,9 @@ def _with_note_on_rows(request: RestoreRequest, plan: RestorePlan) -> RestorePla
 
 
 def _specified_stores(request: RestoreRequest, application: Application | None) -> frozenset[str] | None:
-    """The stores of which the specification has to tell; None where it is all.
+    """Return the stores that the specification must describe; None for all.
 
-    Where tasks are named, not those that the directory shows in other sub-topologies alone, or as global ones.
+    If the user names tasks, these are the stores of their sub-topologies.
     """
     options = request.options
     if options.stores or not options.tasks or application is None:
@@ -226,13 +226,13 @@ def _specified_stores(request: RestoreRequest, application: Application | None) 
 
 
 def _place(task: str) -> tuple[str | None, int | None]:
-    """The sub-topology of a task: all its tasks have the same stores. Raises ValueError."""
+    """Return the sub-topology of a task: all its tasks have the same stores. Raises ValueError."""
     parsed = TaskId.parse(task)
     return parsed.topology, parsed.subtopology
 
 
 def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
-    """What the run needs beside the directory and the dump: refused here, before it is a run. Raises UsageError too."""
+    """Raise Refused or UsageError before there is a run, if Java, memory or the staging area do not suffice."""
     if engine_for(request, plan) is RestoreEngine.local:
         slot_memory(request.memory, 1, jvm=False)
     else:
@@ -244,14 +244,14 @@ def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
 
 
 def engine_for(request: RestoreRequest, plan: RestorePlan) -> RestoreEngine:
-    """A round of a standby that brings little is carried out here: Spark's start would be most of it."""
+    """Return the engine: a small round of a standby runs here, since Spark's start would be most of it."""
     placed = request.spark.master is not None or request.spark.effective_master is None or request.staging is not None
     small = sum(store.bytes for store in plan.work) <= SMALL_BYTES
     return RestoreEngine.local if request.terms.run.standby and small and not placed else request.engine
 
 
 def _check_name(app: Path, spec: Spec) -> None:
-    """Of a directory that is made anew only the name says whose it is. Raises Refused."""
+    """Raise Refused unless the name of a directory that is created again fits the specification."""
     if spec.application is not None and spec.application != app.name:
         raise Refused(
             f"{app} would be the directory of application {app.name}, and the spec is about {spec.application}",
@@ -273,10 +273,10 @@ def _check_name(app: Path, spec: Spec) -> None:
 
 @contextlib.contextmanager
 def first_signal_only() -> Iterator[None]:
-    """The first signal raises Interrupted; those that come while everything is being closed change nothing any more.
+    """Let the first signal raise Interrupted, and ignore those that come while everything is being closed.
 
-    They do come: a supervisor that signals a group and then the process, a key that is pressed again. Raised amid the
-    closing, a second one would leave a run without its last state, or Spark without its end.
+    Such signals do come: from a supervisor that signals a group and then the process, or a key that is pressed again.
+    Raised while kstate closes, a second one would leave a run without its last state, or Spark running.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # handlers run in the main thread
@@ -306,10 +306,10 @@ def follow_dump(
     watcher: RestoreWatcher,
     on_round: Callable[[RestoreOutcome], None],
 ) -> NoReturn:
-    """Looks for a new manifest every so many seconds, and restores what it adds; ends with what a round raises.
+    """Look for a new manifest every so many seconds, and restore what it adds; end with what a round raises.
 
-    The lock is free between rounds, and each round looks whether anybody has used the directory since the one before. A
-    round that fails leaves what the last one made. Raises as ``restore``; Interrupted after a signal.
+    The lock is free between rounds, and each round checks whether the directory was used since the one before. A round
+    that fails keeps what the last one made. Raises as ``restore``; Interrupted after a signal.
     """
     state, restored = StateMachine(), None
     state.listen(watcher.state)

@@ -108,22 +108,22 @@ class RestoreWatcher:
     """What a run tells while it goes on; does nothing by itself."""
 
     def phase(self, name: str, path: str, size: int) -> None:
-        """The engine's phases, and ``spark``."""
+        """Report a phase of the engine, or ``spark``."""
 
     def state(self, before: RestoreState, after: RestoreState) -> None:
-        """A change of state."""
+        """Report a change of state."""
 
     def recovered(self, text: str) -> None:
         """Report what became of a run that another process left unfinished."""
 
     def warning(self, text: str) -> None:
-        """Something that does not change what becomes of the run."""
+        """Report something that does not change the outcome of the run."""
 
     def resumed(self, predecessor: str, slices: int, total: int) -> None:
         """Report how many of all slices an earlier run finished: they are not sorted again."""
 
     def slices(self, finished: int, total: int, records: int, all_records: int, size: int) -> None:
-        """Slices that are finished, and what is in them."""
+        """Report the finished slices, and what is in them."""
 
 
 class Restoration:
@@ -148,10 +148,10 @@ class Restoration:
         self._ages: list[Age] = []
 
     def run(self, *, close: bool = True) -> None:
-        """Carries the plan out. Whatever fails ends in ERROR, a signal in NOT_RUNNING; both are in the journal.
+        """Carry the plan out. A failure ends in ERROR, a signal in NOT_RUNNING; both are in the journal.
 
-        Without ``close`` it stays RUNNING: another round follows. To be called within ``first_signal_only``: closing is
-        not interrupted.
+        Without ``close`` it stays RUNNING: another round follows. Call it within ``first_signal_only``: closing is not
+        interrupted.
         """
         self._machine.listen(self._record)
         try:
@@ -206,7 +206,7 @@ class Restoration:
             self._watcher.warning(text)
 
     def _ways_on(self) -> str | None:
-        """After a signal: what the journal proves of the directory, and what is there for the next run."""
+        """Return the hint after a signal: what the journal proves of the directory, and what the next run can use."""
         run = self._journal
         if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
             is_kept = run.state is RunState.KEPT
@@ -221,7 +221,7 @@ class Restoration:
         return interrupted_hint("what is sorted is kept" if finished else "")
 
     def _record_ages_of_files(self) -> None:
-        """The new files are in their place: what is known of them may speak of them now, not only of their offsets."""
+        """Record the ages of the new files: they are in place now, so the ages may name them and not only offsets."""
         terms = self._request.terms
         try:
             add_ages(terms.app, ages_of_files(terms.app, self._ages, workers=terms.run.workers))
@@ -288,7 +288,7 @@ class Restoration:
         return (*plan.change.steps, *steps)
 
     def _write_down(self, run: Run) -> None:
-        """Before anything is made: from which logs, as of when, and what must not be cleaned away by its age."""
+        """Record, before anything is built, the logs, the ages, and what must not be cleaned away by its age."""
         request, plan = self._request, self._plan
         if request.terms.run.standby:
             run.write(STANDBY_EVENT)
@@ -367,7 +367,7 @@ class Restoration:
         return known_digests(self._dump, self._dump_paths) if self._request.digests else {}
 
     def _ending(self, error: BaseException) -> None:
-        """The state in which everything is closed: after a signal, or after a failure."""
+        """Enter the state in which everything is closed: after a signal, or after a failure."""
         after = RestoreState.PENDING_ERROR
         if isinstance(error, (Interrupted, KeyboardInterrupt)):
             after = RestoreState.PENDING_SHUTDOWN
@@ -394,12 +394,12 @@ class Restoration:
 
 
 def interrupted_hint(progress: str = "") -> str | None:
-    """What is said after a signal; nothing where it came after the switch."""
+    """Return the hint after a signal; None if it came after the switch."""
     return unchanged(progress, "run the same command again")
 
 
 def _slot_memory(memory: int | None, slots: int, *, jvm: bool) -> int:
-    """As ``slot_memory``; how many tasks run at once on a cluster is not known before Spark runs. Raises Refused."""
+    """Return ``slot_memory`` with its error as Refused: how many tasks a cluster runs is known only from Spark."""
     try:
         return slot_memory(memory, slots, jvm=jvm)
     except UsageError as error:

@@ -41,7 +41,7 @@ class Resumption:
 
 
 def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
-    """The jobs with their identity; without one where rows on this host go into them, which may have changed."""
+    """Return the jobs with their identity; none for jobs that use rows on this host, which may change."""
     stamps: dict[tuple[str, str], str] = {}
     with_identity = []
     for job in jobs:
@@ -58,7 +58,7 @@ def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
 
 
 def _rows_of(job: SliceJob) -> SliceJob:
-    """What decides which rows it makes, and in which files."""
+    """Return what decides which rows a job makes, and in which files."""
     return replace(job, staging="", memory=0, identity="", direct=False, digests=())
 
 
@@ -107,9 +107,9 @@ def _finished_slices(
 
 
 def kept_slices(app: Path) -> tuple[int, int]:
-    """(n, m): of the m slices that the newest restoration has, n are finished and wait for the run that resumes it.
+    """Return (n, m): n of the m slices of the newest restoration are finished and wait for the run that resumes it.
 
-    (n, 0) where it did not get so far as to know its slices; n counts those of all runs then too.
+    It is (n, 0) if that run ended before it knew its slices; n counts the finished slices of all runs.
     """
     runs = [run for run in read_runs(app) if state_of(run) is not None]
     finished = sum(
@@ -120,7 +120,7 @@ def kept_slices(app: Path) -> tuple[int, int]:
 
 
 def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: Path) -> SliceResult | None:
-    """The result that a note tells of, its files moved; None where anything about it is not as it should be.
+    """Return the result that a note describes, its files moved; None if anything about it is wrong.
 
     Every byte of the files is read: after a crash of the host they may have any size, and any content.
     """
@@ -167,14 +167,14 @@ def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: P
 
 
 def _number(value: object) -> int:
-    """Raises ValueError for anything but a number that a result may have."""
+    """Return the value. Raises ValueError for anything but a number that a result may have."""
     if type(value) is not int or not MIN_I64 <= value <= MAX_I64:
         raise ValueError(f"no number: {value!r}")
     return value
 
 
 def _seconds(value: object) -> float:
-    """Raises ValueError for anything but a finite number."""
+    """Return the value. Raises ValueError for anything but a finite number."""
     if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
         raise ValueError(f"no seconds: {value!r}")
     return float(value)  # type: ignore[arg-type]

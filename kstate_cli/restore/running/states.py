@@ -75,15 +75,15 @@ class StateMachine:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Adds a listener."""
+        """Add a listener."""
         self._listeners.append(listener)
 
     def forget(self, listener: Listener) -> None:
-        """Removes a listener."""
+        """Remove a listener."""
         self._listeners.remove(listener)
 
     def to(self, after: RestoreState) -> None:
-        """Changes the state. Raises IllegalTransition."""
+        """Change the state. Raises IllegalTransition."""
         before = self.state
         if after not in TRANSITIONS[before]:
             raise IllegalTransition(before, after)
@@ -92,7 +92,7 @@ class StateMachine:
             listener(before, after)
 
     def close(self) -> bool:
-        """PENDING_SHUTDOWN, then NOT_RUNNING. False, and nothing, in PENDING_ERROR, ERROR and NOT_RUNNING."""
+        """Enter PENDING_SHUTDOWN, then NOT_RUNNING; return False in PENDING_ERROR, ERROR and NOT_RUNNING."""
         if self.state in (RestoreState.PENDING_ERROR, RestoreState.ERROR, RestoreState.NOT_RUNNING):
             return False
         if self.state is not RestoreState.PENDING_SHUTDOWN:
@@ -129,16 +129,16 @@ class Stopwatch:
         self._spent = dict.fromkeys(PHASES, 0.0)
 
     def to(self, phase: str) -> None:
-        """From now on it is another phase."""
+        """Enter another phase."""
         now = time.monotonic()
         self._spent[self._phase] += now - self._since
         self._phase, self._since = phase, now
 
     def engine(self, phase: str) -> None:
-        """As ``to``, with the engine's name of it; what it has no name for belongs to the phase before."""
+        """Enter the phase by the engine's name of it; a name that is not in the table stays in the phase before."""
         self.to(_OF_THE_ENGINE.get(phase, self._phase))
 
     def spent(self) -> dict[str, float]:
-        """Seconds up to now, by phase."""
+        """Return the seconds so far, by phase."""
         self.to(self._phase)
         return {phase: round(seconds, 3) for phase, seconds in self._spent.items()}

@@ -33,9 +33,9 @@ class CountSink(Protocol):
 
 
 def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Generator[pa.Table, None, None]:
-    """The records of the slice, in the order of their offsets. Raises DumpError and OSError.
+    """Yield the records of the slice, in the order of their offsets. Raises DumpError and OSError.
 
-    It may have threads that read ahead: whoever asks for it closes it.
+    It may have threads that read ahead, so the caller closes it.
     """
     filesystem = open_location(job.dump_uri)[0]
     if job.slice.ordered:
@@ -49,17 +49,17 @@ def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Genera
 
 
 def batch_records(job: SliceJob) -> int:
-    """How many records a batch has, at the most."""
+    """Return the most records of a batch."""
     return min(max(LEAST_BATCH_RECORDS, job.slice.rows // SLICE_BATCHES), MOST_BATCH_RECORDS)
 
 
 def batch_bytes(job: SliceJob) -> int:
-    """Of a batch, at the most."""
+    """Return the most bytes of a batch."""
     return min(job.memory // BATCH_SHARE, MOST_BATCH_BYTES)
 
 
 def rows_together(job: SliceJob) -> int:
-    """How many rows are handed to the writer together, at the most."""
+    """Return the most rows that are handed to the writer together."""
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
     return max(1, min(WRITE_ROWS, max(job.memory // BATCH_SHARE, 1) // each))
 
@@ -73,10 +73,10 @@ USUAL: Final = "mimalloc", "system"
 
 
 def choose_pool(*, fits: bool) -> None:
-    """The pool of this process for a slice that ``fits`` its memory, or does not; the user's where one is named.
+    """Choose Arrow's memory pool for a slice that ``fits`` its memory, or does not, unless the user names one.
 
-    Memory that a process has not had before costs time: the kernel clears it, and the host of a virtual machine may
-    have to find it first. Of what a large slice takes nearly all was had before.
+    Memory that a process never had costs time: the kernel clears it, and the host of a virtual machine may have to find
+    it first. A large slice reuses nearly all memory that it takes, a small one does not.
     """
     import pyarrow as pa
 

@@ -35,7 +35,7 @@ _LATEST_MS = 1 << 43
 
 
 def buffers(array: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
-    """The offsets (one more than rows) and the bytes of a binary array without nulls."""
+    """Return the offsets (one more than rows) and the bytes of a binary array without nulls."""
     import numpy as np
 
     _, offsets, data = array.buffers()
@@ -44,9 +44,9 @@ def buffers(array: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
 
 
 def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
-    """The time (ms) in each key that decides its segment.
+    """Return the time (ms) in each key that decides its segment.
 
-    Raises Refused for keys that no store of the kind has: only the spec says of a lost store what it was.
+    Raises Refused for keys that no store of the kind has: for a lost store only the specification states its kind.
     """
     import numpy as np
 
@@ -75,7 +75,7 @@ def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
 
 
 def _numbers(data: npt.NDArray[np.uint8], starts: Ints, kind: str) -> Ints:
-    """The big-endian numbers that begin at ``starts``."""
+    """Return the big-endian numbers that begin at ``starts``."""
     import numpy as np
 
     width = np.dtype(kind).itemsize
@@ -89,14 +89,14 @@ def _numbers(data: npt.NDArray[np.uint8], starts: Ints, kind: str) -> Ints:
 
 
 def segment_ids(times: Ints, interval_ms: int) -> Ints:
-    """``AbstractSegments.segmentId``: Java's division, which truncates toward zero."""
+    """Return ``AbstractSegments.segmentId``: Java's division truncates toward zero."""
     import numpy as np
 
     return np.where(times >= 0, times // interval_ms, -((-times) // interval_ms)).astype(np.int64)
 
 
 def base_keys(rule: KeySchema, keys: pa.BinaryArray) -> pa.BinaryArray:
-    """The row keys of a time-ordered store from its changelog keys (``TimeFirst…KeySchema``)."""
+    """Return the row keys of a time-ordered store from its changelog keys (``TimeFirst…KeySchema``)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -111,7 +111,7 @@ def base_keys(rule: KeySchema, keys: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def index_keys(keys: pa.BinaryArray) -> pa.BinaryArray:
-    """The keys of a time-ordered store's index rows from its changelog keys (``KeyFirst…KeySchema``)."""
+    """Return the keys of a time-ordered store's index rows from its changelog keys (``KeyFirst…KeySchema``)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -119,7 +119,7 @@ def index_keys(keys: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A copy in Arrow's memory: what stays lies there, what comes and goes in numpy's. Mixed they would leave holes."""
+    """Copy into Arrow's memory: lasting arrays are there, passing ones in numpy's. Mixed they would leave holes."""
     import numpy as np
     import pyarrow as pa
 
@@ -129,7 +129,7 @@ def apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def gather(array: pa.BinaryArray, indices: npt.NDArray[np.integer[Any]]) -> pa.BinaryArray:
-    """``array.take``: several times faster where all values have one length."""
+    """Return ``array.take``, several times faster if all values have one length."""
     import numpy as np
     import pyarrow as pa
 
@@ -146,7 +146,7 @@ def gather(array: pa.BinaryArray, indices: npt.NDArray[np.integer[Any]]) -> pa.B
 
 
 def sort_order(keys: pa.BinaryArray) -> Ints:
-    """The order that sorts keys as RocksDB's bytewise comparator does; of equal ones it may be any."""
+    """Return the order of keys in RocksDB's bytewise comparator; equal keys come in any order."""
     import numpy as np
     import pyarrow.compute as pc
 

@@ -56,7 +56,7 @@ class RowSink(Protocol):
     """Where rows go."""
 
     def open(self, segment: int | None) -> Layer:
-        """The next layer."""
+        """Open the next layer."""
 
 
 Batches = Callable[[tuple[str, ...]], "Generator[pa.Table, None, None]"]
@@ -74,10 +74,10 @@ class _Histories:
 
 
 def build_history(job: SliceJob, batches: Batches, layers: RowSink, counts: CountSink) -> int | None:
-    """Writes what the slice makes, which is the whole of what is restored of a partition; returns its stream time (ms).
+    """Write the rows of a slice, which is all that is restored of a partition; return its stream time (ms).
 
-    Of the slice only keys of the job's bucket are kept in memory; which records the grace period drops depends on all
-    of them, so times are read first.
+    Only keys of the job's bucket are kept in memory. Which records the grace period drops depends on all of them, so
+    times are read first.
     """
     accepted, stream_time = _accepted(job, batches, counts)
     histories = _read(job, batches, counts, accepted)
@@ -86,7 +86,7 @@ def build_history(job: SliceJob, batches: Batches, layers: RowSink, counts: Coun
 
 
 def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArray[np.bool_], int]:
-    """Of every record that has a key whether a restore takes it; and the stream time after them."""
+    """Return for every record with a key whether a restore applies it, and the stream time after them."""
     import numpy as np
 
     from kstate_cli.restore.sorting.versioned import NO_TIMESTAMP, accepted_mask
@@ -113,7 +113,7 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
 
 
 def _rows(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows:
-    """Of a store that is built from nothing."""
+    """Return the rows of a store that is built from nothing."""
     import numpy as np
     import pyarrow as pa
 
@@ -134,14 +134,14 @@ def _rows(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows
 
 
 def _in_base(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows:
-    """What changes in a store that is there."""
+    """Return the rows that change in a store that exists."""
     import numpy as np
 
     return _replayed(job, histories, np.arange(len(histories.names)), stream_time)
 
 
 def _replayed(job: SliceJob, histories: _Histories, some: Ints, stream_time: int) -> HistoryRows:
-    """The rows of some keys, record by record."""
+    """Return the rows of some keys, replayed record by record."""
     import numpy as np
     import pyarrow as pa
 
@@ -160,7 +160,7 @@ def _replayed(job: SliceJob, histories: _Histories, some: Ints, stream_time: int
 
 
 def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[np.bool_]) -> _Histories:
-    """``accepted``: of every record that has a key."""
+    """Return the accepted records of the job's bucket. ``accepted``: for every record that has a key."""
     import numpy as np
     import pyarrow as pa
 
@@ -198,7 +198,7 @@ def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[
 
 
 def _by_memory(some: Ints, keys: Ints, memory: int) -> Iterator[Ints]:
-    """Parts of some keys whose records can be replayed together."""
+    """Yield parts of some keys whose records can be replayed together."""
     import numpy as np
 
     if not len(some):
@@ -209,7 +209,7 @@ def _by_memory(some: Ints, keys: Ints, memory: int) -> Iterator[Ints]:
 
 
 def _rows_of(replay: VersionedReplay, histories: _Histories) -> HistoryRows:
-    """What was replayed, as columns; rows that are gone have no value."""
+    """Return the replayed rows as columns; deleted rows have no value."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -225,7 +225,7 @@ def _rows_of(replay: VersionedReplay, histories: _Histories) -> HistoryRows:
 
 
 def _newest(base: str) -> int:
-    """The stream time that the rows of a store show: the time at which its newest version began."""
+    """Return the stream time that the rows of a store show: the time at which its newest version began."""
     newest = -1
     with Shadow(Path(base)) as shadow:
         for key, value in shadow.rows(DEFAULT_CF):
@@ -235,7 +235,7 @@ def _newest(base: str) -> int:
 
 
 def _load(job: SliceJob, replay: VersionedReplay, keys: set[bytes]) -> None:
-    """Gives the replay what the store has of the keys that the slice changes."""
+    """Load the rows of the store for the keys that the slice changes."""
     by_key: dict[bytes, list[tuple[bytes, bytes]]] = {}
     with Shadow(Path(job.base)) as shadow:
         for key, value in shadow.rows(DEFAULT_CF):
@@ -285,9 +285,9 @@ class HistoryRows:
 
 
 def out_of_order(keys: Ints, times: Ints, tombstones: NDArray[np.bool_]) -> Ints:
-    """The keys that need a replay, of records that are sorted by key and, within a key, by offset.
+    """Return the keys that need a replay, of records sorted by key and, within a key, by offset.
 
-    They are those with times (ms) that do not rise or are negative, and with a tombstone where no version is.
+    These are keys with times (ms) that do not rise or are negative, and keys with a tombstone before any version.
     """
     if not len(keys):
         return np.empty(0, dtype=np.int64)
@@ -301,7 +301,7 @@ def out_of_order(keys: Ints, times: Ints, tombstones: NDArray[np.bool_]) -> Ints
 def rows_in_order(
     keys: Ints, times: Ints, values: pa.LargeBinaryArray, interval_ms: int, first_live: int
 ) -> HistoryRows:
-    """The rows of records that are sorted by key, none of which :func:`out_of_order` names; ``None`` is a tombstone.
+    """Return the rows of records sorted by key, none of which :func:`out_of_order` names; None is a tombstone.
 
     ``first_live``: rows of older segments have expired. Latest versions never do.
     """
@@ -330,14 +330,14 @@ def rows_in_order(
 
 
 def _first_of_each(keys: Ints, segments: Ints) -> Ints:
-    """Where the versions of each row begin."""
+    """Return where the versions of each row begin."""
     new = np.ones(len(keys), dtype=np.bool_)
     new[1:] = (keys[1:] != keys[:-1]) | (segments[1:] != segments[:-1])
     return np.flatnonzero(new)
 
 
 def _segment_heads(begins: Ints, ends: Ints, sizes: Ints, first: Ints) -> tuple[pa.LargeBinaryArray, Ints]:
-    """What precedes the values of each row, and the last version of each row.
+    """Return what precedes the values of each row, and the last version of each row.
 
     ``RocksDBVersionedStoreSegmentValueFormatter``: versions newest first; a gap between two is a tombstone.
     """
@@ -368,7 +368,7 @@ def _segment_heads(begins: Ints, ends: Ints, sizes: Ints, first: Ints) -> tuple[
 
 
 def _joined(heads: pa.LargeBinaryArray, values: pa.LargeBinaryArray, begins: Ints) -> pa.LargeBinaryArray:
-    """Each head with the values that follow it; ``begins``: the first value of each head."""
+    """Return each head with the values that follow it; ``begins``: the first value of each head."""
     rows, count = len(heads), len(values)
     lengths = np.diff(np.append(begins, count)) + 1
     offsets = np.zeros(rows + 1, dtype=np.int64)
@@ -384,7 +384,7 @@ def _joined(heads: pa.LargeBinaryArray, values: pa.LargeBinaryArray, begins: Int
 
 
 def _big_endian(numbers: Ints, width: int = _TIME) -> NDArray[np.uint8]:
-    """One row of ``width`` bytes for each."""
+    """Return one row of ``width`` bytes for each number."""
     return np.ascontiguousarray(numbers.astype(f">i{width}")).view(np.uint8).reshape(-1, width)
 
 

@@ -21,7 +21,7 @@ WORD_BITS: Final = 64
 
 
 def differing_bits(table: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Of each byte of keys of one length the bits in which they differ: the others decide nothing."""
+    """Return for each byte of keys of one length the bits in which they differ: the others decide nothing."""
     import numpy as np
 
     count, width = table.shape
@@ -38,14 +38,14 @@ def differing_bits(table: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def count_of(bits: npt.NDArray[np.uint8]) -> int:
-    """How many bits are set."""
+    """Return how many bits are set."""
     return int.from_bytes(bits.tobytes(), "big").bit_count()
 
 
 def words(table: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.uint64]]:
-    """Keys as numbers that sort, and differ, as the keys do: one of 64 bits, or several, highest first.
+    """Return keys as numbers that sort, and differ, as the keys do: one of 64 bits, or several, highest first.
 
-    ``bits``: of each byte those to take (:func:`differing_bits`).
+    ``bits``: the bits to use of each byte (:func:`differing_bits`).
     """
     import numpy as np
 
@@ -74,7 +74,7 @@ def words(table: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8]) -> list[npt
 def keys_of(
     word: npt.NDArray[np.uint64], bits: npt.NDArray[np.uint8], like: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """The keys that one number each was made of; ``like``: any of the keys, whose other bits are those of all."""
+    """Return the keys that one number each was made of; ``like``: any key, whose other bits all keys share."""
     import numpy as np
 
     table = np.empty((len(word), len(like)), dtype=np.uint8)
@@ -92,7 +92,7 @@ def keys_of(
 
 
 def order_of(parts: list[npt.NDArray[np.uint64]]) -> Ints:
-    """The order that sorts what several numbers each stand for; of equal ones it may be any."""
+    """Return the order of keys that are several numbers each; equal keys come in any order."""
     import numpy as np
 
     order: Ints = np.argsort(parts[0]).astype(np.int64, copy=False)
@@ -117,7 +117,7 @@ def _is_low(mask: int) -> bool:
 
 @cache
 def _together(mask: int) -> npt.NDArray[np.uint8]:
-    """By byte: its bits of ``mask``, moved together as the lowest, in their order."""
+    """Return for each byte its bits of ``mask``, moved together as the lowest, in their order."""
     import numpy as np
 
     byte, packed, place = np.arange(256, dtype=np.uint8), np.zeros(256, dtype=np.uint8), 0
@@ -130,7 +130,7 @@ def _together(mask: int) -> npt.NDArray[np.uint8]:
 
 @cache
 def _apart(mask: int) -> npt.NDArray[np.uint8]:
-    """The way back: by bits that were moved together, the byte that has them in the places of ``mask``."""
+    """Return the inverse: for bits that were moved together, the byte that has them in the places of ``mask``."""
     import numpy as np
 
     packed = _together(mask)

@@ -39,16 +39,16 @@ class Layers:
     """Layers."""
 
     def open(self, segment: int | None) -> Layer:
-        """The next one, which wins over those before it."""
+        """Open the next layer, which wins over those before it."""
         number, self._layers_begun = self._layers_begun, self._layers_begun + 1
         return Layer(self, segment, number)
 
     def aside(self) -> str:
-        """A path for keys or values that wait: whoever opens it takes away its name."""
+        """Return a path for keys or values that wait: the opener unlinks it."""
         return self.staging.new_file(f"{self.job.label}-{self.attempt}.waiting")
 
     def writer(self, segment: int | None) -> SortedFileWriter:
-        """For the next file of a segment; no two have one name."""
+        """Return the writer for the next file of a segment; no two have one name."""
         where = "" if segment is None else f"-{segment}"
         number = self._files_of[segment]
         self._files_of[segment] += 1
@@ -66,7 +66,7 @@ class Layer:
         self._writer = layers.writer(segment)
 
     def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
-        """As :meth:`SortedFileWriter.put`: all keys of a layer rise strictly."""
+        """Write rows: all keys of a layer rise strictly."""
         for first in range(0, len(keys), LOOK_ROWS):
             if self._most and self._writer.size >= self._most:
                 self._complete()
@@ -74,7 +74,7 @@ class Layer:
             self._writer.put(keys.slice(first, LOOK_ROWS), values.slice(first, LOOK_ROWS), deletes=deletes)
 
     def close(self) -> None:
-        """Completes its last file: nothing is put any more. Without a row or a delete there is none."""
+        """Complete the last file. Without a row or a delete there is none."""
         self._complete()
 
     def _complete(self) -> None:

@@ -36,15 +36,15 @@ class _NumberSet:
         return self.word.nbytes + (0 if self.record is None else self.record.nbytes)
 
     def between(self, first: int, last: int) -> _NumberSet:
-        """A copy of some of them."""
+        """Return a copy of some numbers."""
         return _NumberSet(self.word[first:last].copy(), None if self.record is None else self.record[first:last].copy())
 
     def where(self, mask: npt.NDArray[np.bool_]) -> _NumberSet:
-        """A copy of these."""
+        """Return a copy of the numbers that ``mask`` has."""
         return _NumberSet(self.word[mask], None if self.record is None else self.record[mask])
 
     def parted(self, shift: int) -> tuple[npt.NDArray[np.uint64], Ints]:
-        """Keys and records each."""
+        """Return keys and records apart."""
         import numpy as np
 
         if self.record is not None:
@@ -60,7 +60,7 @@ class NumberedKeys:
     """A number that waits is there twice while it becomes known: behind those that are, and for its merging."""
 
     def __init__(self, records: int) -> None:
-        """``records``: about how many there will be."""
+        """Take about ``records`` keys."""
         import numpy as np
 
         self._like: npt.NDArray[np.uint8] | None = None
@@ -74,7 +74,7 @@ class NumberedKeys:
         self.waiting_bytes = 0
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
-        """False for keys of several lengths, of another one, or of too many bits: nothing has changed then."""
+        """Add keys; return False, and change nothing, for keys of several lengths, another length, or too many bits."""
         import numpy as np
 
         table = fixed_table(keys)
@@ -97,7 +97,7 @@ class NumberedKeys:
         return True
 
     def settle(self) -> None:
-        """Deduplicates what waits."""
+        """Deduplicate the keys that wait."""
         if not self._waiting:
             return
         if self._together:
@@ -111,7 +111,7 @@ class NumberedKeys:
         self.waiting_bytes = 0
 
     def _settle_apart(self) -> None:
-        """The same where the number of a record has no room beside its key."""
+        """Deduplicate keys whose record does not fit into the 64 bits of the key."""
         import numpy as np
 
         word = np.concatenate([some.word for some in self._waiting])
@@ -127,7 +127,7 @@ class NumberedKeys:
         self._distinct = _NumberSet(word[first], np.maximum.reduceat(record[order], first))
 
     def cut(self, count: int) -> bytes:
-        """Keeps the ``count`` lowest known keys; drops the next one, which is returned, and all above it."""
+        """Keep the ``count`` lowest keys; drop the next one, which is returned, and all above it."""
         first = self._distinct.between(count, count + 1)
         (number,), _ = first.parted(self._shift)
         (bound,) = self._winners_of(first).keys.to_pylist()
@@ -140,26 +140,26 @@ class NumberedKeys:
         return bound
 
     def size(self) -> tuple[int, int]:
-        """Keys, and their bytes."""
+        """Return the number of keys, and their bytes."""
         rows = len(self._distinct.word)
         return rows, rows * (0 if self._like is None else len(self._like))
 
     def bytes_of_rows(self, row_bytes: int) -> int:
-        """What rows take that are told as a whole; ``row_bytes`` without their keys."""
+        """Return the memory of rows that become keys at once; ``row_bytes`` does not include the key."""
         rows, size = self.size()
         return rows * row_bytes + size
 
     def bytes_in_parts(self, row_bytes: int) -> int:
-        """What rows take that are told part by part."""
+        """Return the memory of rows that become keys part by part."""
         return self.size()[0] * NUMBERED_ROW_BYTES if self._together else self.bytes_of_rows(row_bytes)
 
     def winners(self) -> Winners:
-        """What is known. Call it once."""
+        """Return all winners. Call it once."""
         distinct, self._distinct = self._distinct, self._none()
         return self._winners_of(distinct)
 
     def parts(self, rows: int) -> Iterator[Winners]:
-        """What is known, so many rows at a time."""
+        """Yield the winners, so many rows at a time."""
         for first in range(0, len(self._distinct.word), rows):
             yield self._winners_of(self._distinct.between(first, first + rows))
 
@@ -199,7 +199,7 @@ class NumberedKeys:
         return _NumberSet(word, None)
 
     def _recode(self, bits: npt.NDArray[np.uint8], shift: int) -> None:
-        """More bits tell keys, or records, apart than were thought of: they stay in order, and where they are."""
+        """Use more bits for keys, or for records: the numbers stay in order, and in place."""
         import numpy as np
 
         self.settle()
@@ -225,7 +225,7 @@ def _of(some: _NumberSet) -> Ints:
 
 
 def _put_behind(word: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64]]) -> None:
-    """Makes ``word`` longer by ``parts``, where it is."""
+    """Append ``parts`` to ``word`` in place."""
     end = len(word)
     word.resize(end + sum(len(part) for part in parts), refcheck=False)
     for part in parts:
@@ -234,7 +234,7 @@ def _put_behind(word: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64]
 
 
 def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
-    """Sorts; leaves the highest number of those that are equal above the low bits."""
+    """Sort, and keep the highest number of those that are equal above the low bits, in place."""
     import numpy as np
 
     # What was known and what is new is sorted each. The stable sort finds that and only merges, through a copy of the

@@ -58,7 +58,7 @@ class PositionSink(Protocol):
     """Where what headers say goes."""
 
     def add(self, keys: pa.BinaryArray, headers: pa.ListArray) -> None:
-        """Of these records."""
+        """Add the Positions of these records."""
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class Orders:
     _is_counted: bool = field(init=False, default=False)
 
     def all(self) -> Iterator[RowOrder]:
-        """One after another; what a later one has wins.
+        """Yield one order after another; a later one wins.
 
         Raises Refused for keys that no store of the kind has, OSError.
         """
@@ -112,7 +112,7 @@ class Orders:
             del order
 
     def _part(self, part: SliceJob) -> tuple[RowOrder, Slice | None]:
-        """Of as many records as there is memory for, and the others."""
+        """Return the order of as many records as fit the memory, and the rest of the slice."""
         last, upto, number = self._last_of_each(self._budget), part.slice.last, 0
         with closing(self._read(part, "offset")) as tables:
             for table in tables:
@@ -146,7 +146,7 @@ class Orders:
         return last.bound
 
     def _range(self, lowest: bytes, memory: int) -> LastOfEachKey:
-        """Of the keys from ``lowest`` on as many as there is memory for."""
+        """Return as many of the keys from ``lowest`` on as fit the memory."""
         last, number = self._last_of_each(memory, in_parts=self._in_parts), 0
         with closing(self._read(self.job)) as tables:
             for table in tables:
@@ -180,7 +180,7 @@ class Orders:
         return 0 if self.kind.key.segmented else None
 
     def _read(self, part: SliceJob, *more: str) -> Generator[pa.Table, None, None]:
-        """The keys of all records, and ``more`` columns; what is to be told of them is told once."""
+        """Yield the keys of all records, and ``more`` columns; the first reading also counts them."""
         header_columns = ("headers",) if part.positions and not self._is_counted else ()
         with closing(batches(part, ("key", *more, *header_columns), self.passage)) as tables:
             for table in tables:
@@ -198,7 +198,7 @@ class Orders:
                 self.positions.add(keys, headers)
 
     def _arranged(self, winners: Winners) -> tuple[pa.BinaryArray, Ints, Segments]:
-        """Keys and records of rows that are live, by segment."""
+        """Return keys and records of live rows, by segment."""
         import numpy as np
 
         job, key = self.job, self.kind.key
@@ -246,7 +246,7 @@ class _Ranges:
         return sum(record.nbytes for record in self.records)
 
     def add(self, keys: pa.BinaryArray, record: Ints, segments: Segments, *, alone: bool) -> None:
-        """The next range. Raises OSError."""
+        """Add the next range. Raises OSError."""
         mine = [(segment, begin + self.rows, end + self.rows) for segment, begin, end in segments]
         if alone:
             self.keys.hold(keys)
@@ -256,7 +256,7 @@ class _Ranges:
         self.segments += mine
 
     def add_parts(self, parts: Iterable[Winners], segment: int | None) -> None:
-        """The next range, of one segment, in parts of whole windows. Raises OSError."""
+        """Add the next range, of one segment, in parts of whole windows. Raises OSError."""
         import numpy as np
 
         first = self.rows
@@ -275,14 +275,14 @@ class _Ranges:
         self.rows += len(record)
 
     def order(self, job: SliceJob) -> RowOrder:
-        """Of all ranges. Call it once: what places are made of is given up."""
+        """Return the order of all ranges. Call it once: it gives up the records for the places."""
         order = RowOrder(job, self.keys, Places(self.records), self.segments)
         self.records.clear()
         return order
 
 
 def oldest_segment(job: SliceJob, max_time: int | None) -> int | None:
-    """The oldest segment that is live, by its id."""
+    """Return the id of the oldest live segment."""
     import numpy as np
 
     if max_time is None:
@@ -294,7 +294,7 @@ class KeysInOrder:
     """Takes keys once, hands them out window by window, and is closed."""
 
     def __init__(self, new_file: Callable[[], str]) -> None:
-        """``new_file``: a path for what does not stay in memory."""
+        """Take ``new_file``: a path for keys that do not stay in memory."""
         self._new_file = new_file
         self._held: pa.BinaryArray | None = None
         self._file: WaitingFile | None = None
@@ -311,11 +311,14 @@ class KeysInOrder:
         return 0 if self._held is None else int(self._held.nbytes)
 
     def hold(self, keys: pa.BinaryArray) -> None:
-        """These are all."""
+        """Keep all keys in memory."""
         self._held = keys
 
     def put_away(self, keys: pa.BinaryArray, first: int, starts: Ints) -> None:
-        """The keys of the next rows, from row ``first`` on, in windows that begin at ``starts``. Raises OSError."""
+        """Write the keys of the next rows, from row ``first`` on, in windows that begin at ``starts``.
+
+        Raises OSError.
+        """
         import pyarrow as pa
 
         if self._file is None:
@@ -326,7 +329,7 @@ class KeysInOrder:
             self._batches.append(self._file.append(keys.slice(begin, end - begin)))
 
     def between(self, first: int, last: int) -> pa.BinaryArray:
-        """The keys of rows ``first`` to ``last`` (exclusive), which belong to one window. Raises OSError."""
+        """Return the keys of rows ``first`` to ``last`` (exclusive), which belong to one window. Raises OSError."""
         if self._held is not None:
             return self._held.slice(first, last - first)
         number = bisect_right(self._starts, first) - 1
@@ -343,13 +346,13 @@ class KeysInOrder:
         return keys
 
     def _stop(self) -> None:
-        """Here, not wherever it is dropped: a signal that comes while a thread is waited for would be lost there."""
+        """Close the reader here: where it is dropped, a signal that comes while a thread is awaited would be lost."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
 
     def close(self) -> None:
-        """Gives back memory and disk."""
+        """Release memory and disk."""
         self._stop()
         self._held = self._read = None
         if self._file is not None:

@@ -39,7 +39,7 @@ _SMALL_BYTES: Final = 8_192
 def row_values(
     kind: StoreKind, values: pa.BinaryArray, timestamps: Ints, headers: pa.ListArray | None, place: str
 ) -> pa.BinaryArray:
-    """The row values of records, null for a tombstone. ``timestamps`` in ms, -1 unknown.
+    """Return the row values of records, null for a tombstone. ``timestamps`` in ms, -1 unknown.
 
     Raises Refused for values that no store of the kind has.
     """
@@ -72,7 +72,7 @@ def _times(timestamps: Ints) -> pa.BinaryArray:
 
 
 def _joined(before: Sequence[pa.BinaryArray], values: pa.BinaryArray) -> pa.BinaryArray:
-    """What is before each value, and the value; null where that is."""
+    """Return what precedes each value, and the value; null if the value is null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -80,7 +80,7 @@ def _joined(before: Sequence[pa.BinaryArray], values: pa.BinaryArray) -> pa.Bina
 
 
 def encoded_headers(headers: pa.ListArray) -> pa.BinaryArray:
-    """``encode_headers`` of each record's headers; a null list has none."""
+    """Return ``encode_headers`` of each record's headers; a null list has none."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -127,7 +127,7 @@ def _sizes() -> Any:
 
 
 def _zigzag_bytes(sizes: Ints) -> Ints:
-    """How many bytes a length takes, -1 too: seven bits each, of twice the number."""
+    """Return how many bytes a length takes, -1 too: seven bits each, of twice the number."""
     import numpy as np
 
     return np.where(sizes < 0, 1, 1 + sum((sizes >= (1 << bits)).astype(np.int64) for bits in (6, 13, 20, 27)))
@@ -153,10 +153,10 @@ _VERSION_0 = b"\x00"
 
 
 def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
-    """The Position that a record carries; None without one.
+    """Return the Position that a record carries; None without one.
 
-    What cannot be read is not Streams': its consistency headers are off unless an internal setting turns them on. A
-    Position that is left out makes a bounded query wait, never answer too early.
+    An unreadable one is not of Streams: its consistency headers are off unless an internal setting turns them on. A
+    Position that is missing makes a bounded query wait, and never answer too early.
     """
     last = {header["key"]: header["value"] for header in headers or ()}
     if last.get(_VERSION) != _VERSION_0 or last.get(_POSITION) is None:
@@ -168,7 +168,7 @@ def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
 
 
 def carry_positions(headers: pa.ListArray) -> Ints:
-    """The rows with a header that may be a Position: nearly always none."""
+    """Return the rows with a header that may be a Position: nearly always none."""
     import numpy as np
     import pyarrow.compute as pc
 
@@ -183,7 +183,7 @@ def carry_positions(headers: pa.ListArray) -> Ints:
 
 
 def merge_positions(headers: pa.ListArray, segments: Ints, by_segment: dict[int, Position]) -> None:
-    """Merges the Positions of records into ``by_segment``, by the segment of each."""
+    """Merge the Positions of records into ``by_segment``, by the segment of each."""
     for segment, record_headers in zip(segments.tolist(), headers.to_pylist(), strict=True):
         position = position_of(record_headers)
         if position is not None:

@@ -58,9 +58,9 @@ class _RecordCounts:
 
 
 def build_sorted_files(job: SliceJob) -> SliceResult:
-    """Makes the sorted files of one slice. Every attempt writes files of its own name, so that attempts never meet.
+    """Make the sorted files of one slice. Every attempt writes files of its own name, so attempts never meet.
 
-    Raises Refused for a dump that the spec does not fit, OSError and RocksError.
+    Raises Refused for a dump that the specification does not fit, OSError and RocksError.
     """
     choose_pool(fits=job.slice.bytes <= job.memory)
     started = time.monotonic()
@@ -72,7 +72,7 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
 
 
 def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
-    """``ordered``: whether offsets rise, as far as anybody knows. Raises OutOfOrder if they turn out not to."""
+    """Make the files of one attempt. Raises OutOfOrder if offsets should be ``ordered`` and are not."""
     attempt = uuid.uuid4().hex[:12]
     staging = Staging(job.staging, job.direct)
     staging.mark_started(job, attempt)
@@ -120,7 +120,10 @@ class _Positions:
     by_segment: dict[int, Position] = field(default_factory=dict)
 
     def add(self, keys: pa.BinaryArray, headers: pa.ListArray) -> None:
-        """Records without a key are none of the store's. Raises Refused for keys that no store of the kind has."""
+        """Add records; those without a key are not of the store.
+
+        Raises Refused for keys that no store of the kind has.
+        """
         import numpy as np
         import pyarrow as pa
 
@@ -136,7 +139,7 @@ class _Positions:
         merge_positions(headers.take(pa.array(carrying)), segments, self.by_segment)
 
     def live(self, max_time: int | None) -> tuple[tuple[int | None, Position], ...]:
-        """By segment, of those that are live."""
+        """Return the Positions of live segments."""
         segmented = is_segmented(self.job.kind)
         oldest = oldest_segment(self.job, max_time) if self.kind.key.expires else None
         return tuple(
@@ -149,7 +152,7 @@ class _Positions:
 def _build_rows(
     job: SliceJob, kind: StoreKind, layers: Layers, counts: _RecordCounts, passage: Passage
 ) -> tuple[int, int | None, _Positions]:
-    """Rows of segments that have expired, the highest segment time, and what Positions there are."""
+    """Write all rows; return the rows of expired segments, the highest segment time, and the Positions."""
     import pyarrow as pa
 
     positions = _Positions(job, kind)
@@ -165,7 +168,7 @@ def _build_rows(
 
 
 def _write(kind: StoreKind, order: RowOrder, layers: Layers, counts: _RecordCounts, passage: Passage) -> None:
-    """The second reading: values of the winners, and their SSTs."""
+    """Read the values of the winners, and write their SSTs."""
     with contextlib.closing(_values(order, layers)) as values:
         _read_values(kind, order, values, counts, passage)
         _write_rows(kind, order, values, layers)
@@ -194,7 +197,7 @@ def _write_rows(kind: StoreKind, order: RowOrder, values: ValuesInOrder, layers:
 
 
 def _write_index(job: SliceJob, keys: pa.BinaryArray, deleted: npt.NDArray[np.bool_], layer: Layer) -> None:
-    """Index rows begin with 01, base rows with 00: they come after all of them."""
+    """Write index rows: they begin with 01 and base rows with 00, so they come after all of them."""
     import pyarrow as pa
 
     by_key = convert.sort_order(keys)
@@ -205,7 +208,7 @@ def _write_index(job: SliceJob, keys: pa.BinaryArray, deleted: npt.NDArray[np.bo
 
 
 def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
-    """For the values of all rows; what does not fit the memory waits in a file."""
+    """Return the collector of values of all rows; values that do not fit the memory wait in a file."""
     job = order.job
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
     most = max(job.memory // BATCH_SHARE, 1)

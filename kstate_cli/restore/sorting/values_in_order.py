@@ -51,7 +51,7 @@ class _File:
     """Values that wait, by the part that they belong to. They are written while others are read and dealt out."""
 
     def __init__(self, path: str, begins: Ints) -> None:
-        """``begins``: the first row of each part. Raises OSError."""
+        """Open a file for values. ``begins``: the first row of each part. Raises OSError."""
         import pyarrow as pa
 
         self._file = WaitingFile(path, pa.schema([("row", pa.int32()), ("value", pa.binary())]))
@@ -67,18 +67,18 @@ class _File:
         return len(self._batches)
 
     def put_away(self, some: list[_Part]) -> None:
-        """Takes these, once those before them are written. Raises OSError where those cannot be."""
+        """Write these in the thread, once those before them are written. Raises OSError if those cannot be."""
         self.settle()
         self._writing = self._pool.ask(self._write, some)
 
     def complete(self) -> None:
-        """Nothing is put away any more: waits for what is still being written, and ends the thread. Raises OSError."""
+        """Wait for the last write, and end the thread: nothing is put away any more. Raises OSError."""
         self.settle()
         # What its thread has taken of Arrow's memory is given back.
         self._pool.shutdown()
 
     def settle(self) -> None:
-        """Waits until what was put away is written. Raises OSError where it cannot be."""
+        """Wait until what was put away is written. Raises OSError if it cannot be."""
         writing, self._writing = self._writing, None
         try:
             if writing is not None:
@@ -100,13 +100,13 @@ class _File:
                 self._batches[int(number[low])].append(where)
 
     def read(self, part: int) -> Generator[_Part, None, None]:
-        """The batches of a part, in the order in which they were written. Raises OSError."""
+        """Yield the batches of a part, in the order in which they were written. Raises OSError."""
         with closing(self._file.read_all(self._batches[part])) as batches:
             for rows, values in batches:
                 yield rows.to_numpy(), values
 
     def close(self) -> None:
-        """Ends its thread, and gives back its room."""
+        """End the thread, and release the disk space."""
         self._pool.shutdown()
         self._writing = None
         self._file.close()
@@ -116,7 +116,7 @@ class Places:
     """Which record each row is made from, and so where each record goes."""
 
     def __init__(self, records: Sequence[npt.NDArray[np.integer[Any]]]) -> None:
-        """``records``: by row, the number of its record; in parts, one after another."""
+        """Take ``records``: by row, the number of its record; in parts, one after another."""
         import numpy as np
 
         self.rows = sum(len(record) for record in records)
@@ -139,7 +139,7 @@ class Places:
         return self._places.nbytes
 
     def rows_of(self, number: int, count: int) -> tuple[Ints, Ints]:
-        """Which of the ``count`` records from ``number`` on make a row, counted from there; and the rows they make."""
+        """Return which of the ``count`` records from ``number`` on make a row, counted from there, and their rows."""
         import numpy as np
 
         bounds = np.array([number, number + count], dtype=np.uint64) << self._bits
@@ -188,7 +188,7 @@ class ValuesInOrder:
             self._width = int(widths[0])
 
     def add(self, rows: Ints, values: pa.BinaryArray) -> None:
-        """Takes the values of these rows. Raises OSError."""
+        """Add the values of these rows. Raises OSError."""
         import numpy as np
 
         if not len(rows):
@@ -199,7 +199,7 @@ class ValuesInOrder:
             self._deal_out()
 
     def _deal_out(self) -> None:
-        """Puts what is new in the order of windows."""
+        """Sort new values by their windows."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -230,7 +230,7 @@ class ValuesInOrder:
             self._file.settle()  # else all of it would be held while more comes
 
     def windows(self) -> Generator[tuple[int, int, pa.BinaryArray], None, None]:
-        """(first row, end row, values), in order; never over the border of a window. Call it once. Raises OSError."""
+        """Yield (first row, end row, values) in order, never across windows. Call it once. Raises OSError."""
         self._deal_out()
         if self._file is None:
             yield from self._handed_out(self._parts, 0, len(self.starts))
@@ -244,14 +244,14 @@ class ValuesInOrder:
                 yield from self._handed_out(mine, first, upto)
 
     def close(self) -> None:
-        """Gives back memory, thread and disk; nothing is added or handed out any more."""
+        """Release memory, thread and disk; nothing is added or handed out any more."""
         self._new.clear()
         self._parts.clear()
         if self._file is not None:
             self._file.close()
 
     def _lots(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Windows of a part that fit the memory together, or one that does not."""
+        """Yield windows of a part that fit the memory together, or one that does not."""
         while begin < end:
             upto, size = begin + 1, int(self._sizes[begin])
             while upto < end and size + int(self._sizes[upto]) <= self.memory:
@@ -307,12 +307,12 @@ class ValuesInOrder:
         return _File(self.new_file(), self.starts[self._borders(parts)[:-1]])
 
     def _borders(self, parts: int) -> list[int]:
-        """The windows that so many parts begin with, and how many windows there are."""
+        """Return the windows that so many parts begin with, and how many windows there are."""
         return [-(-len(self.starts) * number // parts) for number in range(parts + 1)]
 
 
 def _between(part: _Part, first: int, last: int) -> _Part:
-    """Of a part what belongs to rows ``first`` to ``last`` (exclusive)."""
+    """Return the rows ``first`` to ``last`` (exclusive) of a part."""
     import pyarrow as pa
 
     rows, values = part
@@ -323,7 +323,7 @@ def _between(part: _Part, first: int, last: int) -> _Part:
 
 
 def window_starts(segments: Sequence[tuple[int | None, int, int]], rows: int) -> Ints:
-    """The first row of each window of at most ``rows`` rows, none over the border of a segment."""
+    """Return the first row of each window of at most ``rows`` rows; no window crosses a segment."""
     import numpy as np
 
     starts = [np.arange(begin, end, rows, dtype=np.int64) for _, begin, end in segments]
@@ -351,7 +351,7 @@ class WaitingFile:
     """
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
-        """``path`` is free again at once. Raises OSError."""
+        """Open a file without a name: ``path`` is free again at once. Raises OSError."""
         self._schema, self._path = schema, path
         # Closed with this, whatever becomes of it: the room on the disk is given back only then.
         self._file = open(open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), "r+b", buffering=0)  # noqa: SIM115
@@ -362,7 +362,7 @@ class WaitingFile:
         """Bytes in the file, and those behind them."""
 
     def append(self, *columns: pa.Array) -> tuple[int, int]:
-        """A batch; returns where it begins and its bytes, by which it is read. Raises OSError."""
+        """Append a batch; return where it begins and its bytes, by which it is read. Raises OSError."""
         import pyarrow as pa
 
         data = memoryview(pa.record_batch([*columns], schema=self._schema).serialize()).cast("B")
@@ -380,9 +380,9 @@ class WaitingFile:
         return where
 
     def read_all(self, places: Sequence[tuple[int, int]]) -> Generator[list[pa.Array], None, None]:
-        """The columns of batches, in this order; a few are read before they are asked for. Raises OSError.
+        """Yield the columns of batches, in this order; a few are read ahead. Raises OSError.
 
-        None is to be added meanwhile.
+        No batch may be added meanwhile.
         """
         ahead: deque[Future[_Room]] = deque()
         with FullPool(READ_AHEAD, "waiting") as pool:
@@ -423,5 +423,5 @@ class WaitingFile:
         return [*pa.ipc.read_record_batch(room.batch, self._schema).columns]
 
     def close(self) -> None:
-        """Gives back its room."""
+        """Release the disk space."""
         self._file.close()

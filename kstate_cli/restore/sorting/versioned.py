@@ -44,7 +44,7 @@ _LATEST_PREFIX: Final = _PREFIX.pack(LATEST_SEGMENT)
 
 
 def segment_id(timestamp: int, segment_interval_ms: int) -> int:
-    """The segment of a time (``AbstractSegments.segmentId``): a Java division, towards zero."""
+    """Return the segment of a time (``AbstractSegments.segmentId``): a Java division, toward zero."""
     if timestamp < 0:
         return -(-timestamp // segment_interval_ms)
     return timestamp // segment_interval_ms
@@ -53,7 +53,7 @@ def segment_id(timestamp: int, segment_interval_ms: int) -> int:
 def accepted_mask(
     timestamps: NDArray[np.int64], history_retention_ms: int, start: int = NO_TIMESTAMP
 ) -> tuple[NDArray[np.bool_], int]:
-    """Which records of a partition, in offset order, a restore takes; and the stream time after them.
+    """Return which records of a partition, in offset order, a restore applies, and the stream time after them.
 
     ``RocksDBVersionedStore.restoreBatch`` drops a record older than the stream time before it minus the history
     retention, which is the store's grace period too. Tombstones count like values, records without a key not at all
@@ -114,7 +114,7 @@ class VersionedReplay:
         history.put(value, timestamp, oldest)
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
-        """The physical rows of all keys, sorted by physical key; rows of expired segments are left out."""
+        """Return the physical rows of all keys, sorted by physical key, without rows of expired segments."""
         encoded: list[tuple[bytes, bytes]] = []
         for key, history in self._histories.items():
             encoded.extend((_PREFIX.pack(at) + key, row) for at, row in history.encoded(self._first_live))
@@ -124,7 +124,7 @@ class VersionedReplay:
         return iter(encoded)
 
     def deleted(self) -> Iterator[bytes]:
-        """The physical keys that were loaded and are not among :meth:`rows`, sorted."""
+        """Return the physical keys that were loaded and are not among :meth:`rows`, sorted."""
         return iter(sorted(physical for physical in self._loaded if not self._has(VersionedKey.from_bytes(physical))))
 
     def _has(self, at: VersionedKey) -> bool:
@@ -152,7 +152,7 @@ class _History:
         self.rows[segment] = row
 
     def expire(self, first_live: int) -> None:
-        """``AbstractSegments.cleanupExpiredSegments``."""
+        """Remove expired segments (``AbstractSegments.cleanupExpiredSegments``)."""
         if self.segments and self.segments[0] < first_live:
             expired = bisect_left(self.segments, first_live)
             for segment in self.segments[:expired]:
@@ -165,9 +165,9 @@ class _History:
             yield segment, row if isinstance(row, bytes) else row.to_bytes()
 
     def put(self, value: bytes | None, timestamp: int, oldest: int) -> None:
-        """``RocksDBVersionedStore.doPut``; a version that ended before ``oldest`` may be left out.
+        """Apply a record (``RocksDBVersionedStore.doPut``); versions that ended before ``oldest`` may be skipped.
 
-        Streams leaves out what falls into an expired segment too. Here it is written: ``expire`` takes it away.
+        Streams skips what falls into an expired segment too. Here it is written: ``expire`` removes it.
         """
         valid_to = self.time
         if valid_to is not None and timestamp >= valid_to:
@@ -218,7 +218,7 @@ class _History:
             row.append(valid_from, valid_to, value)
 
     def _put_inside(self, row: _Row, segment: int, value: bytes | None, timestamp: int) -> None:
-        """``putToSegment``: the version before the new one may now end in an older segment, and moves there."""
+        """Insert into a row (``putToSegment``): the version before may now end in an older segment, and moves there."""
         at = bisect_right(row.times, timestamp) - 1
         before = row.times[at]
         if before == timestamp:
@@ -231,7 +231,10 @@ class _History:
             row.times[at], row.values[at] = timestamp, value
 
     def _put_before(self, value: bytes | None, timestamp: int, valid_to: int) -> None:
-        """``finishPut`` with a later version: no row holds the new version's begin, its end names the segment."""
+        """Insert before a later version (``finishPut``).
+
+        No row holds the new version's begin, its end names the segment.
+        """
         segment = segment_id(valid_to, self.interval)
         row = self._row(segment)
         if row is None or row.end <= timestamp:
@@ -240,7 +243,7 @@ class _History:
             row.prepend(timestamp, value)
 
     def _put_lone_tombstone(self, timestamp: int) -> None:
-        """``finishPut`` without a later version: a tombstone has no end, so it is filed under its begin."""
+        """Insert without a later version (``finishPut``): a tombstone has no end, so it is filed under its begin."""
         segment = segment_id(timestamp, self.interval)
         row = self._row(segment)
         if row is None:
@@ -269,7 +272,7 @@ class _Row:
 
     @classmethod
     def _read(cls, data: bytes) -> _Row | None:
-        """The row; ``None`` for anything but a sound one: ``SegmentValue`` is slow, and knows what is wrong."""
+        """Return the row; None for anything but a sound one: ``SegmentValue`` is slow, and knows what is wrong."""
         try:
             end, first = _ENDS.unpack_from(data)
             later, size = _VERSION.unpack_from(data, _ENDS.size)
@@ -305,7 +308,7 @@ class _Row:
         raise AssertionError(f"the two readers of segment rows disagree: {data.hex()}")
 
     def append(self, valid_from: int, valid_to: int, value: bytes | None) -> None:
-        """``insertAsLatest``: a gap before the new version becomes a tombstone, an overlap gives way to it."""
+        """Append a version (``insertAsLatest``): a gap before it becomes a tombstone, an overlap gives way to it."""
         if valid_from < self.end:
             # Streams writes the older segment first: a crash before the second write leaves a version in both.
             remaining = bisect_left(self.times, valid_from)
@@ -322,7 +325,7 @@ class _Row:
         self.end = valid_to
 
     def prepend(self, timestamp: int, value: bytes | None) -> None:
-        """``insertAsEarliest``."""
+        """Insert the earliest version (``insertAsEarliest``)."""
         if self.times[0] == self.end:
             self.times, self.values = [timestamp], [value]
         else:
@@ -339,5 +342,5 @@ class _Row:
 
 @lru_cache(maxsize=1024)
 def _head(versions: int) -> struct.Struct:
-    """End, minimum, and time and size of every version."""
+    """Return the layout of a row's head: end, minimum, and time and size of every version."""
     return struct.Struct(">qq" + "qi" * versions)

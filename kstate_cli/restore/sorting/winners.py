@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 def numbered(
     keys: pa.BinaryArray, first: int, lowest: bytes = b"", bound: bytes | None = None
 ) -> tuple[pa.BinaryArray, Ints]:
-    """Of records numbered from ``first`` on the keys from ``lowest`` up to ``bound`` (exclusive), and their numbers.
+    """Return the keys from ``lowest`` up to ``bound`` (exclusive), and their record numbers from ``first`` on.
 
-    Records without a key have a number, and are left out.
+    Records without a key have a number, and are skipped.
     """
     import numpy as np
 
@@ -55,7 +55,7 @@ def numbered(
 
 
 def _within(keys: pa.BinaryArray, numbers: Ints, lowest: bytes, bound: bytes | None) -> tuple[pa.BinaryArray, Ints]:
-    """Those keys, and their numbers; copied once, and only where some are left out."""
+    """Return those keys, and their numbers; copied once, and only if some are skipped."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -74,9 +74,9 @@ class LastOfEachKey:
     """Takes keys of a slice in the order of its records, and tells the winners. ``memory`` in bytes."""
 
     def __init__(self, records: int, memory: int, row_bytes: int = 32, *, in_parts: bool = False) -> None:
-        """``row_bytes``: what a row takes beside its key until its value is read.
+        """Take ``memory`` in bytes; ``row_bytes``: the memory of a row beside its key until its value is read.
 
-        ``in_parts``: winners are taken part by part, unless there is room for the :attr:`whole`.
+        ``in_parts``: winners are read part by part, unless the :attr:`whole` fits.
         """
         buckets = 1
         while buckets < MOST_BUCKETS and buckets * BUCKET_KEYS < records:
@@ -105,7 +105,7 @@ class LastOfEachKey:
         return self._keys.bytes_of_rows(self._row_bytes) < self._memory and self._keys.size()[1] < KEY_ARRAY_BYTES
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> None:
-        """Keys, none of them null, and the numbers of their records: of one key the later one has the higher number."""
+        """Add keys, none of them null, and their record numbers: of one key the later record has the higher number."""
         if not len(keys):
             return
         if not self._keys.add(keys, numbers):
@@ -122,15 +122,15 @@ class LastOfEachKey:
             self._settle()
 
     def cut(self, part: float) -> bytes | None:
-        """Keeps so large a part of the keys that there is room for, the lowest; returns the lowest of the others.
+        """Keep the lowest keys, so large a part of those that fit; return the lowest of the others.
 
-        None where no others are left.
+        Returns None if no others remain.
         """
         self._settle()
         return self._keep(self._fitting(part))
 
     def _fitting(self, part: float) -> int:
-        """So large a part of the keys that are known, or of as many as there is room for."""
+        """Return the number of keys that is so large a part of all keys, or of as many as fit."""
         rows, size = self._keys.size()
         room = min(1.0, self._memory / max(self._held, 1))
         if self._as_one_array:
@@ -138,7 +138,7 @@ class LastOfEachKey:
         return int(rows * part * room)
 
     def _keep(self, count: int) -> bytes | None:
-        """Keeps so many of the keys that are known, one at least."""
+        """Keep so many of the lowest keys, one at least."""
         count = max(1, count)
         if count >= self._keys.size()[0]:
             return None
@@ -147,21 +147,21 @@ class LastOfEachKey:
         return self._bound
 
     def finish(self) -> Winners:
-        """The winners of all that was added. Call it once."""
+        """Return the winners of all keys. Call it once."""
         self._settle()
         winners = self._keys.winners()
         self._give_back()
         return winners
 
     def windows_together(self, rows: int) -> int:
-        """How many windows of so many rows are told together. Asked once all keys are added."""
+        """Return how many windows of so many rows are read together. Ask once all keys are added."""
         self._settle()
         keys, size = self._keys.size()
         of_window = rows * size // max(keys, 1)
         return max(1, min(MOST_WINDOWS, self._memory // PART_SHARE // max(of_window, 1)))
 
     def parts(self, rows: int) -> Iterator[Winners]:
-        """The winners of all that was added, so many rows at a time, in order. Call it once."""
+        """Yield the winners of all keys, so many rows at a time, in order. Call it once."""
         self._settle()
         yield from self._keys.parts(rows)
         self._give_back()
@@ -173,7 +173,7 @@ class LastOfEachKey:
         pa.default_memory_pool().release_unused()
 
     def _deal_out(self) -> None:
-        """Some keys are no numbers, or not together with the others."""
+        """Move to buckets: some keys are no numbers, or not together with the others."""
         numbers = self._keys
         assert isinstance(numbers, NumberedKeys)
         numbers.settle()
@@ -232,7 +232,7 @@ class BucketsOfKeys:
         self.waiting_bytes = 0
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
-        """Deals them out."""
+        """Divide the keys among the buckets."""
         import numpy as np
 
         self.waiting_bytes += keys.nbytes + numbers.nbytes
@@ -249,7 +249,7 @@ class BucketsOfKeys:
         return True
 
     def settle(self) -> None:
-        """Deduplicates what waits."""
+        """Deduplicate the keys that wait."""
         for bucket in self._buckets:
             if bucket.waiting:
                 self._deduplicate(bucket)
@@ -260,20 +260,20 @@ class BucketsOfKeys:
         )
 
     def size(self) -> tuple[int, int]:
-        """Keys, and their bytes."""
+        """Return the number of keys, and their bytes."""
         return self._size
 
     def bytes_of_rows(self, row_bytes: int) -> int:
-        """What rows take; ``row_bytes`` without their keys."""
+        """Return the memory of rows; ``row_bytes`` does not include the key."""
         rows, size = self.size()
         return rows * row_bytes + size * BUCKET_KEY_COPIES
 
     def bytes_in_parts(self, row_bytes: int) -> int:
-        """The same: all keys are put in order at once."""
+        """Return the same: all keys are sorted at once."""
         return self.bytes_of_rows(row_bytes)
 
     def cut(self, count: int) -> bytes:
-        """Keeps the ``count`` lowest keys; returns the lowest of the others."""
+        """Keep the ``count`` lowest keys; return the lowest of the others."""
         self.settle()
         buckets, winners = len(self._buckets), self.winners()
         bound: bytes = winners.keys[count].as_py()
@@ -284,13 +284,13 @@ class BucketsOfKeys:
         return bound
 
     def parts(self, rows: int) -> Iterator[Winners]:
-        """What is known, so many rows at a time. Call it once."""
+        """Yield the winners, so many rows at a time. Call it once."""
         winners = self.winners()
         for first in range(0, len(winners.keys), rows):
             yield Winners(winners.keys.slice(first, rows), winners.record[first : first + rows])
 
     def winners(self) -> Winners:
-        """What is known. Call it once."""
+        """Return all winners. Call it once."""
         import numpy as np
         import pyarrow as pa
 
@@ -320,7 +320,7 @@ class BucketsOfKeys:
 
 
 def row_held(key_bytes: int, row_bytes: int) -> int:
-    """What a row takes whose key has so many bytes."""
+    """Return the memory of a row whose key has so many bytes."""
     return row_bytes + (key_bytes + KEY_OFFSET_BYTES) * BUCKET_KEY_COPIES
 
 
@@ -332,7 +332,7 @@ def _empty(buckets: int) -> list[_Bucket]:
 
 
 def _checksums(keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
-    """The sum of each key's bytes, modulo 256."""
+    """Return the sum of each key's bytes, modulo 256."""
     import numpy as np
 
     offsets, data = buffers(keys)
