@@ -47,7 +47,7 @@ class Workers:
 
     def __init__(self, count: int) -> None:
         self.count = max(1, count)
-        most_descriptors()  # each database that is open has dozens, whoever reads it: threads, or processes below
+        most_descriptors()  # an open database has dozens, whether threads or processes read it
         self._threads = ThreadPoolExecutor(self.count)
         self._processes: list[_Process] = []
         self._idle: SimpleQueue[_Process] = SimpleQueue()
@@ -64,30 +64,30 @@ class Workers:
         self._threads.shutdown(wait=True)
 
     def stop(self) -> None:
-        """Ends all jobs: those in processes at once, those in threads when they are done. Others may follow.
+        """End all jobs: those in processes at once, those in threads when they are done. Others may follow.
 
-        To be called before what jobs write is deleted: one that fails, or a signal, leaves others running.
+        Call it before what jobs write is deleted: a job that fails, or a signal, leaves others running.
         """
         with signals_held():
             running = [future for future in self._submitted if not future.cancel()]
             for process in self._processes:
-                # Nobody waits for an answer any more, or they are idle. A thread that still waits gets the end of file.
+                # No answer is needed any more, or they are idle. A thread that still waits gets the end of file.
                 process.kill()
             for process in self._processes:
                 process.wait()
             wait(running)
             for process in self._processes:
                 for pipe in (process.stdin, process.stdout):
-                    # What could not be sent to a process that has died is of no use to anybody.
+                    # Jobs that could not be sent to a dead process are dropped.
                     with contextlib.suppress(OSError):
                         pipe.close()  # type: ignore[union-attr]
             self._submitted, self._processes, self._idle = [], [], SimpleQueue()
 
     def map(self, function: Callable[[Job], Answer], jobs: Sequence[Job]) -> Iterator[Answer]:
-        """The answers, in the order of the jobs. ``function`` is one of a module, and jobs and answers are data.
+        """Yield the answers, in the order of the jobs. ``function`` is one of a module; jobs and answers are data.
 
-        The first job that fails ends it: jobs that have not begun are dropped, and its error is raised; HostError where
-        a process has died. Those that have begun go on: :meth:`stop` ends them.
+        The first job that fails ends it: jobs that have not begun are dropped, and its error is raised; HostError if a
+        process has died. Jobs that have begun continue: :meth:`stop` ends them.
         """
         if self.count > 1 and len(jobs) >= self._many and not self._processes:
             self._start()
@@ -115,7 +115,7 @@ class Workers:
     ) -> None:
         """Run the jobs that ``take`` gives, ``count`` at once, until it gives None and all have ended.
 
-        ``ended`` gets each job with its answer, in this thread and as soon as it is there; other jobs may come of it.
+        ``ended`` gets each job with its answer, in this thread and at once; it may make other jobs.
         The first job that fails ends it, as in :meth:`map`.
         """
         running: dict[Future[Answer], Job] = {}
@@ -160,7 +160,7 @@ class Workers:
         except (EOFError, OSError, pickle.UnpicklingError):
             raise _ended(process.wait()) from None
         finally:
-            # A dead one too: the job that takes it next fails in the same way, and nobody waits for ever.
+            # A dead one too: the job that takes it next fails in the same way, and no job waits for ever.
             self._idle.put(process)
         if good:
             return answer  # type: ignore[no-any-return]
@@ -168,21 +168,21 @@ class Workers:
 
 
 def another_python(statements: str) -> list[str]:
-    """The command of another Python; with ``same_modules`` as its environment it finds what this one finds.
+    """Return the command of another Python; with ``same_modules`` as environment it finds what this one finds.
 
-    Python would look into the working directory first, for its own modules too: there may be anybody's, or those of
-    another version.
+    Python would search the working directory first, for its own modules too: anybody's modules may be there, or those
+    of another version.
     """
     return [sys.executable, "-c", f"import sys; sys.path[:] = filter(None, sys.path); {statements}"]
 
 
 def same_modules() -> dict[str, str]:
-    """The environment of another Python that finds the modules that this one finds."""
+    """Return the environment of another Python that finds the modules that this one finds."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
 
 
 class Processes(Workers):
-    """Processes from the first job on: for rows that are looked at in Python, where threads would take turns."""
+    """Processes from the first job on: for rows that Python code reads, where threads would take turns."""
 
     _many = 0
 
@@ -192,7 +192,7 @@ class Processes(Workers):
 
 
 def _ended(status: int) -> HostError:
-    """Somebody has killed it, most often the system for want of memory: that says nothing of what it was reading."""
+    """Return the error of a process that was killed, mostly for want of memory: that proves nothing about its input."""
     return HostError(
         f"a worker process ended (exit status {status})",
         hint="with fewer --workers it takes less memory; the system's log may say who ended it",
@@ -200,10 +200,10 @@ def _ended(status: int) -> HostError:
 
 
 def serve(parent: int) -> None:
-    """The life of a worker process. ``parent``: the process that it ends with."""
+    """Run a worker process. ``parent``: the process that it ends with."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        return  # it died while this one began: nobody waits for an answer, and what its jobs write would be nobody's
+        return  # it died while this one began: no answer is needed, and nothing owns what the jobs would write
     most_descriptors()
     # Ctrl-C and a supervisor's signal reach the whole group: the parent decides, and its end is theirs.
     for number in ENDING:
@@ -237,7 +237,7 @@ class Counter:
 
 
 class Progress:
-    """Counts the bytes of one job; without a counter nobody looks."""
+    """Counts the bytes of one job; without a counter it counts for itself."""
 
     def __init__(self, counter: Counter | None, total: int) -> None:
         self._total = total
@@ -249,13 +249,13 @@ class Progress:
                 self._shared = mmap.mmap(file.fileno(), 0)
 
     def add(self, size: int) -> None:
-        """So many more bytes."""
+        """Add bytes."""
         # Rows take more or fewer bytes than the SSTs that they are in: never past the end.
         self._done = min(self._done + size, self._total)
         self._write()
 
     def finished(self) -> None:
-        """The job is done, however many bytes were counted."""
+        """End the job, however many bytes were counted."""
         self._done = self._total
         self._write()
         if self._shared is not None:
@@ -276,26 +276,26 @@ class Counters:
         file.write_bytes(bytes(_BYTES * max(1, count)))
 
     def counter(self, number: int) -> Counter:
-        """The counter of one job."""
+        """Return the counter of one job."""
         return Counter(self._file, number)
 
     def total(self) -> int:
-        """The sum of all counters."""
+        """Return the sum of all counters."""
         data = self._file.read_bytes()
         return sum(int.from_bytes(data[at : at + _BYTES], "little") for at in range(0, len(data), _BYTES))
 
 
 @contextmanager
 def progress_counters(scratch: Path, jobs: int, at: Callable[[int], None]) -> Iterator[Counters]:
-    """The counters of so many jobs, in the folder ``scratch``; ``at`` gets their sum now and then, from a thread."""
+    """Yield the counters of so many jobs, in ``scratch``; ``at`` gets their sum now and then, from a thread."""
     counters = Counters(scratch / "counters", jobs)
     with now_and_then(lambda: at(counters.total()), _LOOK_SECONDS):
         yield counters
 
 
 def leave_everything_in(scratch: Path) -> None:
-    """From now on this worker process makes what is temporary in the folder ``scratch``, which its parent removes.
+    """Make this worker process put temporary files into ``scratch``, which its parent removes.
 
-    So nothing is left of it, at whatever moment it is killed.
+    So nothing of it remains, whenever it is killed.
     """
     os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)

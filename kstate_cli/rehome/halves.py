@@ -37,7 +37,7 @@ class HalfTasks:
 
 
 def complete_halves(layout: RehomeLayout) -> tuple[RehomeLayout, list[Change]]:
-    """Return the layout with the half tasks completed or left, and what there is to say about them.
+    """Return the layout with the half tasks completed or left, and remarks on them.
 
     Raises UsageError for a half task of another host, Refused for what the dump cannot complete.
     """

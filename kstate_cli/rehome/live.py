@@ -62,7 +62,7 @@ class ClusterFacts:
 
 
 def judge_live(layout: RehomeLayout, cluster: Cluster) -> list[Change]:
-    """Return what there is to say about the live application.
+    """Return remarks on the live application.
 
     Raises Refused if an instance runs, records would be lost, or Streams would not start. Raises RunFailed if the
     broker does not answer, UsageError for settings that the client does not take.

@@ -383,7 +383,7 @@ def _missing_store(
     directories: frozenset[str],
     homes_here: Mapping[StoreKey, Collection[Home]],
 ) -> MissingStore:
-    """Return what is known about a store that a task lacks; ``directories``: the tasks that exist here."""
+    """Return the facts about a store that a task lacks; ``directories``: the tasks that exist here."""
     task = TaskId.parse(name)
     home, partition = Home.of(task), task.partition or 0
     key = StoreKey(home.topology, store)

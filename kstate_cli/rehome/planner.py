@@ -147,7 +147,7 @@ def _has_gone(layout: RehomeLayout, task: TaskId) -> bool:
 
 
 def leave_out(layout: RehomeLayout, changed_tasks: Collection[str]) -> tuple[RehomeLayout, list[Change]]:
-    """Return the layout with the stores that may not be kept, and what there is to say about them.
+    """Return the layout with the stores that may not be kept, and remarks on them.
 
     Raises Refused for stores that were not left clean, unless the user allows to leave them out. The first reason for a
     store counts.
@@ -271,7 +271,7 @@ def _offset_remarks(snapshot: RehomeSnapshot, changed_tasks: Collection[str]) ->
 
 
 def changes_of(layout: RehomeLayout) -> list[Change]:
-    """Return the steps of a layout, with what there is to say about them."""
+    """Return the steps of a layout, with remarks on them."""
     guesses = Guesses(layout.snapshot.app, layout.snapshot.resolved, [])
     changes = [*_directory_changes(layout)]
     for target in layout.rehoming.targets:

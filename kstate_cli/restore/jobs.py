@@ -31,17 +31,17 @@ class SliceJob:
     retention_ms: int = 0
     indexed: bool = False
     tombstones: bool = False
-    """Something may lie beneath these files: deletes must be written."""
+    """Older rows may be below these files: deletes must be written."""
     positions: bool = False
     """Merge the Positions in the records' ``c`` headers."""
     bucket: tuple[int, int] = (0, 1)
     """(i, n): of a versioned store only keys whose hash is i modulo n."""
     identity: str = ""
-    """Equal for jobs that give the same rows; empty where nobody can tell."""
+    """Equal for jobs that give the same rows; empty if that is unknown."""
     direct: bool = False
     """The dump is read around the page cache of this host."""
     digests: tuple[tuple[str, str], ...] = ()
-    """Paths of files that this task takes the SHA-256 of, and what it has to be; each file is one task's."""
+    """Paths of files whose SHA-256 this task takes, and the expected value; each file belongs to one task."""
     file_bytes: int = 0
     """A sorted file that has so many bytes ends, and the next one begins; 0: each layer is one file."""
     existing: tuple[int | None, ...] = ()
@@ -103,7 +103,7 @@ _COLUMNS: Final[tuple[tuple[type, ...], ...]] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class SliceResult:
-    """What an attempt made of a slice. Only attempts that their engine has accepted are ever looked at."""
+    """The result of an attempt at a slice. Only attempts that their engine accepted are used."""
 
     number: int
     task: str

@@ -91,7 +91,7 @@ def digest_of(path: str | Path, ended: Callable[[], bool] = lambda: False, *, di
 class Staging:
     """The staging folder as one task, or the driver, sees it. The driver has made it: a task never does.
 
-    What is left of a run whose driver died would else make it again, behind the back of who has removed it.
+    A task of a run whose driver died would otherwise create the folder again, after another command removed it.
     """
 
     target: str

@@ -1,10 +1,10 @@
-"""The folder that a run has below ``--staging``: one of its own, with a mark in it, and never anybody else's.
+"""The folder that a run has below ``--staging``: its own, with a mark in it, and never that of another run.
 
 Hosts share the area, and two of them may have the same application and the same number of run. So the folder's name
 ends in a token; the run's journal names folder and token before the folder is made, and the mark in the folder has the
-token too. What a killed run left is removed only where both agree: a journal alone may be anybody's text.
+token too. What a killed run left is removed only where both agree: a journal alone may have been written by anybody.
 
-Not what is in the folder, sorted files and notes (``staging``), nor the staged directory (``change.stage``).
+The files in the folder belong to ``staging``; the staged application directory belongs to ``change.stage``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FORMAT: Final = 1
 _TOKEN: Final = re.compile("[0-9a-f]{32}")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _LOOK_SECONDS: Final = 20.0
-"""A place that does not answer keeps nobody longer than that: its client tries again and again by itself."""
+"""The wait for a place that does not answer: its client would try again and again by itself."""
 _LOOK: Final = "from kstate_cli.restore.staging_area import serve; serve()"
 
 
@@ -123,7 +123,7 @@ def make_area(uri: str, app: str, run: Run) -> str:
         parent = os.path.dirname(path)
         os.makedirs(parent, exist_ok=True)
         os.mkdir(path)
-        # Executors may be of another user: whoever may write to the area may write to its folders.
+        # Executors may run as another user: users who may write to the area may write to its folders.
         model = os.stat(parent)
         own_like(Path(path), model)
         os.chmod(path, stat.S_IMODE(model.st_mode))
@@ -147,7 +147,7 @@ def left_in_area(run: Run) -> Leftover | None:
     if not isinstance(uri, str) or not isinstance(token, str) or not _TOKEN.fullmatch(token):
         return Leftover(run.name, "?", 0, 0, "its journal does not say where")
     if not _is_ours(uri, token):
-        # A journal may be anybody's text: nothing is looked at that cannot be a folder of ours.
+        # Anybody may have written a journal: only a path that can be a folder of ours is examined.
         return Leftover(run.name, shown(uri) or "?", 0, 0, "its name is not that of a staging folder")
     try:
         is_local = "://" not in uri or uri.startswith("file:")
@@ -248,7 +248,7 @@ def _must_be_mounted(path: str, mount: object) -> None:
 def remove_from_area(run: Run) -> Leftover | None:
     """Remove what a run that has ended left in its staging area, and record that; return what it was.
 
-    The caller holds a lock that keeps other commands of kstate out. Raises RunFailed where it is there and stays: the
+    The caller holds a lock that keeps other commands of kstate out. Raises RunFailed if it exists and stays: the
     journal, which alone knows of it, must stay as well.
     """
     leftover = left_in_area(run)
@@ -261,7 +261,7 @@ def remove_from_area(run: Run) -> Leftover | None:
         except OSError as error:
             leftover = Leftover(leftover.run, leftover.place, leftover.files, leftover.size, _words(error))
         else:
-            # It is gone, whether or not there is room to say so: who looks again finds nothing.
+            # It was removed, whether or not the disk has space to record that: a later command finds nothing.
             with contextlib.suppress(OSError):
                 run.write(REMOVED_EVENT)
             return leftover

@@ -55,7 +55,7 @@ class SparkSettings:
     """How to run Spark."""
 
     master: str | None = None
-    """None: ``local[*,4]`` (with ``local[*]`` Spark would never retry), or what spark-submit says."""
+    """None: ``local[*,4]`` (with ``local[*]`` Spark would never retry), or the choice of spark-submit."""
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -119,13 +119,13 @@ def spark_context(
     launches: Launches | None = None,
     modules: Sequence[str] = (),
 ) -> Iterator[SparkContext]:
-    """A context that is stopped in the end. Raises Refused when Spark does not start: nothing has begun then.
+    """Yield a context that is stopped in the end. Raises Refused if Spark does not start: nothing has begun then.
 
-    ``modules``: what tasks need, for this process and the workers of this host to have when the first task comes.
+    ``modules``: what tasks need; this process and the workers of this host import them before the first task.
 
-    Not a SparkSession, which takes seconds more: who needs DataFrames makes one of it.
+    It is no SparkSession, which takes seconds more: a caller that needs DataFrames makes one of it.
 
-    A signal while it starts or stops is raised here, once nothing of it is left.
+    A signal while Spark starts or stops is raised here, once nothing of Spark is left.
     """
     environment: dict[str, str] = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if settings.loopback:
@@ -162,7 +162,7 @@ def _lives_on(processes: tuple[int, ...]) -> str:
 
 
 def _usual_launches(conf: Mapping[str, str]) -> Sequence[Callable[[], Launch | None]]:
-    """As it was kept, where it was; Spark's own scripts otherwise, and where a JVM does not come up by that."""
+    """Return the recorded start, if there is one, and Spark's own scripts for when no JVM comes up by that."""
 
     def as_kept() -> Launch | None:
         start_record = kept_start.find(conf)
@@ -172,7 +172,7 @@ def _usual_launches(conf: Mapping[str, str]) -> Sequence[Callable[[], Launch | N
 
 
 def conf_of(settings: SparkSettings, name: str) -> dict[str, str]:
-    """What Spark is told."""
+    """Return the settings of Spark."""
     master = settings.effective_master
     quiet = resources.files("kstate_cli.spark") / "log4j2.properties"
     conf = {
@@ -188,7 +188,7 @@ def conf_of(settings: SparkSettings, name: str) -> dict[str, str]:
     if master is not None:
         conf["spark.master"] = master
     if settings.local and "SPARK_HOME" not in os.environ:
-        # Of another Spark nobody knows whether the PySpark that is installed here is its own.
+        # Another Spark may not belong to the PySpark that is installed here.
         conf["spark.python.daemon.module"] = DAEMON
     if settings.loopback:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -201,9 +201,9 @@ def _import(modules: Sequence[str]) -> None:
 
 
 def quieten_py4j() -> None:
-    """It tells of every broken connection, with a traceback; what that means is told by kstate.
+    """Silence py4j, which logs a traceback for every broken connection: kstate reports what that means.
 
-    Some of it goes to its own loggers, and some to the root logger.
+    Part of it goes to its own loggers, and part to the root logger.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_not_of_py4j)
@@ -217,13 +217,13 @@ class _Spark:
     """Spark while it starts, runs and stops. pyspark keeps what it has started in its classes: one at a time."""
 
     def __init__(self, conf: Mapping[str, str], jvm: Jvm | None, modules: Sequence[str], *, local: bool) -> None:
-        """``jvm``: the one to start; None where spark-submit has started it. ``modules``: see ``spark_context``."""
+        """Take the ``jvm`` to start, None if spark-submit has started it. ``modules``: see ``spark_context``."""
         self._conf, self._jvm, self._modules, self._local = conf, jvm, modules, local
         self._context: SparkContext | None = None
         self._added: set[str] = set()
 
     def start(self) -> SparkContext:
-        """Raises whatever pyspark raises, Refused where the JVM ends."""
+        """Start Spark. Raises what pyspark raises, Refused if the JVM ends."""
         quieten_py4j()
         with contextlib.nullcontext() if self._jvm is None else self._jvm.started(partial(_import, self._modules)):
             from pyspark import SparkConf, SparkContext
@@ -237,7 +237,7 @@ class _Spark:
         return context
 
     def stop(self) -> tuple[int, ...]:
-        """Stops Spark and the JVM that was started here: its Python workers go with it, and nobody writes any more.
+        """Stop Spark and the JVM that was started here: its Python workers end with it, and nothing writes any more.
 
         Returns the processes that do not end.
         """
@@ -252,7 +252,7 @@ class _Spark:
         of_python.join(_STOP_SECONDS)
         if self._jvm is not None:
             _forget_gateway()
-            # A folder of Spark's, which has gone with it: below /tmp anybody could make it again, with modules in it.
+            # A folder of Spark, which was removed with it: below /tmp any user could create it again, with modules in it.
             sys.path[:] = [path for path in sys.path if path not in self._added]
         return survivors
 
@@ -263,7 +263,7 @@ class _Spark:
                 self._context.stop()
 
     def _stop_java(self, of_python: threading.Thread) -> None:
-        """Ends once Java's context has stopped. pyspark's server of accumulators does not end before the JVM does."""
+        """Stop Java once its context has stopped: pyspark's server of accumulators ends only with the JVM."""
         context = self._context
         if context is None:
             return
@@ -276,14 +276,14 @@ class _Spark:
 
 
 def _quieten_accumulators(context: SparkContext) -> None:
-    """Its server of accumulators has a connection to the JVM, and tells of its end with a traceback."""
+    """Silence the server of accumulators, which prints a traceback when its connection to the JVM ends."""
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None
 
 
 def _forget_gateway() -> None:
-    """The next context is not to ask a JVM that is gone."""
+    """Make the next context start a JVM of its own instead of asking one that has ended."""
     with contextlib.suppress(ImportError):
         from pyspark import SparkContext
 
@@ -299,7 +299,7 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
         )
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
-    # Of a stack trace the lines that say what, not those that say where.
+    # A stack trace: keep the lines with the error, without those with places.
     tail = [line for line in lines if line and not line.startswith("at ")][-_TAIL_LINES:]
     return Refused(
         f"Spark does not start: {_last_line(error)}",
@@ -309,7 +309,7 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
 
 
 def slots_of(context: SparkContext) -> int:
-    """How many tasks run at once. A first small job starts the Python workers; on a cluster executors register late."""
+    """Return how many tasks run at once, after a first small job: on a cluster executors register late."""
     return ask(partial(_warm_up, context))
 
 
@@ -328,10 +328,10 @@ def run_tasks(
     *,
     refusals: type[KstateError] = KstateError,
 ) -> list[Answer]:
-    """One task per job, the answers in the order of the jobs; ``function`` is one of a module.
+    """Run one task per job; return the answers in the order of the jobs. ``function`` is one of a module.
 
-    ``refusals`` are raised here as they are, the first one; anything else Spark tries again, and it is RunFailed where
-    it gives up. ``on_poll`` is called now and then, in this thread.
+    The first of ``refusals`` is raised here. Spark tries again after any other error, and RunFailed is raised once it
+    gives up. ``on_poll`` is called now and then, in this thread.
     """
     attempt = _Attempt(function, refusals)
     answers = ask(lambda: context.parallelize(jobs, len(jobs)).map(attempt).collect(), on_poll)
@@ -344,7 +344,7 @@ def run_tasks(
 
 
 def ask(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
-    """What Spark answers. Raises RunFailed where it gives up, Interrupted where that is a signal's doing."""
+    """Return what Spark answers. Raises RunFailed if it gives up, Interrupted if a signal caused that."""
     try:
         return in_side_thread(work, on_poll)
     except RunFailed:
@@ -365,7 +365,7 @@ def _failure(error: Exception) -> RunFailed:
 
 
 def _last_line(error: BaseException) -> str:
-    """Of a Java error with a Python traceback in it, the line that says what went wrong."""
+    """Return the line of a Java error with a Python traceback in it that names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python_errors = [line for line in lines if _is_python_error(line)]
     return (python_errors or lines or [type(error).__name__])[-1 if python_errors else 0][:500]
@@ -393,11 +393,11 @@ _POLL_SECONDS: Final = 0.2
 
 
 def in_side_thread(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
-    """Does ``work`` in another thread and waits for it here, in the thread that signals interrupt.
+    """Do ``work`` in another thread and wait for it here, in the thread that signals interrupt.
 
-    For everything that asks Spark: its client takes any exception amid a conversation, a signal's too, for an error of
-    its own, and goes on with half a conversation. Raises what ``work`` raises. What is interrupted goes on until Spark
-    is ended. ``on_poll`` is called now and then, here.
+    Everything that asks Spark goes through here: its client mistakes any exception amid a conversation, a signal's too,
+    for an error of its own, and continues with half a conversation. Raises what ``work`` raises. Interrupted work
+    continues until Spark is ended. ``on_poll`` is called now and then, here.
     """
     ended = threading.Event()
     value: list[Answer] = []

@@ -1,7 +1,7 @@
 """The parent of Spark's Python workers on this host: PySpark's own, of the modules that are installed.
 
-Spark has its workers look into ``pyspark.zip`` first, for hosts where no PySpark is installed. What lies in a zip is
-compiled anew by every process, and that takes longer than all else that a worker does to start. Workers of this host
+Spark has its workers look into ``pyspark.zip`` first, for hosts where no PySpark is installed. Every process
+compiles the modules of a zip again, and that takes longer than all else that a worker does to start. Workers of this host
 have the same modules beside kstate, compiled once.
 
 What the tasks will need is imported here, once, before there are workers: each is a fork of this process, and has it.
@@ -26,19 +26,19 @@ _ZIP = "pyspark.zip"
 
 
 def without_zip(path: list[str]) -> list[str]:
-    """The places to import from, but for Spark's zip."""
+    """Return the places to import from, without Spark's zip."""
     return [entry for entry in path if os.path.basename(entry) != _ZIP]
 
 
 def import_modules(names: Iterable[str]) -> None:
-    """Imports them; of one that cannot be, the task that needs it says what is wrong."""
+    """Import modules; the task that needs one that cannot be imported reports the error."""
     for name in names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
 
 
 def main() -> None:
-    """Runs PySpark's own, to the end of the process."""
+    """Run PySpark's daemon, to the end of the process."""
     before = sys.path[:]
     sys.path[:] = without_zip(before)
     if importlib.util.find_spec("pyspark") is None:

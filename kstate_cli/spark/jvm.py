@@ -1,8 +1,8 @@
 """Spark's JVM: started in a session of its own, deaf to signals, and ended with everything that it has started.
 
 pyspark would start it in the process group of kstate. There a SIGTERM to the group, or to all processes of a systemd
-unit, ends it while kstate is still asking it for something; and while it starts nobody could end it, because pyspark
-tells of it only when it has started. So it is started here, and pyspark finds it as it finds the one of spark-submit.
+unit, ends it while kstate is still asking it for something; and while it starts nothing could end it, because pyspark
+reports it only when it has started. So it is started here, and pyspark finds it as it finds the one of spark-submit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MOST_BYTES: Final = 1 << 20
 
 
 def under_spark_submit() -> bool:
-    """spark-submit has started this process, and its JVM is there already."""
+    """Return True if spark-submit has started this process, and its JVM exists already."""
     return _PORT in os.environ
 
 
@@ -52,9 +52,11 @@ _SUBMITTER: Final = os.getppid() if under_spark_submit() else None
 
 
 def let_signals_come() -> None:
-    """Before what Spark says is called a failure: it may have died of a signal that is on its way here too.
+    """Wait for a signal that may be on its way, before an error of Spark counts as a failure.
 
-    Raises Interrupted where spark-submit, whom people signal, has ended: it does not pass signals on.
+    Spark may have died of it.
+
+    Raises Interrupted if spark-submit, to which users send signals, has ended: it does not pass signals on.
     """
     time.sleep(_ON_ITS_WAY_SECONDS)
     if _SUBMITTER is not None and os.getppid() != _SUBMITTER:
@@ -62,21 +64,21 @@ def let_signals_come() -> None:
 
 
 def find_java() -> str | None:
-    """The Java that Spark would start: of JAVA_HOME where that is set, else of the PATH; None where there is none."""
+    """Return the Java that Spark would start: that of JAVA_HOME if it is set, else of the PATH; None without one."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which(f"{home}/bin/java" if home else "java")
 
 
 def version_text(java: str) -> str:
-    """What it says of itself, the version in quotes on the first line. Raises OSError where it cannot be run."""
+    """Return what Java prints about its version, in quotes on the first line. Raises OSError if it cannot run."""
     process = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
     return process.stderr
 
 
 def check_java() -> None:
-    """Refuses where Spark would not find a Java that it can use. Raises Refused."""
+    """Raise Refused if Spark would not find a Java that it can use."""
     if under_spark_submit() or _has_spark_env():
-        return  # spark-env.sh may name one: then only starting Spark tells
+        return  # spark-env.sh may name one: then only starting Spark shows it
     home = os.environ.get("JAVA_HOME")
     java = find_java()
     least_version = _needed_version()
@@ -97,7 +99,7 @@ def check_java() -> None:
 
 
 def release_file(java: str) -> str:
-    """What an installed Java has beside it, which says its version without a start. Raises OSError."""
+    """Return the file of an installed Java that states its version without a start. Raises OSError."""
     path = Path(os.path.realpath(java)).parent.parent / "release"
     return regular_files.read_small(path, _MOST_BYTES).decode(errors="replace")
 
@@ -124,7 +126,7 @@ def _has_spark_env() -> bool:
 
 
 def spark_home() -> str:
-    """Where the Spark is that pyspark would start. Raises Refused."""
+    """Return the home of the Spark that pyspark would start. Raises Refused."""
     from pyspark.find_spark_home import _find_spark_home
 
     try:
@@ -144,7 +146,7 @@ class Launch:
 
 
 def by_spark_submit(conf: Mapping[str, str]) -> Launch:
-    """As Spark's own scripts start it, with all that they and its settings files have a say in. Raises Refused."""
+    """Return the start by Spark's own scripts, with all that they and their settings files decide. Raises Refused."""
     words = [os.path.join(spark_home(), "bin", "spark-submit")]
     for key, value in conf.items():
         words += ["--conf", f"{key}={value}"]
@@ -155,10 +157,10 @@ class Jvm:
     """One JVM with a gateway for pyspark. ``end`` may be called at any time, from another thread too."""
 
     def __init__(self, launches: Sequence[Callable[[], Launch | None]], output: IO[bytes], folder: Path) -> None:
-        """``launches`` are tried one after the other; None is one that there is not.
+        """Take ``launches``, which are tried one after another; None is one that does not exist.
 
-        ``output`` gets what it writes to its standard output and error. In ``folder``, which nobody else can look into,
-        it tells of its gateway; it is removed once that is known.
+        ``output`` gets what the JVM writes to its standard output and error. It writes its gateway into ``folder``,
+        which no other user can read, and which is removed once the gateway is known.
         """
         self._launches, self._output, self._folder = launches, output, folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -166,9 +168,9 @@ class Jvm:
 
     @contextlib.contextmanager
     def started(self, meanwhile: Callable[[], object]) -> Iterator[None]:
-        """Starts it and waits for its gateway, which pyspark connects to within the block. Raises OSError.
+        """Start it and wait for its gateway, to which pyspark connects within the block. Raises OSError.
 
-        Refused where the JVM ends before it has one. ``meanwhile`` is called while it comes up.
+        Refused if the JVM ends before it has one. ``meanwhile`` is called while it comes up.
         """
         port, secret = self._first_gateway(self._folder / "gateway", meanwhile)
         # At once: a kill while Spark runs leaves nothing behind then.
@@ -215,7 +217,7 @@ class Jvm:
             self.end(0)  # it was ended before it was there
 
     def _gateway(self, path: Path) -> tuple[int, str]:
-        """The port and the secret that the JVM tells once it listens: two numbers, big-endian, and the text."""
+        """Return the port and the secret that the JVM writes once it listens: two big-endian numbers, and the text."""
         assert self._process is not None
         while not path.is_file():
             status = self._process.poll()
@@ -227,10 +229,10 @@ class Jvm:
         return port, content[8 : 8 + length].decode()
 
     def end(self, seconds: float = _END_SECONDS) -> tuple[int, ...]:
-        """Ends it by the end of its standard input, as it cleans up behind itself then; after ``seconds``, hard.
+        """End it by the end of its standard input, since it cleans up then; after ``seconds``, kill it.
 
-        Whatever it has started, and has not taken along, is killed at once: nobody waits for what a worker may still
-        write, and where one was stopped the system itself lets it go on then. Nobody writes when this returns nothing.
+        Processes that it started and did not take along are killed at once: nothing waits for what a worker may still
+        write, and if one was stopped, the system itself continues it then. Nothing writes when this returns no process.
         Returns the processes that live on some seconds after they were killed.
         """
         self._ended.set()
@@ -253,8 +255,8 @@ class Jvm:
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Until it has ended, or for so long. Python's own wait looks every 50 ms."""
-    # No such call before Linux 5.3, no such function in some builds of Python; or it is gone already.
+    """Wait until it has ended, or for so long: Python's own wait polls every 50 ms."""
+    # No such call before Linux 5.3, no such function in some builds of Python; or it has ended already.
     with contextlib.suppress(OSError, AttributeError):
         ended = os.pidfd_open(process.pid)
         try:
@@ -269,7 +271,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def _members(session: int) -> list[int]:
-    """The processes of a session that still live. The session's number is nobody else's while it has members."""
+    """Return the live processes of a session. Its number belongs to no other session while it has members."""
     processes = []
     for name in os.listdir("/proc"):
         if name.isdigit():

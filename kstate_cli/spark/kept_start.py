@@ -1,12 +1,12 @@
 """What ``kstate warm-up`` keeps of a start of Spark, for the starts that come after it.
 
-Two things. The *archive* is a class-data archive of the JVM: the classes that Spark needs as they lie in memory, so
+Two things. The *archive* is a class-data archive of the JVM: the classes that Spark needs as they are in memory, so
 that hundreds of jars need not be read, and nothing verified, at each start. The *command* is what Spark's own launcher
-has started that JVM with: the launcher is a JVM too, and it says the same each time.
+has started that JVM with: the launcher is a JVM too, and its answer is the same each time.
 
-They are used where all that decides about both is what it was (:func:`start_inputs`), and nobody else can have changed
+They are used if their inputs are unchanged (:func:`start_inputs`), and no other user can have changed
 them. Anything else is no error: Spark starts as it does without them. The note that names both, ``<key>.json``, is
-written last; it has a checksum of the archive, since the JVM itself looks at no more than the beginning.
+written last; it has a checksum of the archive, since the JVM itself checks only the beginning.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_BYTES: Final = 1 << 20
 _CHUNK: Final = 8 << 20
 
 _VARIABLES: Final = re.compile(r"_?(?:SPARK|HADOOP|YARN|PYSPARK|JAVA|JDK|LD)_|CLASSPATH$")
-"""What the launcher, its scripts and the JVM look at, by the beginnings of names."""
+"""Variables that the launcher, its scripts and the JVM read, by the beginnings of names."""
 _OTHER_VARIABLES: Final = frozenset(
     {
         "JAVA_HOME",
@@ -50,7 +50,7 @@ _OTHER_VARIABLES: Final = frozenset(
         "SPARK_BUFFER_SIZE",
     }
 )
-"""Those that decide nothing here: the Java itself is looked at, and the others go on to Spark as they are."""
+"""Variables that decide nothing here: the Java itself is examined, and Spark gets the others unchanged."""
 _OF_THE_RUN: Final = re.compile(
     r"spark\.(?:master|app\.name|driver\.(?:host|bindAddress)|executor\..*|executorEnv\..*|task\..*|cores\..*"
     r"|speculation.*|hadoop\..*|network\..*|eventLog\..*|locality\..*|ui\..*|local\.dir|python\..*)"
@@ -59,12 +59,12 @@ _OF_THE_RUN: Final = re.compile(
 
 
 class NotKept(Exception):
-    """Of such a start nothing can be kept; the text says why."""
+    """Such a start cannot be recorded; the message states why."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptStart:
-    """A command and an archive that fit what is here."""
+    """A command and an archive that fit this host."""
 
     archive: Path
     command: tuple[str, ...]
@@ -73,7 +73,7 @@ class KeptStart:
     """Variables that Spark's scripts have set."""
 
     def argv(self, conf: Mapping[str, str]) -> list[str]:
-        """The command of a JVM with these settings. Messages of the JVM about the archive are nobody's."""
+        """Return the command of a JVM with these settings, without the JVM's own messages about the archive."""
         *before, main = self.command
         options = ["-Xshare:auto", f"-XX:SharedArchiveFile={self.archive}", "-Xlog:disable"]
         settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
@@ -81,7 +81,7 @@ class KeptStart:
 
 
 def of_user() -> Path | None:
-    """The folder of this user, which may not be there; None where nothing says where the user's files are."""
+    """Return the folder of this user, which may not exist; None if nothing names the place of the user's files."""
     cache = os.environ.get("XDG_CACHE_HOME") or ""
     if not os.path.isabs(cache):
         home = os.path.expanduser("~")
@@ -92,7 +92,7 @@ def of_user() -> Path | None:
 
 
 def find(conf: Mapping[str, str]) -> KeptStart | None:
-    """What fits a start with these settings; None where there is nothing, or nothing that may be trusted."""
+    """Return the recorded start for these settings; None without one, or if it may not be trusted."""
     try:
         key = key_of(start_inputs(conf))
     except (NotKept, OSError):
@@ -104,7 +104,7 @@ def find(conf: Mapping[str, str]) -> KeptStart | None:
 
 
 def read(folder: Path, key: str) -> KeptStart | None:
-    """What ``folder`` has for a key; None where that is missing, not whole, or not safe."""
+    """Return what ``folder`` has for a key; None if that is missing, incomplete, or not safe."""
     try:
         folder = Path(os.path.realpath(folder))
         note = folder / f"{key}.json"
@@ -135,7 +135,7 @@ def _texts(values: Any) -> bool:
 
 
 def checksum(path: Path) -> tuple[int, int]:
-    """Bytes and CRC-32 of a regular file: against rot; who may have written it is another question."""
+    """Return bytes and CRC-32 of a regular file: against rot, not against other writers."""
     size, crc = 0, 0
     with os.fdopen(regular_files.open_regular(path), "rb", 0) as file:
         while chunk := file.read(_CHUNK):
@@ -145,12 +145,12 @@ def checksum(path: Path) -> tuple[int, int]:
 
 
 def key_of(decides: Mapping[str, Any]) -> str:
-    """A name for what decides."""
+    """Return a name for the inputs of a start."""
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def start_inputs(conf: Mapping[str, str]) -> dict[str, Any]:
-    """All that the command and the archive hang on. Raises NotKept, and OSError."""
+    """Return everything that command and archive depend on. Raises NotKept, and OSError."""
     home = _spark_home()
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
     if os.path.isdir(folder) and os.listdir(folder):
@@ -175,7 +175,7 @@ def start_inputs(conf: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _spark_home() -> str:
-    """As ``spark_home``, without the time that it takes to import PySpark. Raises NotKept."""
+    """Return ``spark_home`` without the time that importing PySpark takes. Raises NotKept."""
     home = os.environ.get("SPARK_HOME")
     if home:
         return home
@@ -186,7 +186,7 @@ def _spark_home() -> str:
 
 
 def of_java(java: str | None) -> dict[str, Any]:
-    """Which JVM it is, without starting it. Raises NotKept, and OSError."""
+    """Return the identity of a JVM, without starting it. Raises NotKept, and OSError."""
     if java is None:
         raise NotKept("there is no Java")
     path = Path(os.path.realpath(java))
@@ -203,7 +203,10 @@ def of_java(java: str | None) -> dict[str, Any]:
 
 
 def of_spark(home: str) -> dict[str, Any]:
-    """Which Spark it is: its jars, in the order in which the JVM finds them. Raises NotKept, and OSError."""
+    """Return the identity of a Spark: its jars, in the order in which the JVM finds them.
+
+    Raises NotKept, and OSError.
+    """
     folder = os.path.join(home, "jars")
     if not os.path.isdir(folder):
         raise NotKept(f"{home} is not a Spark: it has no jars")
@@ -219,9 +222,9 @@ _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def why_not_safe(path: Path) -> str | None:
-    """What lets another user change a file or folder, or exchange it; None where nothing does.
+    """Return what lets another user change or exchange a file or folder; None if nothing does.
 
-    ``path`` is absolute, and has no links in it. Raises OSError where it is not there.
+    ``path`` is absolute, and has no links in it. Raises OSError if it does not exist.
     """
     for folder in reversed(path.parents):
         status = os.lstat(folder)

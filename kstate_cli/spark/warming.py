@@ -1,6 +1,6 @@
 """``kstate warm-up``: makes what later starts of Spark take (:mod:`kstate_cli.spark.kept_start`).
 
-Three starts of the JVM, each a process of its own, none of them anybody's restoration: the first one is as always, and
+Three starts of the JVM, each a process of its own and none of them a restoration: the first one is as always, and
 notes the classes that it loads; the second makes the archive of them; the third is a start with both, by which they are
 judged before they are put in their place. Of two of these at once, on one folder, the second waits for the first.
 """
@@ -60,7 +60,10 @@ class Warmed:
 
 
 def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
-    """Makes them, or finds them there. Raises Refused where they cannot be, InUse, RunFailed and OSError."""
+    """Make archive and record, unless they exist.
+
+    Raises Refused if that is impossible, InUse, RunFailed and OSError.
+    """
     if under_spark_submit():
         raise Refused("spark-submit has started a JVM already", hint="run kstate itself")
     check_java()
@@ -85,7 +88,7 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
 
 
 def _made_folder(*, for_all: bool) -> Path:
-    """The folder, made where it was not there, without links, and nobody else's. Raises Refused and OSError."""
+    """Return the folder, created if missing, without links, and no other user's. Raises Refused and OSError."""
     folder = kept_start.FOR_ALL if for_all else kept_start.of_user()
     if folder is None:
         raise Refused(
@@ -163,7 +166,7 @@ def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> W
 
 
 def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
-    """How Spark's launcher starts the JVM, a command and variables. It writes the names of its classes to a file."""
+    """Return the command and variables by which Spark's launcher starts the JVM; it writes the names of its classes."""
     launches: list[tuple[tuple[str, ...], dict[str, str]]] = []
     option, noting = "spark.driver.extraJavaOptions", f"-XX:DumpLoadedClassList={classes}"
 
@@ -194,7 +197,7 @@ def _words_of(path: Path) -> list[str]:
 
 
 def _run(launches: Launches, look: Callable[[SparkContext], None] = lambda _: None) -> None:
-    """What every use of Spark does: the first job, which starts the workers, another one, and the end."""
+    """Do what every use of Spark does: the first job, which starts the workers, another one, and the end."""
     with spark_context(SparkSettings(), name=_NAME, launches=launches) as context:
         run_tasks(context, str, range(slots_of(context)), lambda: None)
         look(context)
@@ -227,7 +230,7 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Removes what is of a Java or a Spark that has gone, or is another by now; and archives that no note names."""
+    """Remove what belongs to a Java or a Spark that was removed or replaced, and archives that no record names."""
     archives = set()
     for note in folder.glob("*.json"):
         with contextlib.suppress(OSError):

@@ -118,7 +118,7 @@ def marks(work: StoreWork, dump: Dump, facts: Facts) -> dict[TopicPartition, Log
 def _log_mark(part: RestoredPartition, log: LogFacts | None, record_digest: RecordDigest) -> LogMark:
     partition, last = part.dump, part.log.last
     epochs: list[int | None] = []
-    # The epoch is that of the log's end: it says nothing about a store that ends before.
+    # The epoch is that of the log's end: it does not describe a store that ends before.
     if part.log.until is None:
         epochs = [partition.reading.leader_epoch if partition.reading else None, log.leader_epoch if log else None]
     return LogMark(

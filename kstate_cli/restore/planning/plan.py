@@ -135,7 +135,7 @@ class StoreWork:
 
 @dataclass(frozen=True, slots=True)
 class UnchangedStore:
-    """A store that stays as it is."""
+    """A store that stays unchanged."""
 
     task: str
     store: str

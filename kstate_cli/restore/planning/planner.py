@@ -171,7 +171,7 @@ def _unproven(snapshot: RestoreSnapshot, steps: Sequence[Step]) -> Iterator[Outc
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """The stores to judge, by task in the order of tasks, and what the selection itself gives to say."""
+    """The stores to judge, by task in the order of tasks, and remarks on the selection itself."""
 
     stores: Mapping[str, Sequence[StoreSpec]]
     outcomes: Sequence[Outcome] = ()
@@ -244,7 +244,7 @@ def _tasks_here(options: RestoreOptions, tasks: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _StoreTasks:
-    """The tasks that have a store, and what there is to say about them."""
+    """The tasks that have a store, and remarks on them."""
 
     names: Sequence[str] = ()
     outcomes: Sequence[Outcome] = ()

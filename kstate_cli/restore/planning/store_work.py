@@ -30,11 +30,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class _StoreRefusedError(Exception):
-    """A store cannot be restored as it is, for the reason that it is made of."""
+    """A store cannot be restored, for the reason in the message."""
 
 
 class _OnlyCopyError(_StoreRefusedError):
-    """What is there may be the only copy of some records."""
+    """The present store may be the only copy of some records."""
 
 
 class _NotInDumpError(_StoreRefusedError):
@@ -49,7 +49,7 @@ class _StoreCase:
     spec: StoreSpec
     task_offsets: TaskOffsets | None
     existing: StoreOffsets | None
-    """None if it has no database: whatever a file states of its offset, nothing is there."""
+    """None if it has no database, even if a file states an offset of it."""
     unclean: bool
     """Its task may hold uncommitted rows, so that all of it is rebuilt."""
 
@@ -62,7 +62,7 @@ class _StoreCase:
 def judge_store(
     snapshot: RestoreSnapshot, task: str, spec: StoreSpec, task_offsets: TaskOffsets | None, *, unclean: bool
 ) -> list[Outcome]:
-    """Return the work on one store, or why it stays or is refused, with what there is to say about it."""
+    """Return the work on one store, or why it stays or is refused, with remarks on it."""
     case = _StoreCase(task, spec, task_offsets, _existing(spec, task_offsets), unclean)
     try:
         return list(_outcomes(snapshot, case))
@@ -239,7 +239,7 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, key: TopicPartition)
 
 
 def _facts(snapshot: RestoreSnapshot, key: TopicPartition) -> LogFacts | None:
-    """Return what the broker says of a log, None if no broker was asked."""
+    """Return what the broker states about a log, None if no broker was asked."""
     facts = snapshot.options.facts.get(key)
     if facts is None and snapshot.options.from_broker:
         raise _StoreRefusedError(

@@ -119,7 +119,7 @@ class InProcesses(OnThisHost):
                 results.append(result)
                 on_poll()
         except BaseException:
-            # Nobody writes any more once this has returned.
+            # After this, no process writes any more.
             self.pool.stop()
             raise
         return results

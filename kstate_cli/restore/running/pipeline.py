@@ -215,7 +215,7 @@ def _specified_stores(request: RestoreRequest, application: Application | None) 
     try:
         places = {_place(name) for name in options.tasks}
     except ValueError:
-        return None  # no name of a task: told by whoever looks for it
+        return None  # no name of a task: the planner reports it
     here: set[str] = set()
     elsewhere: set[str] = set()
     for task in application.tasks:
@@ -316,7 +316,7 @@ def follow_dump(
     try:
         while True:
             began = time.monotonic()
-            # What is committed while this round reads is one more round, with nothing to do at worst.
+            # A manifest that is committed while this round reads causes one more round, which may have nothing to do.
             manifest = newest_manifest_of(request.dump)
             if manifest != restored:
                 on_round(restore(request, on_plan=on_plan, watcher=watcher, state=state))

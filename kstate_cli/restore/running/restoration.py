@@ -1,6 +1,6 @@
 """One run of a restoration, through the states of KIP-728 and KIP-696.
 
-The states go to the journal as events ``state``; the engine's own events say what became of the directory.
+The states go to the journal as events ``state``; the engine's own events state what became of the directory.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LOGS_EVENT = "logs"
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """What the user asked for."""
+    """The request of the user."""
 
     terms: Terms
     dump: str
@@ -90,7 +90,7 @@ class RestoreRequest:
     verify_dump: bool = False
     """Read every file of the dump in full before the plan."""
     after_error: bool = False
-    """An earlier run ended in ERROR, and somebody has looked at it."""
+    """An earlier run ended in ERROR, and the user has examined it."""
     full_dump: int | None = None
     """Restore from the full dumps that were the newest in this generation; None for the newest of all."""
 
@@ -105,7 +105,7 @@ class RestoreOutcome:
 
 
 class RestoreWatcher:
-    """What a run tells while it goes on; does nothing by itself."""
+    """The reports of a run while it continues; the base class ignores them."""
 
     def phase(self, name: str, path: str, size: int) -> None:
         """Report a phase of the engine, or ``spark``."""
@@ -256,7 +256,7 @@ class Restoration:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             self._watch.to(START)
             with Digests(self._dump) as digests:
-                # Files are compared while Spark starts, or by who reads them anyway; what was made of them counts only
+                # Files are compared while Spark starts, or by the tasks that read them anyway; the results count only
                 # once they are.
                 if not self._direct:
                     digests.compare(self._dump_digests)
@@ -324,7 +324,7 @@ class Restoration:
             ),
         )
         jobs = identified(jobs)
-        # An area elsewhere tells nobody how far its slices are: the journal needs no URI for that.
+        # Progress in an area elsewhere is not shown, so the journal needs no URI for it.
         local = staging.target if is_local(staging.target) else None
         run.write(SLICES_EVENT, stores=slices_of_stores(jobs), **({"staging": local} if local else {}))
         resumed = Resumption(None)

@@ -1,4 +1,4 @@
-"""Slices that an interrupted run has finished: the next run takes their files over instead of making them anew.
+"""Use the slices that an interrupted run has finished, instead of sorting them again.
 
 A slice is the same one only where everything that its rows follow from is: the job, the very files of the dump, and the
 version of kstate. A finished SST is durable (``SstFileWriter::Finish`` syncs it) before the note that names it.

@@ -115,8 +115,8 @@ PLAN, START, SLICES, STOP, DIGESTS, CHECK, INGEST, VERIFY, SYNC, SWITCH = PHASES
     "sync",
     "switch",
 )
-"""In this order: footers, directory and plan; Spark, or the processes; sorted files; the end of Spark; what is left of
-the digests of the dump; every sorted file read; databases made of them; those looked at; the file system synced; the
+"""In this order: footers, directory and plan; Spark, or the processes; sorted files; the end of Spark; the
+remaining digests of the dump; the check of every sorted file; ingestion; verification; sync of the file system; the
 exchange."""
 _OF_THE_ENGINE: Final = {"stage": INGEST, "verify": VERIFY, "sync": SYNC, "switch": SWITCH}
 

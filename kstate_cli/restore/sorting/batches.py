@@ -67,7 +67,7 @@ def rows_together(job: SliceJob) -> int:
 VARIABLE: Final = "ARROW_DEFAULT_MEMORY_POOL"
 """Arrow's own."""
 LEAN: Final = "jemalloc", "system"
-"""It takes about what is in use."""
+"""A pool that takes about as much memory as is in use."""
 USUAL: Final = "mimalloc", "system"
 """Arrow's: it takes up to twice that, and is a little faster with memory that it has had before."""
 

@@ -165,7 +165,7 @@ def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[
     import pyarrow as pa
 
     keys, values, times, at = [], [], [], 0
-    # Offsets once more: a file that has become another one since it was read first is told by them.
+    # Offsets are read again: a file that was replaced since the first reading shows by them.
     with closing(batches(("key", "value", "timestamp", "offset"))) as tables:
         for table in tables:
             counts.data_bytes += table.nbytes

@@ -2,7 +2,7 @@
 
 RocksDB keeps the filter of a file in one block, and its index in another. Those of a file of several GiB take tens of
 MiB, which may be more than a shard of a block cache holds: where indexes and filters are kept in it
-(``cache_index_and_filter_blocks``), every lookup would read them anew.
+(``cache_index_and_filter_blocks``), every lookup would read them again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOOK_ROWS: Final = OBJECTS
-"""So many rows are put at once, and the size of the file is looked at then."""
+"""So many rows are put at once; then the size of the file is checked."""
 
 
 @dataclass(slots=True)

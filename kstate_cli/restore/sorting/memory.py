@@ -9,7 +9,7 @@ first back before the second begins:
 2. Values (``values_in_order``): of what the order of rows and the batches in flight leave, values take
    ``VALUES_SHARE``. Values that do not fit wait in a file.
 
-What is left free is no reserve that could be spent: hash tables double as they grow, Arrow's allocator leaves holes
+The rest is no reserve that could be spent: hash tables double as they grow, Arrow's allocator leaves holes
 between batches that come and go, and RocksDB's writer buffers one file. ``tests/bench/restore_memory.py`` measures the
 whole, and ``tests/unit/restore/test_slice_memory.py`` holds a task to M.
 
@@ -52,7 +52,7 @@ MOST_SLICE_RECORDS: Final = 160_000_000
 RECORD_BYTES: Final = 120
 """A record beside its key, if a slice out of order is sorted as a whole: numbers, and their order."""
 RECORD_KEY_COPIES: Final = 3
-"""A key then exists as it was read, in order, and in the row; arrays of keys add offsets to each."""
+"""A key then exists as read, in order, and in the row; arrays of keys add offsets to each."""
 ARRAY_BYTES: Final = 2_000_000_000
 """The bytes of one binary array: pyarrow's offsets have 32 bits, so it holds just under 2 GiB."""
 HISTORY_RECORD_BYTES: Final = 250
@@ -62,7 +62,7 @@ HISTORY_COPIES: Final = 4
 REPLAYED_VERSION_BYTES: Final = 1_000
 """A version of a key that is replayed record by record: Python objects take far more than columns."""
 
-# Batches: what is read, or handed to RocksDB, at once.
+# Batches: records and rows that are read, or handed to RocksDB, at once.
 
 LEAST_BATCH_RECORDS: Final = 32_768
 MOST_BATCH_RECORDS: Final = 131_072
@@ -108,7 +108,7 @@ WAITING_SHARE: Final = 8
 """New keys wait until they take an eighth of the budget, or as much as the deduplicated ones.
 
 Deduplicating seldom is faster. Afterwards all keys may take up to a quarter more than their share: numbers, which are
-given up for places before there are any values.
+released for places before there are any values.
 """
 CONVERTED_SHARE: Final = 0.9
 """The keys that stay if numbers become longer numbers, or keys, which take more than they did."""
@@ -129,9 +129,9 @@ MOST_WINDOWS: Final = 16
 # Phase 2: values.
 
 VALUES_SHARE: Final = 0.5
-"""Values, of what is left: batches that come and go among them leave holes of up to 0.7 times their size."""
+"""Values, of the remaining memory: batches that come and go among them leave holes of up to 0.7 times their size."""
 BATCH_COPIES: Final = 4
-"""A batch exists as it was read, as the needed values, and in the order of rows."""
+"""A batch exists as read, as the needed values, and in the order of rows."""
 SORTED_SHARE: Final = 2
 """Values are sorted once they take half of a batch: a few at a time would give each window next to nothing."""
 SORTED_COPIES: Final = 4

@@ -1,7 +1,7 @@
-"""Which record is the last of each key, where keys are numbers: keys of one length that 64 bits tell apart.
+"""Find the last record of each key, if keys are numbers: keys of one length that differ in at most 64 bits.
 
-Where the number of the record fits into the same 64 bits it is there: sorting that is faster than finding an order,
-and nothing else is held of a key.
+If the number of the record fits into the same 64 bits, it is stored there: sorting these is faster than finding an
+order, and a key takes no other memory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NumberedKeys:
     """Takes keys as long as they are such numbers."""
 
     growth = 2
-    """A number that waits is there twice while it becomes known: behind those that are, and for its merging."""
+    """A waiting number exists twice while it is settled: behind the distinct ones, and for the merge."""
 
     def __init__(self, records: int) -> None:
         """Take about ``records`` keys."""
@@ -66,7 +66,7 @@ class NumberedKeys:
         self._like: npt.NDArray[np.uint8] | None = None
         """A key, whose other bits are those of all."""
         self._bits = np.empty(0, dtype=np.uint8)
-        """Of each byte those that tell keys apart."""
+        """For each byte the bits in which keys differ."""
         self._shift = records.bit_length()
         self._distinct = self._none()
         """Distinct and sorted. No view of it is given away: it grows and shrinks where it is."""
@@ -181,7 +181,7 @@ class NumberedKeys:
 
     @property
     def distinct_bytes(self) -> int | None:
-        """What is known takes until it is told; None where settling it takes copies of all."""
+        """The memory of the distinct keys; None if settling takes copies of all."""
         return self._distinct.nbytes if self._together else None
 
     @property
@@ -237,8 +237,8 @@ def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
     """Sort, and keep the highest number of those that are equal above the low bits, in place."""
     import numpy as np
 
-    # What was known and what is new is sorted each. The stable sort finds that and only merges, through a copy of the
-    # smaller one: a third of the time of sorting all anew.
+    # The earlier and the new keys are sorted each. The stable sort detects that and only merges, through a copy of
+    # the smaller part: a third of the time of sorting everything.
     word.sort(kind="stable")
     count = 0
     for first in range(0, len(word), RECODE_ROWS):
@@ -247,7 +247,7 @@ def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
         is_last = np.ones(len(some), dtype=np.bool_)
         is_last[: len(following)] = (some[: len(following)] ^ following) >> np.uint64(shift) != 0
         last = some[is_last]
-        # Never past the end of this block: what follows has not been written over when it is looked at.
+        # Never past the end of this block: the next block is compared before it is overwritten.
         word[count : count + len(last)] = last
         count += len(last)
         del some, following

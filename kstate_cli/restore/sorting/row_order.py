@@ -55,7 +55,7 @@ Segments = list[tuple[int | None, int, int]]
 
 
 class PositionSink(Protocol):
-    """Where what headers say goes."""
+    """Takes the Positions in headers."""
 
     def add(self, keys: pa.BinaryArray, headers: pa.ListArray) -> None:
         """Add the Positions of these records."""
@@ -104,7 +104,7 @@ class Orders:
         rest: Slice | None = self.job.slice
         first = True
         while rest is not None:
-            # Something lies beneath all but the first part: deletes must be written.
+            # Older rows are below all but the first part: deletes must be written.
             part = replace(self.job, slice=rest, tombstones=self.job.tombstones or not first)
             order, rest = self._part(part)
             first = False
@@ -154,7 +154,7 @@ class Orders:
                     last.add(*numbered(chunk, number, lowest, last.bound))
                     number += len(chunk)
                 if last.full:
-                    # As many as will have grown to about what there is room for at the end.
+                    # Keep as many as will have grown to about the whole memory at the end.
                     part = min(max(number / max(self.job.slice.rows, 1), LEAST_RANGE_SHARE), MOST_RANGE_SHARE)
                     last.cut(part)
         self._is_counted = True
@@ -215,7 +215,7 @@ class Orders:
         # Within a segment rows stay sorted by their changelog keys.
         by_segment = np.argsort(ids, kind="stable")
         numbers, starts = np.unique(ids[by_segment], return_index=True)
-        # Where no record has a key there is no segment either; what is split is one part, however little it is.
+        # Without any key there is no segment either, but splitting nothing still gives one part.
         for number, rows in zip(numbers.tolist(), np.split(by_segment, starts[1:]) if len(ids) else [], strict=True):
             if oldest is not None and number < oldest:
                 continue

@@ -64,7 +64,7 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
     """
     choose_pool(fits=job.slice.bytes <= job.memory)
     started = time.monotonic()
-    # So seldom out of order that nobody looks beforehand: that would be reading all offsets once more.
+    # Dumps are so seldom out of order that nothing checks it before: that would be one more reading of all offsets.
     with contextlib.suppress(OutOfOrder):
         return _attempt(job, started, ordered=True)
     # Only here: an exception that is being handled keeps all that its attempt has held.
@@ -113,7 +113,7 @@ def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
 
 @dataclass(slots=True)
 class _Positions:
-    """What the ``c`` headers of records say, merged by segment; 0 without segments."""
+    """The Positions in ``c`` headers of records, merged by segment; 0 without segments."""
 
     job: SliceJob
     kind: StoreKind

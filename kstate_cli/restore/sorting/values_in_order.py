@@ -153,12 +153,12 @@ class Places:
 class ValuesInOrder:
     """Takes the values of records, and hands out those of rows, window by window. ``add`` all, then ``windows``.
 
-    Whatever happens, :meth:`close` it: what waits has a thread, and room on the disk.
+    Whatever happens, :meth:`close` it: the waiting values have a thread, and disk space.
     """
 
     rows: int
     starts: Ints
-    """The first row of each window: of what is handed out, and becomes Python objects, together."""
+    """The first row of each window: its values are handed out, and become Python objects, together."""
     memory: int
     """Bytes of values that may be held."""
     most: int
@@ -168,7 +168,7 @@ class ValuesInOrder:
     together: int
     """Bytes that are put in order together: a few values at a time would leave next to nothing for each window."""
     _new: list[_Part] = field(init=False, default_factory=list)
-    """What is not in order yet."""
+    """Values that are not in order yet."""
     _new_bytes: int = field(init=False, default=0)
     _width: int = field(init=False, default=0)
     """The rows of every window but the last, where they are as many; else 0."""
@@ -335,7 +335,7 @@ class _Room:
     """Where a batch is read to."""
 
     pages: memoryview
-    """Those that it lies in."""
+    """The pages that contain it."""
     first: int
     """Where in the file they begin."""
     end: int
@@ -347,17 +347,17 @@ class _Room:
 class WaitingFile:
     """Takes batches, and gives them back any number of times. It goes with this process, however that ends.
 
-    What waits is as large as what is made of it, and is read once: it goes around the page cache.
+    The file is as large as the sorted files, and read once: it bypasses the page cache.
     """
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         """Open a file without a name: ``path`` is free again at once. Raises OSError."""
         self._schema, self._path = schema, path
-        # Closed with this, whatever becomes of it: the room on the disk is given back only then.
+        # The file object closes it in every case: only then the disk space is released.
         self._file = open(open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), "r+b", buffering=0)  # noqa: SIM115
         os.unlink(path)
         self._last = aligned(FILE_WRITE_BYTES)
-        """What is not written yet."""
+        """Bytes that are not written yet."""
         self._written = self._waiting = 0
         """Bytes in the file, and those behind them."""
 

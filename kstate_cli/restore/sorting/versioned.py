@@ -8,7 +8,7 @@ Times are milliseconds.
 too early for the records before it. What a batch throws away too early can be missed by a later record of the same key:
 a record that arrives late and belongs *before* a tombstone whose segment is gone becomes the latest version, so a
 deleted key is back. :class:`VersionedReplay` therefore replays record by record, as the application wrote them, which
-is what small batches give; a batch's own view can be asked for with ``batch_end``. In the record-by-record view nothing
+is what small batches give; ``batch_end`` selects a batch's own view. In the record-by-record view nothing
 that an accepted record touches has expired, so expiry is only the last step.
 
 *Reopened stores.* A store that Streams reopens does not know the segments it has on disk until a record writes to them
@@ -101,7 +101,7 @@ class VersionedReplay:
         """Replay one accepted record; ``None`` is a tombstone.
 
         With ``batch_end``, the greatest timestamp up to the end of a restore batch, expiry is judged as that batch
-        does, else as it was when the record was written.
+        does, else as when the record was written.
         """
         history = self._histories.get(key)
         if history is None:

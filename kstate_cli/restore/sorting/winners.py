@@ -71,7 +71,7 @@ def _within(keys: pa.BinaryArray, numbers: Ints, lowest: bytes, bound: bytes | N
 
 
 class LastOfEachKey:
-    """Takes keys of a slice in the order of its records, and tells the winners. ``memory`` in bytes."""
+    """Takes keys of a slice in the order of its records, and finds the winners."""
 
     def __init__(self, records: int, memory: int, row_bytes: int = 32, *, in_parts: bool = False) -> None:
         """Take ``memory`` in bytes; ``row_bytes``: the memory of a row beside its key until its value is read.
@@ -95,12 +95,12 @@ class LastOfEachKey:
 
     @property
     def full(self) -> bool:
-        """Whether what is known, and what is made of it, takes all memory: no more keys are to be added."""
+        """Return True if the keys, with their rows, take all memory: no more keys may be added."""
         return self._full
 
     @property
     def whole(self) -> bool:
-        """Whether there is room for all winners at once. Asked once all keys are added."""
+        """Return True if all winners fit at once. Ask once all keys are added."""
         self._settle()
         return self._keys.bytes_of_rows(self._row_bytes) < self._memory and self._keys.size()[1] < KEY_ARRAY_BYTES
 
@@ -116,7 +116,7 @@ class LastOfEachKey:
         if self._in_parts and self._full and not was_full:
             # Numbers have become others, which take more: cut before anything is made of them.
             self._keep(self._fitting(CONVERTED_SHARE))
-        # What waits takes as much again once it is known.
+        # Waiting keys take as much again while they are deduplicated.
         most = max(self._memory // WAITING_SHARE, min(self._held, self._memory - self._used_bytes) // 2)
         if self._keys.waiting_bytes * self._keys.growth > min(most, KEY_ARRAY_BYTES // 2):
             self._settle()
@@ -180,7 +180,7 @@ class LastOfEachKey:
         rows, size = numbers.size()
         each = max(size // max(rows, 1), 1)
         if self._in_parts:
-            # Those that are told as a whole were counted with one copy of their keys all the while.
+            # Keys that are taken as a whole were counted with one copy all the time.
             fitting = int(self._memory * CONVERTED_SHARE) // row_held(each, self._row_bytes)
             self._keep(min(fitting, KEY_ARRAY_BYTES // each))
         dealt = BucketsOfKeys(self._buckets)
@@ -201,7 +201,7 @@ class LastOfEachKey:
 
     @property
     def _used_bytes(self) -> int:
-        """What is known takes by now: numbers that are told part by part take half of what they will."""
+        """The present memory of the keys: numbers that are read part by part will take twice as much."""
         if not self._in_parts or not isinstance(self._keys, NumberedKeys):
             return self._held
         distinct_bytes = self._keys.distinct_bytes
@@ -224,7 +224,7 @@ class BucketsOfKeys:
     """Takes keys of any kind."""
 
     growth = 1
-    """What waits becomes known bucket by bucket."""
+    """Waiting keys are deduplicated bucket by bucket, so their memory does not grow."""
 
     def __init__(self, buckets: int) -> None:
         self._buckets = _empty(buckets)
@@ -310,7 +310,7 @@ class BucketsOfKeys:
         bucket.waiting = []
         coded = together.dictionary_encode()
         del together
-        # Known keys come first, each once: they keep their codes.
+        # The earlier keys come first, each once: they keep their codes.
         local = coded.indices.to_numpy(zero_copy_only=False)[earlier:]
         record = np.empty(len(coded.dictionary), dtype=np.int64)
         record[:earlier] = bucket.record
