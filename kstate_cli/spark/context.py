@@ -252,7 +252,7 @@ class _Spark:
         of_python.join(_STOP_SECONDS)
         if self._jvm is not None:
             _forget_gateway()
-            # A folder of Spark, which was removed with it: below /tmp any user could create it again, with modules in it.
+            # Spark removed this folder: below /tmp any user could create it again, with modules in it.
             sys.path[:] = [path for path in sys.path if path not in self._added]
         return survivors
 

@@ -1,8 +1,8 @@
 """The parent of Spark's Python workers on this host: PySpark's own, of the modules that are installed.
 
 Spark has its workers look into ``pyspark.zip`` first, for hosts where no PySpark is installed. Every process
-compiles the modules of a zip again, and that takes longer than all else that a worker does to start. Workers of this host
-have the same modules beside kstate, compiled once.
+compiles the modules of a zip again, and that takes longer than all else that a worker does to start. Workers of this
+host have the same modules beside kstate, compiled once.
 
 What the tasks will need is imported here, once, before there are workers: each is a fork of this process, and has it.
 
