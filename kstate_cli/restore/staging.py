@@ -187,6 +187,7 @@ class Staging:
         path = os.path.join(local(self.target), name)
         with naming(path), open(path + ".tmp", "w", encoding="utf-8") as file:
             json.dump(row, file)
+        # The driver lists the folder at any time: a note appears whole or not at all.
         os.replace(path + ".tmp", path)
 
     def notes(self, suffix: str) -> list[dict[str, Any]]:

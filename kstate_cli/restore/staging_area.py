@@ -116,6 +116,7 @@ def make_area(uri: str, app: str, run: Run) -> str:
     name = fitting(_UNSAFE.sub("_", f"{app}-{run.name}-{host}")) + f"-{token}"
     target = below(uri, name)
     local = {"mount": _mount_of(target)} if "://" not in target else {}
+    # Recorded before it exists: a kill between the two leaves no folder that nothing names.
     run.write(STAGING_EVENT, uri=kept_uri(target), token=token, host=host, **local)
     mark = json.dumps({"format": _FORMAT, "app": app, "run": run.name, "host": host, "token": token}).encode()
     filesystem, path = open_location(target)

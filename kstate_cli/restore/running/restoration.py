@@ -244,6 +244,7 @@ class Restoration:
         self._journal = run
         self._machine.to(RestoreState.REBALANCING)
         request, plan = self._request, self._plan
+        # First of all: what protects the old store from ``clean`` must be in the journal before anything is built.
         self._write_down(run)
         folder = run.path / SORTED_FILES
         folder.mkdir()
@@ -255,6 +256,7 @@ class Restoration:
             if request.engine is RestoreEngine.spark:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             self._watch.to(START)
+            # Spark is stopped before the digests are awaited: its JVM and workers give their memory back.
             with Digests(self._dump) as digests:
                 # Files are compared while Spark starts, or by the tasks that read them anyway; the results count only
                 # once they are.
@@ -276,10 +278,12 @@ class Restoration:
             steps, self._outcome.reports = to_steps(
                 plan.work, results, request.options.release, staging, folder, request.terms.app
             )
+            # Before the switch: without it a crash right after the switch would make old data look new.
             add_ages(request.terms.app, self._ages)
         except BaseException as error:
             self._ending(error)
             # The folder in an area of many has an owner of its own, who removes its mark last.
+            # After a signal the next run uses the finished slices; after a failure their cause is in doubt.
             if isinstance(error, (Interrupted, KeyboardInterrupt)) and self._staging is None:
                 staging.keep_finished()
             elif self._staging is None:

@@ -157,6 +157,7 @@ def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: P
             positions=positions,
             seconds=_seconds(note["seconds"]),
         )
+        # Renamed only now that every file is proven: half a slice in the new folder would have no owner.
         for name in names:
             os.rename(leftovers / name, folder / name)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OSError):

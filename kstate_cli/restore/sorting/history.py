@@ -124,6 +124,7 @@ def _rows(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows
     values = histories.values.filter(pa.array(plain))
     first_live = segment_id(stream_time - job.retention_ms, job.interval_ms)
     parts = [rows_in_order(histories.keys[plain], histories.times[plain], values, job.interval_ms, first_live)]
+    # The columns are done with: replaying needs their memory for Python objects.
     del values
     parts += [_replayed(job, histories, some, stream_time) for some in _by_memory(odd, histories.keys, job.memory)]
     return HistoryRows(

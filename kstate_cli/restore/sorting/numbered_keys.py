@@ -101,6 +101,7 @@ class NumberedKeys:
         if not self._waiting:
             return
         if self._together:
+            # In place: a second array of all keys would double their memory.
             earlier = len(self._distinct.word)
             _put_behind(self._distinct.word, [some.word for some in self._waiting])
             self._waiting.clear()
@@ -120,6 +121,7 @@ class NumberedKeys:
         order = np.argsort(word)
         word = np.concatenate((self._distinct.word, word[order]))
         record = np.concatenate((_of(self._distinct), record[order]))
+        # Released before the sort, which needs a copy of everything.
         self._distinct = self._none()
         order = np.argsort(word, kind="stable")  # only merges, as in _keep_last
         word = word[order]
@@ -131,6 +133,7 @@ class NumberedKeys:
         first = self._distinct.between(count, count + 1)
         (number,), _ = first.parted(self._shift)
         (bound,) = self._winners_of(first).keys.to_pylist()
+        # refcheck=False: numpy counts this attribute as a reference; no view of the array leaves this class.
         self._distinct.word.resize(count, refcheck=False)
         if self._distinct.record is not None:
             self._distinct.record.resize(count, refcheck=False)
@@ -170,6 +173,7 @@ class NumberedKeys:
         if self._like is None or not len(some.word):
             return Winners(pa.array([], pa.binary()), np.empty(0, dtype=np.int64))
         word, record = some.parted(self._shift)
+        # The numbers are no longer needed once they are parted; the keys take their memory.
         del some
         return Winners(binary_of(keys_of(word, self._bits, self._like)), record)
 
@@ -250,5 +254,6 @@ def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
         # Never past the end of this block: the next block is compared before it is overwritten.
         word[count : count + len(last)] = last
         count += len(last)
+        # Views of the array that is resized below.
         del some, following
     word.resize(count, refcheck=False)

@@ -109,6 +109,7 @@ class Orders:
             order, rest = self._part(part)
             first = False
             yield order
+            # Its places must not live while the keys of the next part are read.
             del order
 
     def _part(self, part: SliceJob) -> tuple[RowOrder, Slice | None]:
@@ -277,6 +278,7 @@ class _Ranges:
     def order(self, job: SliceJob) -> RowOrder:
         """Return the order of all ranges. Call it once: it gives up the records for the places."""
         order = RowOrder(job, self.keys, Places(self.records), self.segments)
+        # Places hold record and row in one number each: the records would exist twice.
         self.records.clear()
         return order
 

@@ -162,7 +162,8 @@ def _build_rows(
             _write(kind, order, layers, counts, passage)
         finally:
             order.keys.close()
-        del order  # while what follows is read
+        # Released before the generator reads the keys of the next order: both would not fit.
+        del order
         pa.default_memory_pool().release_unused()
     return orders.expired, orders.max_time, positions
 

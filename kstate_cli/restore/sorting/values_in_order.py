@@ -208,11 +208,14 @@ class ValuesInOrder:
             return
         rows = np.concatenate([some for some, _ in self._new])
         values = pa.concat_arrays([some for _, some in self._new])
+        # From here on the values exist once, as the joined array.
         self._new.clear()
         self._new_bytes = 0
         window = self._windows_of(rows)
         if len(self.starts) <= 1 << 16:
-            window = window.astype(np.uint16)  # sorted in one go
+            # numpy sorts 16-bit numbers by counting, in one pass.
+            window = window.astype(np.uint16)
+        # Stable: within a window, values stay in the order of records, which the file keeps too.
         order = np.argsort(window, kind="stable")
         sizes = pc.binary_length(values).fill_null(0).to_numpy()
         self._sizes += np.bincount(window, weights=sizes, minlength=len(self.starts)).astype(np.int64)
@@ -227,7 +230,8 @@ class ValuesInOrder:
             self._file = self._made_file()
             parts, self._parts = self._parts, []
             self._file.put_away(parts)
-            self._file.settle()  # else all of it would be held while more comes
+            # This first write is awaited: otherwise all these values would stay in memory while more come.
+            self._file.settle()
 
     def windows(self) -> Generator[tuple[int, int, pa.BinaryArray], None, None]:
         """Yield (first row, end row, values) in order, never across windows. Call it once. Raises OSError."""
@@ -269,6 +273,7 @@ class ValuesInOrder:
             cuts = np.flatnonzero(np.diff(window)) + 1
             for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
                 of_window[int(window[low]) - begin].append((rows[low:high], values.slice(low, high - low)))
+        # Windows hold slices now; each window is dropped as soon as it is handed out.
         parts.clear()
         for number, mine in enumerate(of_window, start=begin):
             of_window[number - begin] = []

@@ -187,6 +187,7 @@ class LastOfEachKey:
         for some in numbers.parts(max(1, self._memory // PART_SHARE // each)):
             dealt.add(some.keys, some.record)
         self._keys = dealt
+        # The numbers are still referenced here: without this they would live through the deduplication.
         del numbers
         self._settle()
 
@@ -279,6 +280,7 @@ class BucketsOfKeys:
         bound: bytes = winners.keys[count].as_py()
         self._buckets = _empty(buckets)
         self.add(winners.keys.slice(0, count), winners.record[:count])
+        # The slice above keeps only a part alive; the rest is released before deduplication copies the keys.
         del winners
         self.settle()
         return bound
@@ -296,6 +298,7 @@ class BucketsOfKeys:
 
         keys = pa.concat_arrays([bucket.keys for bucket in self._buckets])
         record = np.concatenate([bucket.record for bucket in self._buckets])
+        # The buckets are copied into one array: sorting needs their memory.
         self._buckets = []
         order = sort_order(keys)
         return Winners(gather(keys, order), record[order])
@@ -309,6 +312,7 @@ class BucketsOfKeys:
         together = pa.concat_arrays([bucket.keys, *(keys for keys, _ in bucket.waiting)])
         bucket.waiting = []
         coded = together.dictionary_encode()
+        # The dictionary has a copy of each distinct key: the joined array is not needed any more.
         del together
         # The earlier keys come first, each once: they keep their codes.
         local = coded.indices.to_numpy(zero_copy_only=False)[earlier:]
