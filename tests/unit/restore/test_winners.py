@@ -137,17 +137,17 @@ def test_merging_takes_no_more_than_what_waits() -> None:
     """Seen from outside: the sort takes memory that nothing in Python is told of."""
     code = """
 import numpy as np
-from kstate_cli.restore.sorting.numbered_keys import _Some, NumberedKeys
+from kstate_cli.restore.sorting.numbered_keys import _NumberSet, NumberedKeys
 from tests.memory import peak_bytes
 keys = NumberedKeys(1)
 keys._like, keys._bits, keys._shift = np.zeros(8, np.uint8), np.full(8, 0x0F, np.uint8), 20
-keys._keys = _Some(np.arange(0, 8_000_000 << 20, 1 << 20, dtype=np.uint64), None)
+keys._distinct = _NumberSet(np.arange(0, 8_000_000 << 20, 1 << 20, dtype=np.uint64), None)
 new = (np.random.default_rng(1).integers(0, 16_000_000, 4_000_000).astype(np.uint64) << np.uint64(20)) | np.uint64(1)
-keys._waiting, waiting = [_Some(new, None)], new.nbytes
+keys._waiting, waiting = [_NumberSet(new, None)], new.nbytes
 del new
 before = peak_bytes()
 keys.settle()
-print(peak_bytes() - before, waiting, len(keys._keys.word))
+print(peak_bytes() - before, waiting, len(keys._distinct.word))
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     more, waiting, rows = map(int, said.split())
