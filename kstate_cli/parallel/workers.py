@@ -195,7 +195,7 @@ def _ended(status: int) -> HostError:
     """Return the error of a process that was killed, mostly for want of memory: that proves nothing about its input."""
     return HostError(
         f"a worker process ended (exit status {status})",
-        hint="with fewer --workers it takes less memory; the system's log may say who ended it",
+        hint="with fewer --workers it takes less memory; the system's log may show what ended it",
     )
 
 

@@ -76,7 +76,7 @@ def judge_live(layout: RehomeLayout, cluster: Cluster) -> list[Change]:
     if facts.group.why is not None:
         changes.append(
             warning(
-                f"whether an instance still runs is not known: the members of the group {app_id} cannot be told "
+                f"whether an instance still runs is unknown: the members of the group {app_id} cannot be told "
                 f"({facts.group.why}): see to it that all are stopped"
             )
         )
@@ -202,7 +202,7 @@ def _compare_counts(layout: RehomeLayout, counts: Mapping[str, int]) -> tuple[li
         absent = sorted(topic for topic, count in sources.items() if count is None)
         if part.pattern or absent:
             why = f"the broker has not {some(absent, _MOST)}" if absent else "it reads topics by a pattern"
-            changes.append(note(f"sub-topology {home}: how many tasks it will have is not known: {why}"))
+            changes.append(note(f"sub-topology {home}: how many tasks it will have is unknown: {why}"))
             continue
         lines = list(other_counts(home, sources, layout.changelogs_into(home), counts))
         wrong += lines

@@ -225,7 +225,7 @@ def _refuse_global(here: Collection[StoreKey], global_here: frozenset[str], new:
         raise Refused(
             f"global in one of directory and topology, and not in the other: {some(stores, _MOST)}",
             code=WhyRefused.GLOBAL,
-            hint="a global store has another changelog and no partitions: wipe it, and Streams makes it anew",
+            hint="a global store has another changelog and no partitions: wipe it, and Streams recreates it",
         )
 
 

@@ -401,7 +401,7 @@ def _partition_remarks(layout: RehomeLayout) -> Iterator[Change]:
         if len(sources) > 1:
             yield note(
                 f"sub-topology {home}: stores of {some(sorted(map(str, sources)), _MOST)} come together: Streams "
-                "does not start unless their source topics have as many partitions, which --bootstrap-server looks at"
+                "does not start unless their source topics have as many partitions, which --bootstrap-server checks"
             )
 
 

@@ -147,7 +147,7 @@ class Staging:
         if digest_here != file.digest:
             raise RunFailed(
                 f"{path} is not what the task wrote there: its SHA-256 differs",
-                hint=unchanged("look at the disk and the memory of that host, and run the command again"),
+                hint=unchanged("check the disk and the memory of that host, then run the command again"),
             )
         return path
 

@@ -146,7 +146,7 @@ def left_in_area(run: Run) -> Leftover | None:
         return None
     uri, token = event.get("uri"), event.get("token")
     if not isinstance(uri, str) or not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        return Leftover(run.name, "?", 0, 0, "its journal does not say where")
+        return Leftover(run.name, "?", 0, 0, "its journal does not state where")
     if not _is_ours(uri, token):
         # Anybody may have written a journal: only a path that can be a folder of ours is examined.
         return Leftover(run.name, shown(uri) or "?", 0, 0, "its name is not that of a staging folder")
@@ -154,7 +154,7 @@ def left_in_area(run: Run) -> Leftover | None:
         is_local = "://" not in uri or uri.startswith("file:")
         contents = _contents_here(uri, token, event.get("mount")) if is_local else _contents_elsewhere(uri, token)
     except (OSError, KstateError, ValueError, subprocess.SubprocessError) as error:
-        return Leftover(run.name, shown(uri), 0, 0, f"it cannot be looked at: {_words(error)}")
+        return Leftover(run.name, shown(uri), 0, 0, f"it cannot be checked: {_words(error)}")
     return None if contents is None else Leftover(run.name, shown(uri), *contents)
 
 
@@ -268,7 +268,7 @@ def remove_from_area(run: Run) -> Leftover | None:
             return leftover
     raise RunFailed(
         f"what run {run.name} left in its staging area stays: {leftover.place}: {leftover.why}",
-        hint="look at that folder and remove it yourself; then, or to leave it there, delete the run by its name: "
+        hint="check that folder and remove it yourself; then, or to leave it there, delete the run by its name: "
         + command("clean", run.path.parents[2] / run.path.parent.name, "--run", run.name),
     )
 
@@ -347,5 +347,5 @@ def _words(error: Exception) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
         return _no_answer(error.timeout)
     if isinstance(error, subprocess.CalledProcessError):
-        return f"whoever looked at it ended (exit status {error.returncode})"
+        return f"the process that checked it ended (exit status {error.returncode})"
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

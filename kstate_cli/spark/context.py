@@ -359,7 +359,7 @@ def ask(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -
 
 def _failure(error: Exception) -> RunFailed:
     return RunFailed(
-        f"a Spark task failed for good: {_last_line(error)}",
+        f"a Spark task failed in every attempt: {_last_line(error)}",
         hint=unchanged("fix the cause and run the command again"),
     )
 

@@ -92,7 +92,7 @@ def _made_folder(*, for_all: bool) -> Path:
     folder = kept_start.FOR_ALL if for_all else kept_start.of_user()
     if folder is None:
         raise Refused(
-            "nothing says where this user's files are: neither XDG_CACHE_HOME nor HOME",
+            "nothing states where this user's files are: neither XDG_CACHE_HOME nor HOME",
             hint="set HOME; root makes it for all users with --for-all",
         )
     mode = 0o755 if for_all else 0o700

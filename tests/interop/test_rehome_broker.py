@@ -159,7 +159,7 @@ def test_a_group_that_cannot_be_described_is_said(harness: Harness, tmp_path: Pa
             if done.status != REFUSED or why(done) != WhyRefused.UNREAD or time.monotonic() > deadline:
                 break
         good(running.finish())
-    assert done.status == 1 and "whether an instance still runs is not known" in str(warnings(done)), done.told
+    assert done.status == 1 and "whether an instance still runs is unknown" in str(warnings(done)), done.told
 
 
 @pytest.mark.parametrize(("case", "streams"), [*SIZES.items()] if ALL else ALWAYS_SIZES)

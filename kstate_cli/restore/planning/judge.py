@@ -78,8 +78,8 @@ def judge(
 
 def _lost(log: Log, following: int | None) -> str:
     return (
-        f"its next offset {following} lies above the end {log.end} of the broker's log of {log.key}: that log was cut "
-        "or made anew. Do not start the application: it would restore from a log that has lost these records"
+        f"its next offset {following} is above the end {log.end} of the broker's log of {log.key}: that log was cut "
+        "or created again. Do not start the application: it would restore from a log that has lost these records"
     )
 
 
@@ -108,7 +108,7 @@ def _judge(
     if not _covers(log, following, permissions):
         return Verdict(
             Action.REFUSE,
-            f"the dump begins at offset {log.covered_from} and the store needs {following}: what lies between may be "
+            f"the dump begins at offset {log.covered_from} and the store needs {following}: the records between may be "
             f"missing{_way_out(log)}",
         )
     return _catch_up(log, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
@@ -121,8 +121,8 @@ def _beyond_dump(log: Log, following: int) -> Verdict:
     """
     return Verdict(
         Action.LEAVE,
-        f"already past the dump: its next offset {following} lies above the log end {log.end} that the dump "
-        "recorded: the application ran on since, or the log was cut or made anew, and this may be the only copy "
+        f"already past the dump: its next offset {following} is above the log end {log.end} that the dump "
+        "recorded: the application ran on since, or the log was cut or created again, and this may be the only copy "
         "(--bootstrap-server asks the broker)",
         doubtful=True,
     )
@@ -199,7 +199,7 @@ def _too_old(log: Log, caught_up: Verdict, old: str, *, permissions: Permissions
 def _invalid(log: Log, why: str, *, has_rows: bool, permissions: Permissions) -> Verdict:
     """Wipe and rebuild a store with an invalid offset (KIP-406), unless the user forbids it."""
     if not permissions.wipe_invalid:
-        return Verdict(Action.REFUSE, f"{why} (--on-invalid-offset rebuild wipes it and begins anew)", invalid=True)
+        return Verdict(Action.REFUSE, f"{why} (--on-invalid-offset rebuild wipes it and rebuilds it)", invalid=True)
     return _rebuild(log, why, has_rows=has_rows, permissions=permissions, invalid=True)
 
 
@@ -260,4 +260,4 @@ def _covers(log: Log, offset: int, permissions: Permissions) -> bool:
 def _way_out(log: Log) -> str:
     if log.begin is not None:
         return ""
-    return " (compacted away, not left out: --dump-is-complete, or start in the manifest)"
+    return " (compacted away, not skipped: --dump-is-complete, or start in the manifest)"

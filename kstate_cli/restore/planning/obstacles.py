@@ -84,7 +84,7 @@ def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
         return
     raise Refused(
         "the dump may hold records of aborted transactions"
-        + (" (isolation read_uncommitted)" if isolation else " (no manifest says otherwise)"),
+        + (" (isolation read_uncommitted)" if isolation else " (no manifest states otherwise)"),
         hint="dump with kafka.isolation.level=read_committed (without a manifest: and say --dump-is-committed), "
         "or --guarantee at_least_once where the application never used transactions",
     )
@@ -119,7 +119,7 @@ def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, s
     raise Refused(
         "the dump has changelogs of stores that nothing describes:",
         details=first_lines([name for name, _ in unspecified]),
-        hint="what kind they are cannot be told from a changelog: say it in kstate.toml (--spec), as in",
+        hint="a changelog does not show the kind of its store: state it in kstate.toml (--spec), as in",
         hint_details=[
             *(line for name, topology in unspecified for line in _table_lines(name, topology)),
             f"{_similar_ignored(snapshot)}or, where they belong to another application, --ignore TOPIC",
@@ -166,7 +166,7 @@ def judge_topics(snapshot: RestoreSnapshot) -> Iterator[Outcome]:
 def _recreated_topic(partition: ManifestPartition, log: LogFacts) -> Iterator[Outcome]:
     if None not in (log.topic_id, partition.topic_id) and log.topic_id != partition.topic_id:
         yield Refusal(
-            f"{partition.topic}:{partition.partition}: the topic was created anew since the dump was taken (id "
+            f"{partition.topic}:{partition.partition}: the topic was created again since the dump was taken (id "
             f"{partition.topic_id}, now {log.topic_id})"
         )
 
@@ -192,15 +192,15 @@ def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: L
     if partition.log_end is not None and log.end < partition.log_end:
         line = f"{key}: the broker's log ends at {log.end}, at the time of the dump it ended at {partition.log_end}"
     elif epoch is not None and log.leader_epoch is not None and log.leader_epoch < epoch:
-        line = f"{key}: the broker says leader epoch {log.leader_epoch}, at the time of the dump it was {epoch}"
+        line = f"{key}: the broker has leader epoch {log.leader_epoch}, at the time of the dump it was {epoch}"
     else:
         return
     if snapshot.options.permissions.by_user:
-        yield warning(f"{line}: it was cut or made anew, and what is restored does not go with it")
+        yield warning(f"{line}: it was cut or created again, and the restored state does not fit it")
     else:
         yield Refusal(
-            f"{line}: it was cut or made anew. Do not start the application: it would restore from a log that has lost "
-            "these records",
+            f"{line}: it was cut or created again. Do not start the application: it would restore from a log that has "
+            "lost these records",
             only_copies=_stores_of(snapshot, key),
         )
 

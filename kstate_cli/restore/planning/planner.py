@@ -43,7 +43,7 @@ from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, command, did_you_me
 
 _MOST: Final = 5
 """Names in one sentence."""
-_DUMP_MORE: Final = "a dump that is told the stores gets all the topics that they are restored from:"
+_DUMP_MORE: Final = "a dump with --spec gets all topics that the stores are restored from:"
 _EXPORT_FIRST: Final = "export first what may be the only copy; --rebuild then replaces it by what the dump has:"
 
 
@@ -266,7 +266,7 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
         partitions = list(range(spec.partitions))
     if spec.subtopology is None:
         refusal = Refusal(
-            f"{spec.name}: its subtopology is not known: give --topology FILE, "
+            f"{spec.name}: its subtopology is unknown: pass --topology FILE, "
             f"or add subtopology = … to [stores.{spec.name}]"
         )
         return _StoreTasks(outcomes=[*outcomes, refusal])

@@ -129,7 +129,7 @@ def _refuse_unrestorable(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
     if unfit is not None:
         raise _StoreRefusedError(unfit)
     if expires(spec.kind) and not (spec.retention_ms and spec.segment_interval_ms):
-        raise _StoreRefusedError(f"which segments are live is not known: add retention_ms = … to [stores.{spec.name}]")
+        raise _StoreRefusedError(f"the retention is unknown: add retention_ms = … to [stores.{spec.name}]")
 
 
 def _partitions(snapshot: RestoreSnapshot, case: _StoreCase) -> list[PartitionDump]:

@@ -127,7 +127,7 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
     rows, uri = slicing.repartitioned(rows)
     cut, shuffled = slices(rows, after=after, until=until, max_bytes=most)
     if shuffled:
-        raise Refused(f"{rows.key}: its rows cannot be put in order", hint="write the dump anew, sorted by offset")
+        raise Refused(f"{rows.key}: its rows cannot be put in order", hint="write the dump again, sorted by offset")
     return [(piece, uri) for piece in cut]
 
 

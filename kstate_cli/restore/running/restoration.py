@@ -210,7 +210,7 @@ class Restoration:
         run = self._journal
         if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
             is_kept = run.state is RunState.KEPT
-            more = f"more is told by: {command('status', self._request.terms.app)}"
+            more = f"to see more: {command('status', self._request.terms.app)}"
             return "the restoration is done" if is_kept else more
         try:
             finished, slices = kept_slices(self._request.terms.app)

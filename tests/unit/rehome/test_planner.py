@@ -13,7 +13,7 @@ from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
-from kstate_cli.offsets.owners import give_lines
+from kstate_cli.offsets.resolve import give_lines
 from kstate_cli.rehome.halves import complete_halves
 from kstate_cli.rehome.live import judge_partitions
 from kstate_cli.rehome.mapping import by_texts

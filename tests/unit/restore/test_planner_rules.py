@@ -178,7 +178,7 @@ def test_records_of_aborted_transactions() -> None:
 @pytest.mark.parametrize(
     ("log", "text"),
     [
-        (LogFacts(0, 100, topic_id="new"), "the topic was created anew"),
+        (LogFacts(0, 100, topic_id="new"), "the topic was created again"),
         (LogFacts(0, 60, topic_id="old"), "the broker's log ends at 60"),
     ],
 )

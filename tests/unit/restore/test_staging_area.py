@@ -257,7 +257,7 @@ def test_a_place_that_does_not_answer_keeps_nobody(tmp_path: Path, monkeypatch: 
         left = left_in_area(run)
         assert time.monotonic() - began < 15
     assert left is not None
-    assert (left.place, left.why) == (f"s3://bucket/app-{TOKEN}", "it cannot be looked at: no answer within 3 s")
+    assert (left.place, left.why) == (f"s3://bucket/app-{TOKEN}", "it cannot be checked: no answer within 3 s")
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
@@ -275,7 +275,7 @@ def test_a_mount_that_does_not_answer_keeps_nobody(
     left = left_in_area(run)
     assert time.monotonic() - began < 10
     assert left is not None
-    assert left.why == "it cannot be looked at: no answer within 1 s"
+    assert left.why == "it cannot be checked: no answer within 1 s"
     with open(folder / MARK, "wb"):
         pass  # who waits for it goes on, and ends
 
