@@ -62,7 +62,7 @@ mount -t proc proc "$work/image/proc"
 as_user 'kstate --version --verbose'
 as_user 'kstate demo >/dev/null 2>demo.txt || { cat demo.txt; exit 1; }'
 as_user 'kstate examples --out examples -q >/dev/null'
-as_user "kstate restore orders --from-changelog examples/dump --spec examples/dump.toml --for 4.3 -q --engine $([ "$variant" = slim ] && echo local || echo spark) >/dev/null"
+as_user "kstate restore orders --from-changelog examples/dump --spec examples/dump.toml --for 4.3 -q $([ "$variant" = slim ] || echo --engine spark) >/dev/null"
 as_user 'kstate ls orders >/dev/null && kstate verify orders -q >/dev/null'
 [ "$variant" = slim ] || as_user "ls /var/cache/kstate/spark/*.jsa >/dev/null"
 # shellcheck disable=SC2016 # there, not here

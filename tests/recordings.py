@@ -32,9 +32,7 @@ FOLDER: Final = ROOT / "docs" / "recordings"
 KEPT: Final = ROOT / "tests" / "screens"
 COLUMNS, ROWS = 100, 28
 _APP: Final = f"{STATE_DIR}/orders"
-_RESTORE: Final = (
-    f"kstate restore {_APP} --from-changelog examples/dump --spec examples/dump.toml --for 4.3 --engine local"
-)
+_RESTORE: Final = f"kstate restore {_APP} --from-changelog examples/dump --spec examples/dump.toml --for 4.3"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from kstate_cli.query.result import FailureReason
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.restore.running.states import TRANSITIONS, RestoreState
 from kstate_cli.specification.model import spec_kinds
-from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, STEPS, keys_of
+from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, SPARK, STEPS, keys_of
 from kstate_cli.specification.toml_file import KEYS, TOP
 from kstate_cli.statedir.problems import ProblemCode
 from tests import json_lines, syntax
@@ -406,6 +406,20 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     [
                         (f"`{name}`", markdown(one.expected), ", ".join(map(_filled, one.fills)), markdown(one.meaning))
                         for name, one in DEFAULTS.items()
+                    ],
+                ),
+                "## Spark",
+                "In `[spark]`, for `dump`, `restore` and `rehome` with `--config`. `--engine local` ignores the table:",
+                markdown_table(
+                    ("key", "value", "stands for", "meaning"),
+                    [
+                        (
+                            f"`{name}`",
+                            markdown(rule.expected),
+                            ", ".join(map(_filled, rule.fills)),
+                            markdown(rule.meaning),
+                        )
+                        for name, rule in SPARK.items()
                     ],
                 ),
                 "## Maintenance",

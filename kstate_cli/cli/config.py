@@ -20,7 +20,7 @@ import typer.main
 
 from kstate_cli.cli.environment import is_setting, name_of
 from kstate_cli.cli.help_panels import OUTPUT_PANEL
-from kstate_cli.specification.tables import APP, DEFAULTS
+from kstate_cli.specification.tables import APP, DEFAULTS, SPARK
 
 if TYPE_CHECKING:
     from kstate_cli.specification.configuration import Configuration
@@ -29,6 +29,8 @@ VARIABLE: Final = "KSTATE_CONFIG"
 OPTION: Final = "config"
 _SPEC: Final = "spec"
 _ID: Final = "dump --app"
+_OF_SPARK: Final = "spark."
+"""Begins the keys of ``[spark]`` here."""
 _INSTEAD: Final = {
     "--spec": ("--app", "--topic"),
     "--app": ("--spec", "--topic"),
@@ -77,7 +79,7 @@ def _filled(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
     options = {
         name_of(parameter): parameter for parameter in click_command.params if parameter.param_type_name == "option"
     }
-    for key, rule in DEFAULTS.items():
+    for key, rule in (*DEFAULTS.items(), *((f"{_OF_SPARK}{key}", rule) for key, rule in SPARK.items())):
         if APP in rule.fills and len(arguments) == 1 and arguments[0].name == "app":
             yield key, arguments[0]
         yield from (
@@ -133,6 +135,8 @@ class _Defaults(dict[str, Any]):
         """Return the value, or ``default`` if the command line has an option that replaces it."""
         if any(self._ctx.params.get(other) for other in self._instead.get(name, ())):
             return default  # what is on the command line is processed before what is not
+        if name in ("master", "conf") and self._ctx.params.get("engine") == "local":
+            return default  # local processes take no settings of Spark, so those of the file mean other calls
         return super().get(name, default)
 
 
@@ -141,4 +145,6 @@ def _value(configuration: Configuration, key: str) -> Any:
         return os.fspath(configuration.path) if configuration.has_stores else None
     if key == _ID:
         return None if configuration.has_stores else configuration.application
+    if key.startswith(_OF_SPARK):
+        return configuration.spark.get(key.removeprefix(_OF_SPARK))
     return configuration.defaults.get(key)

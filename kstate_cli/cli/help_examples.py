@@ -185,7 +185,7 @@ EXAMPLES: Final = {
     ),
     "restore": (
         Example("Print the plan", "restore /data/app --from-changelog /dump/app --for 4.3 --dry-run"),
-        Example("A lost host, without Spark", "restore /data/app --from-changelog dump --for 4.3 --engine local"),
+        Example("On a Spark cluster", "restore app --from-changelog dump --for 4.3 --master spark://m:7077"),
     ),
     "start-barrier": (
         Example("The second of three hosts, in a folder that all reach", "start-barrier /backup/app --hosts 3"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +12,7 @@ from kstate_cli import temporary
 from kstate_cli.dump_writer.task import RangeJob, RangeQueue, RangeResult, read_range
 from kstate_cli.parallel.workers import Counters, Processes, Workers
 from kstate_cli.signals import now_and_then
+from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.spark.context import SparkSettings, run_tasks, slots_of, spark_context
 
 if TYPE_CHECKING:
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.5
 APPLICATION = "kstate dump"
 """The name of the application in Spark's web pages."""
-
-
-class DumpEngine(str, Enum):
-    """``--engine``."""
-
-    spark = "spark"
-    local = "local"
 
 
 OnProgress = Callable[[int, int], None]
@@ -94,9 +87,9 @@ class RangesInProcesses:
 
 
 @contextlib.contextmanager
-def range_runner(engine: DumpEngine, spark: SparkSettings, workers: int) -> Iterator[RangeRunner]:
+def range_runner(choice: EngineChoice, spark: SparkSettings, workers: int) -> Iterator[RangeRunner]:
     """Yield a runner, and end it with everything that it started. Raises Refused and RunFailed."""
-    if engine is DumpEngine.local:
+    if not choice.is_spark:
         with Processes(workers) as pool:
             yield RangesInProcesses(pool)
         return

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kstate_cli.dump_reader.growing import Grown
-from kstate_cli.dump_writer.engines import DumpEngine
 from kstate_cli.dump_writer.plan import PartitionPlan
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.spark.context import SparkSettings
 
 
@@ -25,7 +25,7 @@ class DumpRequest:
     """The application whose changelogs are selected by their names."""
     topics: Mapping[str, str]
     """Further topics -> the option or file that names them."""
-    engine: DumpEngine
+    engine: EngineChoice
     spark: SparkSettings
     workers: int
     bytes_per_second: int | None = None

@@ -16,7 +16,7 @@ from kstate_cli.clock import now_ms
 from kstate_cli.deadline import leave
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.growing import Forgotten, Full, Grown
-from kstate_cli.dump_writer.engines import DumpEngine, RangeRunner, range_runner
+from kstate_cli.dump_writer.engines import RangeRunner, range_runner
 from kstate_cli.dump_writer.identity import (
     TAIL,
     Comparison,
@@ -71,7 +71,7 @@ def dump_round(
     Raises UsageError, Refused, InUse, RunFailed and RunHalfway; OSError if the folder cannot be written to.
     """
     began = time.monotonic()
-    if request.engine is DumpEngine.spark and runner is None:
+    if request.engine.is_spark and runner is None:
         check_java()
     store = store or store_of(request.out)
     grown = store.read_newest()
@@ -128,7 +128,7 @@ def follow(
 
     Raises as :func:`dump_round`.
     """
-    if request.engine is DumpEngine.spark:
+    if request.engine.is_spark:
         check_java()
     store = store_of(request.out)
     store.read_newest()  # a refusal comes before Spark starts

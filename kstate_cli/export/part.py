@@ -19,13 +19,12 @@ from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.records import shape_of
 from kstate_cli.rows.segment import UNREADABLE, Databases, Segment
 from kstate_cli.rows.serdes import serde
+from kstate_cli.spark.choice import EngineChoice
 
 if TYPE_CHECKING:
     import pyarrow as pa
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
 
 from kstate_cli import temporary
 from kstate_cli.parallel.workers import Processes, progress_counters
@@ -161,16 +160,6 @@ def _pieces(segment: Segment, job: PartJob) -> Iterator[FlatPiece]:
 
 PROCESSES_BYTES: Final = 32 << 20
 """From so many bytes of SSTs on, processes gain more than their start costs."""
-SPARK_BYTES: Final = 8 << 30
-"""From so many on, ``auto`` starts Spark, where there is a Java."""
-
-
-class ExportEngine(str, Enum):
-    """``--engine``."""
-
-    auto = "auto"
-    local = "local"
-    spark = "spark"
 
 
 class ExportWatcher:
@@ -183,9 +172,9 @@ class ExportWatcher:
         """So many are written. Called now and then, from another thread."""
 
 
-def chosen(engine: ExportEngine, size: int, parts: int, workers: int) -> str:
+def chosen(choice: EngineChoice, size: int, parts: int, workers: int) -> str:
     """``spark``, ``processes`` or ``one process`` for so many bytes of SSTs in so many parts."""
-    if engine is ExportEngine.spark or (engine is ExportEngine.auto and size >= SPARK_BYTES and _java()):
+    if choice.is_spark:
         return "spark"
     return "processes" if min(parts, workers) > 1 and size >= PROCESSES_BYTES else "one process"
 
@@ -216,8 +205,3 @@ def _on_spark(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
     # The databases are on this host, so the tasks are.
     with spark_context(SparkSettings(master=f"local[{workers},4]"), name="kstate export") as context:
         return tuple(run_tasks(context, write_in_worker, jobs, lambda: None))
-
-
-def _java() -> bool:
-    home = os.environ.get("JAVA_HOME")
-    return bool(shutil.which("java") or (home and os.access(f"{home}/bin/java", os.X_OK)))

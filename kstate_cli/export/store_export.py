@@ -14,7 +14,7 @@ from typing import Any, Final
 from kstate_cli.errors import Refused
 from kstate_cli.export.columns import schema_of
 from kstate_cli.export.out_folder import OutFolder, check_out
-from kstate_cli.export.part import ExportEngine, ExportWatcher, PartJob, PartResult, chosen, write_parts
+from kstate_cli.export.part import ExportWatcher, PartJob, PartResult, chosen, write_parts
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.offsets.segments import position_reached, reader_remarks
 from kstate_cli.rocks.shadow import Shadow
@@ -26,6 +26,7 @@ from kstate_cli.rows.segment import UNREADABLE, Databases, Segment
 from kstate_cli.rows.serdes import serde_for
 from kstate_cli.rows.store import StoreReader
 from kstate_cli.rows.whole_stores import Steady, filled, open_whole, refuse_running
+from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
 from kstate_cli.specification.combine import merge
 from kstate_cli.specification.draft import SpecDraft, StoreDraft
 from kstate_cli.statedir.model import Application, Database, Store, Task
@@ -48,7 +49,7 @@ class ExportRequest:
     spec_named: str = "kstate.toml"
     key_serde: str = "bytes"
     value_serde: str = "bytes"
-    engine: ExportEngine = ExportEngine.auto
+    engine: EngineChoice = field(default_factory=lambda: EngineChoice(Engine.local, REQUESTED))
     workers: int = 1
     overwrite: bool = False
     last_flush: bool = False

@@ -82,7 +82,7 @@ def check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = find_java()
     least_version = _needed_version()
-    hint = f"install Java {least_version} or later, or name it in JAVA_HOME; for a small dump --engine local needs none"
+    hint = f"install Java {least_version} or later, or name it in JAVA_HOME; --engine local needs none"
     if java is None:
         raise Refused(
             f"Spark needs Java: JAVA_HOME is {home}, and has no bin/java"

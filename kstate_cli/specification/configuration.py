@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli import clock
-from kstate_cli.specification.tables import DEFAULTS, DEFAULTS_TABLE, MAINTAIN_TABLE, STEPS
+from kstate_cli.specification.tables import DEFAULTS, DEFAULTS_TABLE, MAINTAIN_TABLE, SPARK_TABLE, STEPS
 from kstate_cli.specification.toml_file import read_document
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -52,6 +52,8 @@ class Configuration:
     defaults: Mapping[str, Any]
     """Key of ``[defaults]`` -> value."""
     maintenance: Maintenance | None
+    spark: Mapping[str, Any] = field(default_factory=dict)
+    """Key of ``[spark]`` -> value as the option takes it."""
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -62,7 +64,20 @@ def read_configuration(path: Path) -> Configuration:
     defaults = {key: _absolute(path, value) if DEFAULTS[key].is_path else value for key, value in table.items()}
     steps = document.get(MAINTAIN_TABLE)
     maintenance = None if steps is None else _maintenance(path, steps)
-    return Configuration(path, document.get("application"), bool(document.get("stores")), defaults, maintenance)
+    return Configuration(
+        path,
+        document.get("application"),
+        bool(document.get("stores")),
+        defaults,
+        maintenance,
+        spark=_spark(document.get(SPARK_TABLE, {})),
+    )
+
+
+def _spark(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of ``[spark]`` as the options take them."""
+    pairs = {key: [f"{name}={text}" for name, text in value.items()] for key, value in table.items() if key == "conf"}
+    return {**table, **pairs}
 
 
 def _maintenance(path: Path, table: Mapping[str, Any]) -> Maintenance:

@@ -77,6 +77,7 @@ def short(value: object) -> str:
 
 DEFAULTS_TABLE: Final = "defaults"
 MAINTAIN_TABLE: Final = "maintain"
+SPARK_TABLE: Final = "spark"
 APP: Final = "APP"
 """The name of the argument of commands that have only this one."""
 _MOST: Final = 10_000
@@ -99,6 +100,12 @@ def _word(value: Any) -> bool:
 
 def _path(value: Any) -> bool:
     return _word(value) and "$" not in value and not value.startswith("~")
+
+
+def _spark_settings(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _word(key) and "=" not in key and isinstance(text, str) and text.isprintable() for key, text in value.items()
+    )
 
 
 def _span(value: Any) -> bool:
@@ -131,14 +138,25 @@ DEFAULTS: Final[Mapping[str, Default]] = {
     "kafka_settings": Default(
         _path, _PATH, "Client properties for the broker.", _of_broker_commands("kafka-settings"), is_path=True
     ),
-    "engine": Default(_word, "spark or local", "What dumps and restores.", ("dump --engine", "restore --engine")),
-    "master": Default(_word, _WORD, "Spark's master URL.", ("master",)),
+    "engine": Default(_word, "auto, local or spark", "What dumps, restores and exports.", ("engine",)),
+    "master": Default(_word, _WORD, "As `master` of `[spark]`.", ("master",)),
     "staging": Default(_word, _WORD, "Where a restoration on a cluster makes its sorted files.", ("staging",)),
     "memory": Default(_word, _WORD, "How much of it a restoration may use: 2G.", ("memory",)),
     "max_rate": Default(_word, _WORD, "How many bytes a second are read of the brokers: 50M.", ("max-rate",)),
     "workers": Default(whole(0, _MOST), "a whole number from 0", "How much is done at once.", ("workers",)),
 }
 """The keys of ``[defaults]``."""
+
+SPARK: Final[Mapping[str, Default]] = {
+    "master": Default(_word, _WORD, "The Spark cluster. With it, `--engine auto` takes Spark.", ("master",)),
+    "conf": Default(
+        _spark_settings,
+        'a table of texts, such as { "spark.executor.memory" = "4g" }',
+        "Settings of Spark. With them, `--engine auto` takes Spark.",
+        ("conf",),
+    ),
+}
+"""The keys of ``[spark]``."""
 
 MAINTAIN: Final[Mapping[str, KeyRule]] = {
     "memory_file": KeyRule(
@@ -195,6 +213,15 @@ def keys_of(step: str) -> Mapping[str, KeyRule]:
 def require_defaults(where: str, table: object) -> dict[str, Any]:
     """Return ``[defaults]`` if it is correct. Raise UsageError."""
     return fitting(where, f"[{DEFAULTS_TABLE}]", table, DEFAULTS)
+
+
+def require_spark(where: str, table: object, defaults: Mapping[str, Any]) -> None:
+    """``[spark]``. Raises UsageError, also for a master that ``[defaults]`` has too."""
+    members = fitting(where, f"[{SPARK_TABLE}]", table, SPARK)
+    if "master" in members and "master" in defaults:
+        raise UsageError(
+            f"{where}: [{DEFAULTS_TABLE}] and [{SPARK_TABLE}] both have a master", hint=f"keep that of [{SPARK_TABLE}]"
+        )
 
 
 def require_maintain(where: str, table: object) -> dict[str, Any]:

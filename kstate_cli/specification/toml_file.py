@@ -27,10 +27,12 @@ from kstate_cli.specification.model import (
 from kstate_cli.specification.tables import (
     DEFAULTS_TABLE,
     MAINTAIN_TABLE,
+    SPARK_TABLE,
     flag,
     refuse_unknown_keys,
     require_defaults,
     require_maintain,
+    require_spark,
     short,
     similar,
     whole,
@@ -53,6 +55,7 @@ TOP: Final[Mapping[str, str]] = {
     "application": "application.id, the prefix of the changelogs. Without it each changelog has to be named.",
     "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` where the name has dots.',
     DEFAULTS_TABLE: "What commands are told that are given this file with `--config`.",
+    SPARK_TABLE: "The Spark cluster that dumps and restores, for commands with `--config`.",
     MAINTAIN_TABLE: "What `maintain` does, and how often.",
 }
 """The keys of the file, and what they mean."""
@@ -115,7 +118,8 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
     stores = document.get("stores", {})
     if not isinstance(stores, dict):
         raise UsageError(f"{where}: stores is not a table", hint='write a table for each store: [stores."NAME"]')
-    require_defaults(where, document.get(DEFAULTS_TABLE, {}))
+    defaults = require_defaults(where, document.get(DEFAULTS_TABLE, {}))
+    require_spark(where, document.get(SPARK_TABLE, {}), defaults)
     require_maintain(where, document.get(MAINTAIN_TABLE, {}))
     return SpecDraft(application, tuple(_store(where, name, table) for name, table in stores.items()))
 

@@ -31,11 +31,12 @@ import pyspark
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 
-from kstate_cli.dump_writer.engines import DumpEngine, RangesOnSpark, range_runner
+from kstate_cli.dump_writer.engines import RangesOnSpark, range_runner
 from kstate_cli.dump_writer.request import DumpRequest, DumpWatcher
 from kstate_cli.dump_writer.rounds import dump_round
 from kstate_cli.dump_writer.task import RangeJob, read_range
 from kstate_cli.formats import topic_partition
+from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
 from kstate_cli.spark.context import SparkSettings
 from tests.interop.harness import Batch
 from tests.interop.releases import connector_jars
@@ -120,6 +121,9 @@ class Sides:
         print(f"{side}: {seconds:.1f} s, {records / seconds:,.0f}/s, processor {used:.1f} s", flush=True)
 
 
+ON_SPARK, IN_PROCESSES = EngineChoice(Engine.spark, REQUESTED), EngineChoice(Engine.local, REQUESTED)
+
+
 def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
     """All sides in turns; and the memory of one task, which is printed."""
     spawn = multiprocessing.get_context("spawn")
@@ -127,14 +131,14 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
     with bulk(folder, APP, Batch(records=records, keys=keys, value_bytes=VALUE_BYTES)) as topic:
         sides = Sides(folder, children(os.getpid()))
 
-        def dumped(engine: DumpEngine, runner: Any) -> Callable[[str], int]:
+        def dumped(engine: EngineChoice, runner: Any) -> Callable[[str], int]:
             def work(out: str) -> int:
                 request = DumpRequest(topic.bootstrap, {}, out, None, {topic.topic: "here"}, engine, spark, PROCESSES)
                 return dump_round(request, DumpWatcher(), runner).records
 
             return work
 
-        with range_runner(DumpEngine.spark, spark, PROCESSES) as runner, spawn.Pool(PROCESSES) as pool:
+        with range_runner(ON_SPARK, spark, PROCESSES) as runner, spawn.Pool(PROCESSES) as pool:
             assert isinstance(runner, RangesOnSpark)
             session = SparkSession(runner.context)
 
@@ -149,9 +153,9 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
             expected = loop("")
             for number in range(rounds):
                 sides.time("a bare loop", loop, expected)
-                sides.time("kstate dump on Spark", dumped(DumpEngine.spark, runner), expected)
+                sides.time("kstate dump on Spark", dumped(ON_SPARK, runner), expected)
                 sides.time("Spark's Kafka source", source, expected)
-                sides.time("kstate dump --engine local", dumped(DumpEngine.local, None), expected)
+                sides.time("kstate dump --engine local", dumped(IN_PROCESSES, None), expected)
                 sides.tell("real Streams' restore", *topic.restored(PROCESSES), expected)
                 print(f"round {number + 1} of {rounds} is done", flush=True)
         for part in (expected // 8, expected // PROCESSES):

@@ -82,7 +82,7 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
         for number in range(rounds):
             shutil.rmtree(topic.state, ignore_errors=True)
             tell("real Streams alone", to_running(topic, topic.state, whole))
-            for side, engine in (("on Spark", ()), ("with --engine local", ("--engine", "local"))):
+            for side, engine in (("on Spark", ("--engine", "spark")), ("with --engine local", ("--engine", "local"))):
                 shutil.rmtree(topic.state)
                 topic.state.mkdir()
                 restored = kstate("restore", topic.state / APP, *how, *engine)

@@ -242,7 +242,20 @@ def _summary_lost(world: World, command: str) -> Ended:
     app, out = world.folder / "lost" / "orders", world.folder / "summary"
     app.parent.mkdir()
     out.touch()
-    argv = [sys.executable, "-m", "kstate_cli", command, app, *SPARK, "-o", "json", "--memory", "1500M"]
+    argv = [
+        sys.executable,
+        "-m",
+        "kstate_cli",
+        command,
+        app,
+        *SPARK,
+        "--engine",
+        "spark",
+        "-o",
+        "json",
+        "--memory",
+        "1500M",
+    ]
     # The plan is the first write; Spark is not traced.
     strace = ["strace", "-o", os.devnull, "-P", out, "-e", "trace=write", "-e", "inject=write:error=ENOSPC:when=2+"]
     with out.open("w") as file:

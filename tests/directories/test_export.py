@@ -17,7 +17,7 @@ import pytest
 from pyarrow import parquet
 
 from kstate_cli.errors import InUse
-from kstate_cli.export.part import ExportEngine, ExportWatcher
+from kstate_cli.export.part import ExportWatcher
 from kstate_cli.export.store_export import ExportRequest, export_store, split
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, VersionedKey, WindowKey
 from kstate_cli.formats.values import BufferValue, decode_list
@@ -34,6 +34,7 @@ from kstate_cli.rocks.tables import Table
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.values import ValueAndTimestamp
 from kstate_cli.rows.whole_stores import Steady
+from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack
@@ -42,6 +43,7 @@ from .big import make_big
 from .support import kstate, tree_hash
 
 FOREVER = (1 << 63) - 1
+LOCAL, SPARK = EngineChoice(Engine.local, REQUESTED), EngineChoice(Engine.spark, REQUESTED)
 
 
 def _read(out: Path) -> list[dict[str, Any]]:
@@ -271,9 +273,7 @@ def test_a_serde_that_shows_nothing_is_named(tmp_path: Path, monkeypatch: pytest
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     app = unpack("4.3.1-demo-eos", tmp_path)
-    request = ExportRequest(
-        app, "latest-order", tmp_path / "out", value_serde="shows_nothing:It", engine=ExportEngine.local
-    )
+    request = ExportRequest(app, "latest-order", tmp_path / "out", value_serde="shows_nothing:It", engine=LOCAL)
     with pytest.raises(
         SerdeError, match="latest-order: value cannot be read as shows_nothing:It: a object has no form"
     ):
@@ -385,9 +385,9 @@ def test_engines_write_the_same_files(tmp_path: Path, big: Path, monkeypatch: py
     monkeypatch.setattr("kstate_cli.export.store_export.PART_BYTES", 4 << 20)
     outs = {}
     for name, engine, workers in (
-        ("one process", ExportEngine.local, 1),
-        ("processes", ExportEngine.local, 2),
-        ("spark", ExportEngine.spark, 2),
+        ("one process", LOCAL, 1),
+        ("processes", LOCAL, 2),
+        ("spark", SPARK, 2),
     ):
         out = tmp_path / name.replace(" ", "-")
         found = export_store(ExportRequest(app, "count", out, engine=engine, workers=workers), ExportWatcher())

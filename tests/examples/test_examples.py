@@ -209,7 +209,6 @@ def _pod(number: int, volumes: Path, *, patience: int = 120) -> int:
     """What the init container of statefulset.yaml ends with in one of two pods, with the kstate that is tested."""
     script = _manifest("statefulset.yaml")["spec"]["template"]["spec"]["initContainers"][0]["args"][0]
     places = {"s3://backups/my-app/latest": str(DUMP), "/etc/kstate/kstate.toml": str(EXAMPLES / "dump.toml"),
-              "--master 'local[2,4]' --memory 2500M": "--engine local",
               "--barrier-timeout 300": f"--barrier-timeout {patience}"}  # fmt: skip
     for theirs, ours in places.items():
         assert theirs in script, theirs
@@ -249,7 +248,7 @@ def test_a_job_for_each_volume(whole: Path, tmp_path: Path) -> None:
     for number, lost in enumerate(apps):
         lost.parent.mkdir()
         words = [word.replace("SHARE/3", f"{number + 1}/2") for word in _here(_command_of("job.yaml")[1:], lost)]
-        kstate(*words, "--engine", "local")
+        kstate(*words)
     assert [_tasks(one) for one in apps] == [["0_0", "global"], ["0_1", "global"]]
     assert data_rows(apps[0]) | data_rows(apps[1]) == data_rows(whole)
 
@@ -269,7 +268,7 @@ def test_a_lost_volume(whole: Path, tmp_path: Path) -> None:
     lost = tmp_path / "2" / "orders"
     rows = data_rows(lost)
     shutil.rmtree(lost)
-    kstate(*_here(_command_of("lost-volume.yaml")[1:], lost, fleet=tmp_path), "--engine", "local")
+    kstate(*_here(_command_of("lost-volume.yaml")[1:], lost, fleet=tmp_path))
     assert _tasks(lost) == ["0_1", "global"]
     assert data_rows(lost) == rows
 

@@ -40,9 +40,12 @@ class Ended:
 
 
 def command(app: Path, dump: Path, *options: str) -> list[str]:
+    """A restoration, on Spark unless the options say otherwise."""
     spec = dump.parent / "kstate.toml"
     if not spec.exists():
         spec.write_text(SPEC, encoding="utf-8")
+    if not {"--engine", "--master", "--conf"} & {*options}:
+        options = (*options, "--engine", "spark")
     arguments = ["restore", str(app), "--from-changelog", str(dump), "--for", "4.3", "--spec", str(spec), "-o", "json"]
     return [sys.executable, "-m", "kstate_cli", *arguments, *options]
 

@@ -65,12 +65,38 @@ def test_rows_out_of_order_take_spark(dump: Path, tmp_path: Path) -> None:
     assert (result.status, "takes Spark" in result.stderr) == (4, True), result.stderr
     assert not app.exists()
     assert not (tmp_path / ".kstate").exists()
+    sorted_by_spark = support.good(support.restore(app, mine, "--engine", "auto", *vouched, "--memory", "200M"))
+    assert [(row["engine"], row["engine_reason"]) for row in sorted_by_spark.of("summary")] == [
+        ("local", "no Spark master is configured")
+    ]
+    whole = tmp_path / "whole" / support.APP
+    whole.parent.mkdir()
+    support.good(support.restore(whole, dump, *LOCAL))
+    assert support.digest(app) == support.digest(whole)
+
+
+@pytest.mark.parametrize(
+    ("options", "engine"),
+    [
+        ((), ("local", "no Spark master is configured")),
+        (("--master", "local[1,4]"), ("spark", "a Spark master is configured: local[1,4]")),
+        (("--conf", "spark.a=b"), ("spark", "a setting of Spark is configured: spark.a")),
+        (LOCAL, ("local", "--engine requests it")),
+        (("--engine", "spark"), ("spark", "--engine requests it")),
+    ],
+)
+def test_the_plan_and_the_summary_state_the_engine(
+    dump: Path, tmp_path: Path, options: tuple[str, ...], engine: tuple[str, str]
+) -> None:
+    options = options if "--engine" in options else ("--engine", "auto", *options)
+    plan = support.restore(tmp_path / support.APP, dump, "--dry-run", *options)
+    assert [(row["engine"], row["engine_reason"]) for row in plan.of("summary")] == [engine]
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--engine", "flink"), "neither spark nor local"),
+        (("--engine", "flink"), "none of auto, local, spark"),
         ((*LOCAL, "--master", "local[1,4]"), "--master is about Spark"),
         ((*LOCAL, "--conf", "a=b"), "--conf is about Spark"),
     ],

@@ -51,7 +51,7 @@ def dump(source: DumpedOptions, how: ReadingOptions, report: ToldOptions) -> int
         if report.output is Format.json:
             _print_json(request, outcome)
         else:
-            _show(outcome, quiet=report.quiet, dry_run=request.dry_run)
+            _show(request, outcome, quiet=report.quiet)
         return metrics.finish(_code(outcome, report))
 
 
@@ -68,22 +68,18 @@ def _measure(metrics: Metrics, outcome: RoundOutcome) -> None:
 def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
     """Return the request that the options make. Raise UsageError."""
     from kstate_cli.broker.settings import client_settings
-    from kstate_cli.cli.options.restore import bytes_of, pair_of, spark_unused
+    from kstate_cli.cli.options.engine import engine_of, spark_settings
+    from kstate_cli.cli.options.restore import bytes_of
     from kstate_cli.cli.options.shared import at_once
-    from kstate_cli.dump_writer.engines import DumpEngine
     from kstate_cli.dump_writer.request import DumpRequest
     from kstate_cli.dump_writer.stores import destination
     from kstate_cli.errors import UsageError
-    from kstate_cli.spark.context import SparkSettings
 
     if source.app is None and not source.topic and source.spec is None:
         raise UsageError("nothing says what is to be dumped", hint="--app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:
         raise UsageError("--app finds topics by their names, --spec says them", hint="leave out one of the two")
-    if how.engine not in {engine.value for engine in DumpEngine}:
-        raise UsageError(f"--engine {how.engine!r} is neither spark nor local", hint="leave it out for spark")
-    if how.engine == DumpEngine.local.value:
-        spark_unused(master=how.master, conf=how.conf)
+    spark = spark_settings(how.master, how.conf)
     rate = bytes_of(how.max_rate, "--max-rate") if how.max_rate else None
     if rate == 0:
         raise UsageError("--max-rate 0 would never end", hint="leave it out for as fast as it goes")
@@ -94,8 +90,8 @@ def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
         out=destination(source.out),
         app=source.app,
         topics={**topics, **dict.fromkeys(source.topic or (), "--topic")},
-        engine=DumpEngine(how.engine),
-        spark=SparkSettings(how.master, dict(pair_of(pair) for pair in how.conf or ())),
+        engine=engine_of(how.engine, spark),
+        spark=spark,
         workers=at_once(how.workers),
         bytes_per_second=rate,
         full=source.full,
@@ -129,6 +125,7 @@ def _range_text(plan: PartitionPlan) -> str:
 
 def _print_json(request: DumpRequest, outcome: RoundOutcome) -> None:
     from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.views.plan import engine_members
 
     lines = JsonLines(None)
     is_written = outcome.generation is not None
@@ -150,7 +147,7 @@ def _print_json(request: DumpRequest, outcome: RoundOutcome) -> None:
             },
         )
     _print_texts(outcome, lines)
-    lines.summary(_members(request, outcome))
+    lines.summary({**_members(request, outcome), **engine_members(request.engine)})
 
 
 def _print_texts(outcome: RoundOutcome, lines: JsonLines) -> None:
@@ -191,8 +188,9 @@ def _members(request: DumpRequest, outcome: RoundOutcome) -> dict[str, Any]:
     }
 
 
-def _show(outcome: RoundOutcome, *, quiet: bool, dry_run: bool) -> None:
+def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
     from kstate_cli.cli.output import say, table
+    from kstate_cli.cli.views.plan import engine_text
     from kstate_cli.texts import size_text
 
     is_written = outcome.generation is not None
@@ -210,7 +208,8 @@ def _show(outcome: RoundOutcome, *, quiet: bool, dry_run: bool) -> None:
     table(None, names, rows, right=frozenset({"partition", "from", "to", "records", "size"}))
     for text in outcome.notes:
         say(text, quiet=quiet)
-    if dry_run:
+    say(f"engine: {engine_text(request.engine)}", quiet=quiet)
+    if request.dry_run:
         say(_planned_text(outcome), quiet=quiet)
         say("nothing was written: --dry-run", quiet=quiet)
     elif is_written:

@@ -51,8 +51,7 @@ def examples(
     table(None, ("file", "bytes"), [(path, f"{size:,}") for path, size in files], right=frozenset({"bytes"}))
     say(f"what each of them is: {folder / 'README.md'}", quiet=quiet)
     restored = (out.with_name("orders"), "--from-changelog", out / "dump", "--spec", out / "dump.toml", "--for", "4.3")
-    line = command("restore", *restored, "--engine", "local")
-    say(f"to try a restoration of the dump, without Spark: {line}", quiet=quiet)
+    say(f"to try a restoration of the dump: {command('restore', *restored)}", quiet=quiet)
     return 0
 
 

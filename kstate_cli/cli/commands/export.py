@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from kstate_cli.cli.options.engine import AUTO, engine_of, spark_settings
 from kstate_cli.cli.options.shared import App, LastFlush, Output, Quiet, SpecFile, at_once, workers_option
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores
@@ -39,10 +40,8 @@ def export(
     spec: SpecFile = None,
     engine: Annotated[
         str,
-        typer.Option(
-            "--engine", metavar="auto|local|spark", help="auto: local processes; Spark for 8 GiB of SSTs or more."
-        ),
-    ] = "auto",
+        typer.Option("--engine", metavar="auto|local|spark", help="auto: local processes, or Spark by spark-submit."),
+    ] = AUTO,
     workers: Annotated[int, workers_option("Parts")] = 0,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="DELETES the export in DIR, after the new one is complete.")
@@ -59,15 +58,11 @@ def export(
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say
     from kstate_cli.cli.views.progress import ExportProgress
-    from kstate_cli.errors import UsageError
-    from kstate_cli.export.part import ExportEngine
     from kstate_cli.export.store_export import ExportRequest, export_store
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
 
-    if engine not in {value.value for value in ExportEngine}:
-        raise UsageError(f"--engine {engine!r} is none of auto, local, spark")
     request = ExportRequest(
         app=find_application(app),
         store=store,
@@ -77,24 +72,24 @@ def export(
         spec_named=str(spec),
         key_serde=key_serde,
         value_serde=value_serde,
-        engine=ExportEngine(engine),
+        engine=engine_of(engine, spark_settings(None, None)),
         workers=at_once(workers),
         overwrite=overwrite,
         last_flush=last_flush,
     )
     lines = lines_about(request.app)
-    with ExportProgress(quiet=quiet) as progress:
+    with ExportProgress(request.engine, quiet=quiet) as progress:
         exported = export_store(request, progress)
     for remark in exported.remarks:
         say(remark, quiet=quiet)
     if output is Format.json:
-        _print_json(lines, exported)
+        _print_json(lines, exported, request.engine.reason)
     else:
         _show(exported)
     return EXIT_WARNINGS if exported.remarks and exported.warned else EXIT_OK
 
 
-def _print_json(lines: JsonLines, exported: Exported) -> None:
+def _print_json(lines: JsonLines, exported: Exported, reason: str) -> None:
     """Print the manifest, with its tasks and files as lines."""
     tasks, members = exported.manifest["tasks"], {*_OF_THE_SUMMARY}
     for task in tasks:
@@ -109,6 +104,7 @@ def _print_json(lines: JsonLines, exported: Exported) -> None:
             **{name: value for name, value in exported.manifest.items() if name in members},
             "out": str(exported.out),
             "engine": exported.engine,
+            "engine_reason": reason,
             "files": sum(len(task["files"]) for task in tasks),
             "bytes": exported.size,
         }

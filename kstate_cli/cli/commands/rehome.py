@@ -208,16 +208,14 @@ def _complete(request: RestoreRequest, larger: CompletedRehoming, view: PlanShow
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.views.plan import show_plan
     from kstate_cli.cli.views.restore import RestoreProgress
-    from kstate_cli.restore.running.engines import RestoreEngine
-    from kstate_cli.restore.running.pipeline import restore
+    from kstate_cli.restore.running.pipeline import engine_for, restore
 
     lines = JsonLines(request.terms.app, sys.stderr) if view.output is Format.json else None
     with RestoreProgress(lines, quiet=view.quiet) as progress:
 
         def on_plan(plan: RestorePlan) -> None:
             progress.expect(plan)
-            spark = bool(plan.work) and request.engine is RestoreEngine.spark
-            show_plan(plan.change, replace(view, spark=spark))
+            show_plan(plan.change, replace(view, engine=engine_for(request, plan) if plan.work else None))
 
         return restore(request, on_plan=on_plan, watcher=progress, larger=larger)
 
@@ -232,13 +230,14 @@ def _finish(
     outcome: RestoreOutcome | None = None,
 ) -> int:
     from kstate_cli.change.plan import MoveStore
-    from kstate_cli.cli.views.plan import exit_code, show_end
+    from kstate_cli.cli.views.plan import engine_members, exit_code, show_end
     from kstate_cli.cli.views.restore import show_restored
     from kstate_cli.texts import command, plural
 
-    reports = outcome.reports if outcome is not None else []
     if outcome is not None:
         show_restored(outcome, output, quiet=quiet)
+    engine = outcome.engine if outcome is not None and outcome.plan.work else None
+    reports = outcome.reports if outcome is not None else []
     move_count = sum(1 for step in plan.steps if isinstance(step, MoveStore))
 
     def lines(result: RunResult) -> Iterator[str]:
@@ -250,6 +249,7 @@ def _finish(
         "moved": move_count,
         "stores": len(outcome.plan.work) if outcome is not None else 0,
         "records": sum(report.records for report in reports),
+        **engine_members(engine),
     }
     nothing = f"every store of {plan.app} is at home"
     show_end(plan, result, output, members=members, nothing=nothing, lines_of=lines, quiet=quiet)

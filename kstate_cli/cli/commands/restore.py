@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ import typer
 
 from kstate_cli.cli.options.application import chosen_release
 from kstate_cli.cli.options.declared import declared
+from kstate_cli.cli.options.engine import engine_of, spark_settings
 from kstate_cli.cli.options.restore import (
     CaseOptions,
     LogOptions,
@@ -29,8 +31,6 @@ from kstate_cli.cli.options.restore import (
     WorkOptions,
     bytes_of,
     committed_of,
-    engine_of,
-    pair_of,
 )
 from kstate_cli.cli.options.shared import Guarantee, Verify, at_once
 from kstate_cli.cli.output import Format, say
@@ -72,8 +72,7 @@ def restore(
     from kstate_cli.cli.subject import set_app
     from kstate_cli.cli.views.plan import PlanShown
     from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, tell_round
-    from kstate_cli.restore.running.engines import RestoreEngine
-    from kstate_cli.restore.running.pipeline import application_path, follow_dump
+    from kstate_cli.restore.running.pipeline import application_path, engine_for, follow_dump
     from kstate_cli.restore.running.pipeline import restore as run_restore
 
     if cases.follow is not None:
@@ -92,14 +91,13 @@ def restore(
         dry_run=selection.dry_run,
         workers=request.terms.run.workers,
         copied=work.copy,
-        spark=request.engine is RestoreEngine.spark,
     )
     with Metrics(report.metrics_file, "restore", path) as metrics:
         lines = JsonLines(path, sys.stderr) if output is Format.json else None
         with RestoreProgress(lines, quiet=quiet, on_state=listener) as progress:
 
             def plan_shown(plan: RestorePlan) -> None:
-                _show_plan(plan, view, progress)
+                _show_plan(plan, replace(view, engine=engine_for(request, plan)), progress)
 
             def count(outcome: RestoreOutcome) -> None:
                 metrics.records = sum(report.records for report in outcome.reports)
@@ -141,11 +139,11 @@ def _request(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.options.logs import facts_source
     from kstate_cli.restore.running.restoration import RestoreRequest
-    from kstate_cli.spark.context import SparkSettings
     from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.specification.topology import read_topology
 
     spec, topology = selection.spec, selection.topology
+    spark = spark_settings(work.master, work.conf)
     return RestoreRequest(
         Terms(
             path,
@@ -163,8 +161,8 @@ def _request(
         ),
         dump=selection.from_changelog,
         options=_options(path, selection, logs, cases, report),
-        engine=engine_of(work.engine, master=work.master, conf=work.conf),
-        spark=SparkSettings(work.master, dict(pair_of(pair) for pair in work.conf or ())),
+        engine=engine_of(work.engine, spark),
+        spark=spark,
         spec=read_draft(spec) if spec else None,
         spec_name=str(spec or "kstate.toml"),
         topology=read_topology(topology) if topology else None,

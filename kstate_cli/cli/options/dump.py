@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from kstate_cli.cli.help_panels import HOW, OUTPUT_PANEL
+from kstate_cli.cli.options.engine import AUTO, Conf, Engine, Master
 from kstate_cli.cli.options.shared import MetricsFile, Output, Quiet, WarningsOk, workers_option
 from kstate_cli.cli.output import Format
 
@@ -63,16 +64,10 @@ class ReadingOptions:
 
     HELP_PANEL: ClassVar = HOW
 
-    engine: Annotated[
-        str, typer.Option("--engine", metavar="spark|local", help="local: on this host, without Java.")
-    ] = "spark"
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Default: spark-submit's, or local[*,4].")
-    ] = None
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")
-    ] = None
-    workers: Annotated[int, workers_option("Ranges, with --engine local,")] = 0
+    engine: Engine = AUTO
+    master: Master = None
+    conf: Conf = None
+    workers: Annotated[int, workers_option("Ranges, in local processes,")] = 0
     max_rate: Annotated[
         str | None, typer.Option("--max-rate", metavar="BYTES", help="Read at most BYTES per second: 50M.")
     ] = None

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from kstate_cli.cli.help_panels import LOGS
+from kstate_cli.cli.help_panels import HOW, LOGS
+from kstate_cli.cli.options.engine import AUTO, Conf, Engine, Master, engine_of, spark_settings
 from kstate_cli.cli.options.restore import (
     AcceptResurrected,
     CommittedOffsets,
     DumpIsCommitted,
     DumpIsComplete,
-    Engine,
     Memory,
     SkipDigests,
     bytes_of,
     committed_of,
-    engine_of,
 )
 from kstate_cli.cli.options.shared import KafkaSettings
 from kstate_cli.cli.shell_completion import releases
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from kstate_cli.change.course import Terms
     from kstate_cli.rehome.options import Cluster, RehomeOptions
     from kstate_cli.restore.running.restoration import RestoreRequest
-
-_SPARK: Final = "spark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +57,17 @@ class BrokerOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """What reads the dump that completes half a task."""
+
+    HELP_PANEL: ClassVar = HOW
+
+    engine: Engine = AUTO
+    master: Master = None
+    conf: Conf = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionOptions:
     """The dump that completes tasks, and its conditions."""
 
@@ -86,8 +94,8 @@ class CompletionOptions:
     dump_is_committed: DumpIsCommitted = False
     skip_digests: SkipDigests = False
     accept_resurrected: AcceptResurrected = False
-    engine: Engine = _SPARK
     memory: Memory = None
+    spark: SparkOptions
 
     def refuse_without_dump(self) -> None:
         """Raise UsageError for options of a dump without ``--from-changelog``."""
@@ -120,9 +128,9 @@ class CompletionOptions:
         from kstate_cli.restore.planning.judge import Permissions
         from kstate_cli.restore.planning.plan import RestoreOptions
         from kstate_cli.restore.running.restoration import RestoreRequest
-        from kstate_cli.spark.context import SparkSettings
 
         assert self.from_changelog is not None
+        spark = spark_settings(self.spark.master, self.spark.conf)
         if options.old is None:
             raise UsageError(
                 "--from-changelog needs both texts: without the old one a store of another host looks like a new one",
@@ -147,8 +155,8 @@ class CompletionOptions:
                 from_broker=source.bootstrap_server is not None,
                 permissions=Permissions(complete=self.dump_is_complete, accept_resurrected=self.accept_resurrected),
             ),
-            engine=engine_of(self.engine, master=None, conf=None),
-            spark=SparkSettings(None, {}),
+            engine=engine_of(self.spark.engine, spark),
+            spark=spark,
             spec=options.spec,
             spec_name=options.spec_name or "kstate.toml",
             memory=bytes_of(self.memory) if self.memory else None,

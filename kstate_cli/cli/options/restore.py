@@ -11,6 +11,7 @@ import typer
 
 from kstate_cli.cli.help_panels import HOW, LOGS, OUTPUT_PANEL, choices_text
 from kstate_cli.cli.options.application import ForJar
+from kstate_cli.cli.options.engine import AUTO, Conf, Engine, Master
 from kstate_cli.cli.options.shared import (
     AfterError,
     BootstrapServer,
@@ -37,10 +38,7 @@ from kstate_cli.cli.shell_completion import releases
 from kstate_cli.formats.binary import MAX_I64
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kstate_cli.formats.topic_partition import TopicPartition
-    from kstate_cli.restore.running.engines import RestoreEngine
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -56,10 +54,6 @@ DumpIsCommitted = Annotated[bool, typer.Option("--dump-is-committed", help="No m
 SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
 AcceptResurrected = Annotated[
     bool, typer.Option("--accept-resurrected", help="Accept rows whose deletes the log no longer has.")
-]
-Engine = Annotated[
-    str,
-    typer.Option("--engine", metavar="spark|local", help="local: on this host, without Java."),
 ]
 Memory = Annotated[
     str | None,
@@ -211,13 +205,9 @@ class WorkOptions:
 
     HELP_PANEL: ClassVar = HOW
 
-    engine: Engine = "spark"
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Default: spark-submit's, or local[*,4].")
-    ] = None
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")
-    ] = None
+    engine: Engine = AUTO
+    master: Master = None
+    conf: Conf = None
     staging: Annotated[
         str | None,
         typer.Option("--staging", metavar="URI", help="Place for sorted files; all executors reach it."),
@@ -247,37 +237,6 @@ class ReportOptions:
         str | None,
         typer.Option("--on-state-change", metavar="CMD", help="Run CMD BEFORE AFTER at each change of state."),
     ] = None
-
-
-def pair_of(text: str) -> tuple[str, str]:
-    """Return key and value of ``K=V``. Raise UsageError."""
-    from kstate_cli.errors import UsageError
-
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UsageError(f"--conf {text!r} is not K=V")
-    return key, value
-
-
-def engine_of(text: str, *, master: str | None, conf: Sequence[str] | None) -> RestoreEngine:
-    """Return the engine; raise UsageError for another name, or options of Spark with ``local``."""
-    from kstate_cli.errors import UsageError
-    from kstate_cli.restore.running.engines import RestoreEngine
-
-    if text not in {engine.value for engine in RestoreEngine}:
-        raise UsageError(f"--engine {text!r} is neither spark nor local", hint="leave it out for spark")
-    if text == RestoreEngine.local:
-        spark_unused(master=master, conf=conf)
-    return RestoreEngine(text)
-
-
-def spark_unused(*, master: str | None, conf: Sequence[str] | None) -> None:
-    """Raise UsageError for options of Spark with ``--engine local``."""
-    from kstate_cli.errors import UsageError
-
-    unused = [name for name, value in (("--master", master), ("--conf", conf)) if value]
-    if unused:
-        raise UsageError(f"{unused[0]} is about Spark, and --engine local uses none", hint="leave one of them out")
 
 
 def bytes_of(text: str, option: str = "--memory") -> int:

@@ -14,6 +14,7 @@ from kstate_cli.cli.output import Format
 if TYPE_CHECKING:
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
+    from kstate_cli.spark.choice import EngineChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class PlanShown:
     """The replaced directories stay as a backup for undo."""
     copied: bool = False
     """SSTs are copied instead of linked."""
-    spark: bool = False
-    """The run starts Spark."""
+    engine: EngineChoice | None = None
+    """The engine that reads the dump; None for a plan that reads none."""
 
 
 def show_plan(plan: Plan, how: PlanShown) -> None:
@@ -81,6 +82,8 @@ def _summed_up(plan: Plan, how: PlanShown) -> Iterator[str]:
     actions = ", ".join(f"{count} x {action}" for action, count in counts.most_common())
     yield f"{_extent(plan)}; {_number(len(plan.steps), 'step')}: {actions}"
     yield f"data written anew: {size_text(plan.rewritten_bytes)}; room needed: {size_text(room)}"
+    if how.engine is not None:
+        yield f"engine: {engine_text(how.engine)}"
     yield _time(plan, how)
     if how.is_undoable and plan.app.exists():
         yield f"the directory as it is now stays in {runs_folder(plan.app)}, until:"
@@ -109,11 +112,24 @@ def _time(plan: Plan, how: PlanShown) -> str:
     from kstate_cli.change.folder import read_runs
     from kstate_cli.pace import duration_text
 
+    is_spark = how.engine is not None and how.engine.is_spark
     forecast = expected(plan, how.workers, read_runs(plan.app))
     amount = "less than 10 s" if forecast.is_short else f"about {duration_text(forecast.rounded)}"
-    start = ", and Spark's start of about 10 s" if how.spark and forecast.like is None else ""
+    start = ", and Spark's start of about 10 s" if is_spark and forecast.like is None else ""
     reckoned = "by a rough figure" if forecast.like is None else f"as run {forecast.like} went"
     return f"rough time: {amount}{start} ({reckoned})"
+
+
+def engine_text(choice: EngineChoice) -> str:
+    """Return the engine and the reason for it, as a line of a plan shows them."""
+    return f"{'Spark' if choice.is_spark else 'local processes'} ({choice.reason})"
+
+
+def engine_members(choice: EngineChoice | None) -> dict[str, Any]:
+    """Return the members of a summary that state the engine; None where no dump was read."""
+    if choice is None:
+        return {"engine": None, "engine_reason": None}
+    return {"engine": choice.engine.value, "engine_reason": choice.reason}
 
 
 def show_end(

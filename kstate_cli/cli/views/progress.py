@@ -14,6 +14,7 @@ from kstate_cli.dump_writer.task import SILENT_SECONDS
 from kstate_cli.export.part import ExportWatcher
 from kstate_cli.pace import Pace, PaceMeter, pace_text
 from kstate_cli.signals import start
+from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.texts import size_text
 from kstate_cli.verify.application import VerifyWatcher
 
@@ -217,8 +218,8 @@ class VerifyProgress(VerifyWatcher):
 class ExportProgress(ExportWatcher):
     """Progress of ``kstate export`` in rows. A context manager."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self, choice: EngineChoice, *, quiet: bool) -> None:
+        self._choice, self._quiet = choice, quiet
         self._meter = Meter("exporting", quiet=quiet)
 
     def __enter__(self) -> ExportProgress:
@@ -230,7 +231,7 @@ class ExportProgress(ExportWatcher):
     def begin(self, rows: int, parts: int, engine: str) -> None:
         """Start with an estimate of the rows."""
         how = "Spark" if engine == "spark" else engine
-        say(f"kstate: about {rows:,} rows in {parts} parts, {how}", quiet=self._quiet)
+        say(f"kstate: about {rows:,} rows in {parts} parts, {how} ({self._choice.reason})", quiet=self._quiet)
         self._meter.begin(rows, count_unit("rows", about=True))
 
     def at(self, rows: int) -> None:

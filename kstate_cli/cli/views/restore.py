@@ -35,7 +35,7 @@ def finish(
     ``waiting``: the result of the barrier, if there was one.
     """
     from kstate_cli.cli.views.barrier import came_of
-    from kstate_cli.cli.views.plan import show_end
+    from kstate_cli.cli.views.plan import engine_members, show_end
 
     change = outcome.plan.change
     show_restored(outcome, output, quiet=quiet)
@@ -49,6 +49,7 @@ def finish(
             "left": len(outcome.plan.unchanged),
             "records": sum(report.records for report in outcome.reports),
             "barrier": came_of(waiting),
+            **engine_members(outcome.engine),
         },
         nothing=f"no store of {change.app} needs anything from the dump",
         lines_of=lambda result: (

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kstate_cli.change.commits_made import unchanged
@@ -17,7 +16,9 @@ from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.parallel.workers import Processes, Workers
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.spark.context import SparkSettings, ask, run_tasks, slots_of, spark_context
+from kstate_cli.spark.jvm import check_java
 from kstate_cli.texts import first_line
 
 if TYPE_CHECKING:
@@ -34,13 +35,6 @@ OF_SLICES: Final = (
 )
 """What most slices need: imported while Spark starts, here and by the parent of its workers, which are forks of it.
 Numpy and Arrow are made for a fork after they were imported; no database is opened before."""
-
-
-class RestoreEngine(str, Enum):
-    """``--engine``."""
-
-    spark = "spark"
-    local = "local"
 
 
 class Runner(Protocol):
@@ -88,6 +82,8 @@ class OnThisHost:
     """
 
     slots: int = 1
+    sorter: SparkSettings | None = field(default=None, kw_only=True)
+    """Starts Spark for the one thing that only Spark does here; None where the user wants none."""
 
     def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
         """Run the jobs one after another; ``on_poll`` is called after each."""
@@ -98,11 +94,15 @@ class OnThisHost:
         return results
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
-        """Raise Refused: sorting a partition takes a shuffle, which only Spark has."""
-        raise Refused(
-            f"the rows of {partition.key} lie all over the files of {dump.uri}: putting them in order takes Spark",
-            hint="leave out --engine local, or give it more --memory",
-        )
+        """Sort by a shuffle, which only Spark has: a job of its own, whose Spark ends with it."""
+        if self.sorter is None:
+            raise Refused(
+                f"the rows of {partition.key} lie all over the files of {dump.uri}: putting them in order takes Spark",
+                hint="leave out --engine local, or give it more --memory",
+            )
+        check_java()
+        with spark_context(self.sorter, modules=OF_SLICES) as context:
+            return OnSpark(context, slots_of(context)).in_order(dump, partition, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +140,18 @@ def _sorted_slice(job: SliceJob) -> SliceResult:
 
 
 @contextlib.contextmanager
-def started(engine: RestoreEngine, spark: SparkSettings, slots: int) -> Iterator[Runner]:
+def started(choice: EngineChoice, spark: SparkSettings, slots: int) -> Iterator[Runner]:
     """Yield a runner; it and all that it started have ended afterwards. Raises RunFailed.
 
     ``slots``: the slices at once, for engines that do not decide that themselves.
     """
-    if engine is RestoreEngine.local and slots == 1:
-        yield OnThisHost()
+    if choice.is_spark:
+        with spark_context(spark, modules=OF_SLICES) as context:
+            yield OnSpark(context, slots_of(context))
         return
-    if engine is RestoreEngine.local:
-        with Processes(slots) as pool:
-            yield InProcesses(slots, pool=pool)
+    sorter = spark if choice.is_automatic else None
+    if slots == 1:
+        yield OnThisHost(sorter=sorter)
         return
-    with spark_context(spark, modules=OF_SLICES) as context:
-        yield OnSpark(context, slots_of(context))
+    with Processes(slots) as pool:
+        yield InProcesses(slots, pool=pool, sorter=sorter)

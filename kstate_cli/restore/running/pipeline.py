@@ -33,7 +33,6 @@ from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError, war
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.restore.planning.plan import RestorePlan
 from kstate_cli.restore.planning.planner import plan_restore
-from kstate_cli.restore.running.engines import RestoreEngine
 from kstate_cli.restore.running.prepare import refuse_distant_bases
 from kstate_cli.restore.running.restoration import (
     Restoration,
@@ -46,6 +45,7 @@ from kstate_cli.restore.running.states import StateMachine, Stopwatch
 from kstate_cli.restore.sorting.memory import SMALL_BYTES, slot_memory
 from kstate_cli.restore.staging_area import check_area
 from kstate_cli.signals import ENDING
+from kstate_cli.spark.choice import Engine, EngineChoice
 from kstate_cli.spark.jvm import check_java
 from kstate_cli.specification.combine import resolve_spec
 from kstate_cli.specification.model import Spec
@@ -134,13 +134,13 @@ def _restore(
 
     def carry_out(plan: RestorePlan) -> RestoreOutcome:
         refuse_after_error(app, after_error=request.after_error)
-        outcome = RestoreOutcome(plan)
+        outcome = RestoreOutcome(plan, engine_for(request, plan))
         if larger is not None:
             larger.last_word()
         if not plan.work:
             outcome.result = execute(plan.change, request.terms.run, watcher.phase)
             return outcome
-        by_size = replace(request, engine=engine_for(request, plan))
+        by_size = replace(request, engine=outcome.engine)
         of_rounds, own = state, StateMachine()
         own.listen(watcher.state)
         Restoration(by_size, dump, outcome, watcher, of_rounds or own, watch).run(close=of_rounds is None)
@@ -163,7 +163,7 @@ def _restore(
     )
     with _skipped_files_first(dump, lambda: is_shown):
         plan, outcome = follow(course, request.terms)
-    return outcome or RestoreOutcome(plan)
+    return outcome or RestoreOutcome(plan, engine_for(request, plan))
 
 
 @contextmanager
@@ -233,7 +233,7 @@ def _place(task: str) -> tuple[str | None, int | None]:
 
 def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
     """Raise Refused or UsageError before there is a run, if Java, memory or the staging area do not suffice."""
-    if engine_for(request, plan) is RestoreEngine.local:
+    if not engine_for(request, plan).is_spark:
         slot_memory(request.memory, 1, jvm=False)
     else:
         check_java()
@@ -243,11 +243,16 @@ def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
         check_area(request.staging)
 
 
-def engine_for(request: RestoreRequest, plan: RestorePlan) -> RestoreEngine:
-    """Return the engine: a small round of a standby runs here, since Spark's start would be most of it."""
+def engine_for(request: RestoreRequest, plan: RestorePlan) -> EngineChoice:
+    """Return the engine of a plan. A small round of a standby takes local processes: Spark's start would be most of it.
+
+    Not where a master, or a staging area, says that Spark is elsewhere.
+    """
     placed = request.spark.master is not None or request.spark.effective_master is None or request.staging is not None
     small = sum(store.bytes for store in plan.work) <= SMALL_BYTES
-    return RestoreEngine.local if request.terms.run.standby and small and not placed else request.engine
+    if request.engine.is_spark and request.terms.run.standby and small and not placed:
+        return EngineChoice(Engine.local, "the round of a standby is small")
+    return request.engine
 
 
 def _check_name(app: Path, spec: Spec) -> None:

@@ -30,7 +30,7 @@ from kstate_cli.offsets.ages import Age, add_ages
 from kstate_cli.restore.jobs import SliceJob, SliceResult, fitting
 from kstate_cli.restore.planning.as_of import ages_of_files, bounds
 from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
-from kstate_cli.restore.running.engines import RestoreEngine, Runner, started
+from kstate_cli.restore.running.engines import Runner, started
 from kstate_cli.restore.running.prepare import (
     Slicing,
     make_jobs,
@@ -55,6 +55,7 @@ from kstate_cli.restore.sorting.memory import Slots, slot_memory, slots_here
 from kstate_cli.restore.staging import FINISHED, SLICES_EVENT, Staging, is_local, slices_of_stores
 from kstate_cli.restore.staging_area import below, end_area, make_area, remove_from_area, settled
 from kstate_cli.rocks.errors import RocksError
+from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.spark.context import SparkSettings
 from kstate_cli.specification.draft import SpecDraft
 from kstate_cli.specification.topology import TopologyText
@@ -72,7 +73,7 @@ class RestoreRequest:
     dump: str
     options: RestoreOptions
     spark: SparkSettings
-    engine: RestoreEngine = RestoreEngine.spark
+    engine: EngineChoice
     spec: SpecDraft | None = None
     spec_name: str = "kstate.toml"
     topology: TopologyText | None = None
@@ -100,6 +101,7 @@ class RestoreOutcome:
     """The plan, and what became of it."""
 
     plan: RestorePlan
+    engine: EngineChoice
     result: RunResult | None = None
     reports: list[RestoredStore] = field(default_factory=list)
 
@@ -253,7 +255,7 @@ class Restoration:
         if request.staging:
             staging = self._staging = Staging(make_area(settled(request.staging), request.terms.app.name, run))
         try:
-            if request.engine is RestoreEngine.spark:
+            if request.engine.is_spark:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             self._watch.to(START)
             # Spark is stopped before the digests are awaited: its JVM and workers give their memory back.
@@ -305,7 +307,7 @@ class Restoration:
 
     def _slots_here(self) -> int:
         request, plan = self._request, self._plan
-        if request.engine is RestoreEngine.spark:
+        if request.engine.is_spark:
             return 0
         size = sum(store.bytes for store in plan.work)
         return slots_here(request.memory, request.terms.run.workers, size=size)
@@ -314,7 +316,7 @@ class Restoration:
         self, runner: Runner, run: Run, staging: Staging, digests: Digests
     ) -> tuple[list[SliceJob], list[SliceResult]]:
         request, plan = self._request, self._plan
-        slots, jvm = runner.slots, request.engine is RestoreEngine.spark
+        slots, jvm = runner.slots, request.engine.is_spark
         jobs = make_jobs(
             plan.work,
             Slicing(

@@ -11,7 +11,7 @@ from kstate_cli.cli.config import _INSTEAD, VARIABLE, _filled
 from kstate_cli.cli.environment import is_setting, name_of, options_of
 from kstate_cli.cli.registry import COMMANDS, LazyGroup
 from kstate_cli.errors import UsageError
-from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, STEPS, keys_of
+from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, SPARK, STEPS, keys_of
 from kstate_cli.specification.toml_file import parse_draft
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "maintain.toml"
@@ -147,6 +147,29 @@ def test_what_is_typed_takes_the_place_of_what_would_contradict_it(tmp_path: Pat
     assert (dump["spec"], dump["app"]) == (None, "a")
 
 
+def test_the_spark_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives its master and settings to every command that takes them; --engine local ignores them."""
+    table = '[spark]\nmaster = "spark://m:1"\nconf = { "spark.a" = "b", "spark.c" = "d" }\n'
+    file = _file(tmp_path, table)
+    words = {
+        "dump": ("--bootstrap-server", "b:1", "--out", "o", "--topic", "t"),
+        "restore": ("/a", "--from-changelog", "d", "--for", "4.3"),
+        "rehome": ("/a",),
+    }
+    for path, needed in words.items():
+        given = _parsed(path, *needed, "--config", file)
+        assert (given["master"], given["conf"]) == ("spark://m:1", ["spark.a=b", "spark.c=d"])
+        assert _parsed(path, *needed, "--config", file, "--master", "typed")["master"] == "typed"
+        alone = _parsed(path, *needed, "--config", file, "--engine", "local")
+        assert not alone["master"] and not alone["conf"]
+        monkeypatch.setenv(f"KSTATE_{path.upper()}_ENGINE", "local")
+        assert _parsed(path, *needed, "--config", file)["master"] is None
+        monkeypatch.delenv(f"KSTATE_{path.upper()}_ENGINE")
+    assert {path for path, command in ALL.items() for key, _ in _filled(command, path) if key.startswith("spark.")} == {
+        *words
+    }
+
+
 HOSTILE = ("", " ", "-x", "--purge", "a\\nb", "\\u001b[2J", "\\u202e")
 
 
@@ -164,6 +187,13 @@ def test_hostile_values_are_refused(key: str, value: str) -> None:
     [
         "defaults = 1",
         "maintain = 1",
+        "spark = 1",
+        "[spark]\nurl = 'x'",
+        "[spark]\nmaster = ''",
+        "[spark]\nconf = 'spark.ui.enabled=true'",
+        "[spark]\nconf = { 'a=b' = 'c' }",
+        "[spark]\nconf = { 'a' = 1 }",
+        "[spark]\nmaster = 'x'\n[defaults]\nmaster = 'x'",
         "[defaults]\ndirektory = 'x'",
         "[defaults]\nworkers = true",
         "[defaults]\ndirectory = 7",
@@ -190,7 +220,9 @@ def test_a_slip_of_the_pen_is_refused(text: str) -> None:
 def test_the_example_has_every_key() -> None:
     text = EXAMPLE.read_text(encoding="utf-8")
     parse_draft(text)
-    parse_draft(text.replace("# master", "master").replace("# staging", "staging").replace("# memory", "memory"))
-    for key in (*DEFAULTS, *MAINTAIN, *(key for step in STEPS for key in keys_of(step))):
+    for key in ("master", "staging", "memory", "conf", "[spark]"):
+        text = text.replace(f"# {key}", key)
+    parse_draft(text)
+    for key in (*DEFAULTS, *SPARK, *MAINTAIN, *(key for step in STEPS for key in keys_of(step))):
         assert f"{key} = " in text, key
     assert all(f"[maintain.{step}]" in text for step in STEPS)

@@ -22,6 +22,7 @@ from kstate_cli.cli.views.progress import (
 )
 from kstate_cli.cli.views.restore import RestoreProgress
 from kstate_cli.restore.running.states import RestoreState
+from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
 from tests.unit.model import database
 
 
@@ -63,7 +64,7 @@ def test_verify_and_export(stderr: io.StringIO, clock: list[float]) -> None:
             verifying.at(25 << 20)
         assert "verifying" in said(stderr)
         assert "25.0 MiB of 100.0 MiB (25 %), 2.5 MiB/s, 30 s left" in said(stderr)
-        with ExportProgress(quiet=False) as exporting:
+        with ExportProgress(EngineChoice(Engine.local, REQUESTED), quiet=False) as exporting:
             exporting.begin(40_000, 3, "local")
             clock[0] += OFTEN_SECONDS
             exporting.at(10_000)
