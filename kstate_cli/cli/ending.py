@@ -197,8 +197,11 @@ def _of_the_command_line(error: Any) -> KstateError:
     context = getattr(error, "ctx", None)
     names = [] if context is None else [step.info_name for step in _path_of(context)]
     close = getattr(error, "possibilities", None) or ()
-    if close:  # Click's own sentence has them in words of its own
+    if type(error).__name__ == "NoSuchOption":  # Click's own sentence has other names in words of its own
+        from kstate_cli.cli.other_names import meant_names
+
         first = f"No such option: {error.option_name}"
+        close = meant_names(error.option_name, context.command.params if context is not None else ()) or close
     return UsageError(first, details=more, hint=f"{suggestion(close)}see {command(*names[1:], '--help')}")
 
 

@@ -38,10 +38,15 @@ class _WithExamples:
     before_parsing: tuple[Callable[[Any], None], ...] = ()
     """Functions that take Click's context before the words of the command line are parsed."""
 
+    documented_words: Callable[[list[str]], list[str]] | None = None
+    """Returns the words of a command line with the documented names of options in the place of other names."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Call ``before_parsing``, then parse the words of the command line."""
         for function in self.before_parsing:
             function(ctx)
+        if self.documented_words is not None:
+            args = self.documented_words(args)
         return super().parse_args(ctx, args)  # type: ignore[misc]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:

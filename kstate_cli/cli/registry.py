@@ -19,6 +19,7 @@ from kstate_cli.cli import json_lines, subject
 from kstate_cli.cli.config import give_config
 from kstate_cli.cli.environment import give_variables, warn_of_unread
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
+from kstate_cli.cli.other_names import accept_dump_names
 from kstate_cli.cli.shell_completion import answer_shell
 from kstate_cli.errors import UsageError
 from kstate_cli.texts import command
@@ -108,6 +109,7 @@ def _rules(parser: Any, path: str) -> None:
     give_config(parser, path)
     for parameter in parser.params:
         _watch(parameter, path)
+    accept_dump_names(parser, path)
     for name, inner in getattr(parser, "commands", {}).items():
         _rules(inner, f"{path} {name}")
 

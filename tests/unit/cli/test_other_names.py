@@ -1,0 +1,104 @@
+"""One name per thing: ``--dump`` works wherever a dump is read or written, and an unknown name leads to the right one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstate_cli.cli.environment import name_of
+from kstate_cli.cli.other_names import DUMP_NAMES, SAME, meant_names
+from kstate_cli.cli.registry import COMMANDS, LazyGroup
+from tests.directories.support import kstate_here
+
+ROOT: Any = LazyGroup(name="kstate")
+NEEDED = {
+    "ls": (["/a"], "from_changelog"),
+    "inspect-position": (["/a"], "from_changelog"),
+    "check": (["/a", "--for", "4.3"], "dump"),
+    "restore": (["/a", "--for", "4.3"], "from_changelog"),
+    "rehome": (["/a"], "from_changelog"),
+    "dump": (["--bootstrap-server", "b:1", "--topic", "t"], "out"),
+    "verify-dump": ([], "dump"),
+}
+"""Commands that read or write a dump -> what they need besides, and the parameter that gets it."""
+
+
+def _below(path: str, command: Any) -> list[tuple[str, Any]]:
+    inner = getattr(command, "commands", {})
+    return [(path, command), *(pair for name in inner for pair in _below(f"{path} {name}", inner[name]))]
+
+
+ALL = dict(pair for name in COMMANDS for pair in _below(name, ROOT.commands[name]))
+
+
+def test_every_command_with_a_dump_is_tested() -> None:
+    with_dump = {
+        path
+        for path, command in ALL.items()
+        if any("DUMP" in str(parameter.metavar) for parameter in command.params)
+        or any(set(DUMP_NAMES) & {*parameter.opts} for parameter in command.params)
+    }
+    assert with_dump == {*NEEDED}
+
+
+@pytest.mark.parametrize("path", NEEDED)
+@pytest.mark.parametrize("name", DUMP_NAMES)
+def test_both_names_work(path: str, name: str) -> None:
+    words, parameter = NEEDED[path]
+    for given in ([name, "/the dump"], [f"{name}=/the dump"]):
+        parsed = ALL[path].make_context(path, [*words, *given]).params
+        assert str(parsed[parameter]) == "/the dump"
+        assert str(ALL[path].make_context(path, [*given, *words]).params[parameter]) == "/the dump"
+
+
+def test_a_value_is_no_option() -> None:
+    words = ["/a", "--for", "4.3", "--from-changelog", "d", "--reason", "--dump"]
+    assert ALL["restore"].make_context("restore", words).params["reason"] == "--dump"
+
+
+def test_the_help_shows_the_name_of_the_command() -> None:
+    """``restore`` keeps documenting ``--from-changelog``."""
+    documented = {
+        path: [name_of(one) for one in ALL[path].params if one.name == parameter and one.param_type_name == "option"]
+        for path, (_, parameter) in NEEDED.items()
+    }
+    assert documented == {
+        "ls": ["from-changelog"], "inspect-position": ["from-changelog"], "check": ["dump"],
+        "restore": ["from-changelog"], "rehome": ["from-changelog"], "dump": ["out"], "verify-dump": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_what_an_unknown_name_means(path: str) -> None:
+    """It is always an option, or an argument, of this very command."""
+    parameters = ALL[path].params
+    options = {name for one in parameters if one.param_type_name == "option" for name in one.opts}
+    arguments = {f"the argument {one.metavar}" for one in parameters if one.param_type_name == "argument"}
+    for name in {name for names in SAME for name in names if name.startswith("--")} - options:
+        assert {*meant_names(name, parameters)} <= options | arguments
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("migrate", "/a", "--for", "4.2"), "--to"),
+        (("check", "/a", "--to", "4.2"), "--for"),
+        (("restore", "/a", "--out", "d"), "--from-changelog"),
+        (("restore", "/a", "--threads", "2"), "--workers"),
+        (("export", "/a", "s", "--dump", "d"), "--out"),
+        (("dump", "--brokers", "b:1"), "--bootstrap-server"),
+        (("rehome", "/a", "--old", "x"), "--from"),
+        (("rehome", "/a", "--new", "x"), "--topology"),
+        (("verify-dump", "--out", "d"), "the argument DUMP"),
+        (("query", "key", "/a", "--store", "s"), "the argument STORE"),
+        (("ls", "--state-dir", "/a"), "the argument APP"),
+        (("fleet", "--stores", "x"), "--spec"),
+    ],
+)
+def test_the_error_names_what_the_command_calls_it(words: tuple[str, ...], meant: str, tmp_path: Path) -> None:
+    done = kstate_here(*words, status=2)
+    option = next(word for word in words if word.startswith("--"))
+    assert f"No such option: {option}" in done.err
+    assert f"did you mean {meant}" in done.err, done.err
