@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Final
 
 from kstate_cli.errors import Refused
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import command
 
 NOT_REACHED: Final = "see whether the place of the dump can be reached, and read by this user"
@@ -22,6 +24,23 @@ class DumpError(Refused):
 
     code = "dump"
     usual_hint = "take the dump again, or name another one"
+
+
+class Damage:
+    """What is wrong with partitions of a dump, for readers who need only some of them."""
+
+    def __init__(self, *, is_tolerated: bool) -> None:
+        self._is_tolerated = is_tolerated
+        self.partitions: dict[TopicPartition, str] = {}
+
+    def add(self, keys: Iterable[TopicPartition], error: DumpError) -> None:
+        """Record ``error`` for these partitions. Raise it if a whole dump is needed, or its partitions are unknown."""
+        partitions = [*keys]
+        if not self._is_tolerated or not partitions:
+            raise error
+        text = error.message if error.where is None else f"{error.message} ({error.where})"
+        for key in partitions:
+            self.partitions.setdefault(key, text)
 
 
 class NoManifestError(DumpError):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .direct_file import DirectFile
 from collections.abc import Iterable
 
-from .errors import NEW_DUMP
-from .manifest import Manifest
+from .errors import NEW_DUMP, Damage
+from .manifest import Manifest, ManifestFile
 
 _NEEDED: Final = ("key", "value", "timestamp", "headers", "offset")
 _FIXED: Final = 8
@@ -272,17 +272,30 @@ def _columns_of(group: Any, names: Container[str]) -> Iterator[tuple[str, Any]]:
             yield name, column
 
 
-def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str) -> None:
-    """DumpError, naming the file, where one is missing, is not listed, or has another size."""
+def keys_of(listed: ManifestFile) -> Iterator[TopicPartition]:
+    """Yield the partition of a file, as the manifest or its folders state it; nothing where neither does."""
+    topic, partition = listed.topic, listed.partition
+    if topic is None or partition is None:
+        folders = dict(folder.split("=", 1) for folder in listed.path.split("/")[:-1] if "=" in folder)
+        topic, number = folders.get("topic"), folders.get("partition", "")
+        partition = int(number) if number.isascii() and number.isdigit() else None
+    if topic is not None and partition is not None:
+        yield TopicPartition(topic, partition)
+
+
+def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, damage: Damage) -> None:
+    """Add the partitions of files that are missing or of another size. DumpError for files that are not listed."""
     present = {file.relative: file for file in files}
     listed = {file.path: file for file in manifest.files}
     for path, file in listed.items():
         if path not in present:
-            raise DumpError(f"{printable(path)} is in the manifest, but not in the dump", where=where)
-        if present[path].size != file.size:
-            raise DumpError(
+            error = DumpError(f"{printable(path)} is in the manifest, but not in the dump", where=where)
+            damage.add(keys_of(file), error)
+        elif present[path].size != file.size:
+            error = DumpError(
                 f"{printable(path)} has {present[path].size} bytes, in the manifest {file.size}", where=where
             )
+            damage.add(keys_of(file), error)
     for path in present:
         if path not in listed:
             raise DumpError(
@@ -292,8 +305,11 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str) -> 
             )
 
 
-def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str) -> None:
-    """DumpError where the footers hold other topic-partitions, rows or offsets than the manifest says."""
+def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str, damage: Damage) -> None:
+    """Add the partitions of which the footers hold other rows or offsets than the manifest says.
+
+    DumpError for partitions that the manifest does not name, and for files of another partition than it says.
+    """
     rows: dict[TopicPartition, list[int]] = {}
     files = {file.path: file for file in manifest.files}
     for one in facts:
@@ -312,12 +328,14 @@ def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str) -> No
         if key not in said:
             raise DumpError(f"the files hold {key}, which the manifest does not name", where=where)
         told = said[key]
-        if [told.first, told.last, told.rows] != in_files:
-            raise DumpError(
+        if key not in damage.partitions and [told.first, told.last, told.rows] != in_files:
+            error = DumpError(
                 f"{key}: the files hold {in_files[2]} rows with offsets {in_files[0]}..{in_files[1]},"
                 f" the manifest says {told.rows} with {told.first}..{told.last}",
                 where=where,
             )
+            damage.add([key], error)
     for key, told in said.items():
-        if told.rows and key not in rows:
-            raise DumpError(f"{key}: the manifest says {told.rows} rows, the files hold none", where=where)
+        if told.rows and key not in rows and key not in damage.partitions:
+            error = DumpError(f"{key}: the manifest says {told.rows} rows, the files hold none", where=where)
+            damage.add([key], error)

@@ -158,6 +158,11 @@ class Dump:
     warnings: tuple[str, ...] = ()
     clock: ClockMark | None = None
     """The clock of its times; None for a dump that does not grow: the time of day of its writer."""
+    damaged: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Partitions whose files are missing or damaged, each with what is wrong: a reader who needs one refuses.
+
+    Empty unless ``read_dump`` was called for a part of the dump: otherwise it refuses the dump itself.
+    """
     hidden: tuple[str, ...] = ()
     """Warnings about files that are usually beside a whole dump, for a refusal that they may explain."""
 

@@ -20,8 +20,8 @@ from kstate_cli.texts import quoted, some
 from . import growing
 from . import manifest as manifests
 from .digests import check_digest
-from .errors import NEW_DUMP, NOT_REACHED, WHOLE_COPY, DumpError, NoManifestError, printable
-from .footers import FileFacts, check_files, check_rows, read_facts
+from .errors import NEW_DUMP, NOT_REACHED, WHOLE_COPY, Damage, DumpError, NoManifestError, printable
+from .footers import FileFacts, check_files, check_rows, keys_of, read_facts
 from .location import (
     ListedFile,
     Listing,
@@ -85,7 +85,13 @@ class _DumpFiles:
 
 
 def read_dump(
-    uri: str, *, complete: bool, committed_only: bool, check_digests: bool = False, full_dump: int | None = None
+    uri: str,
+    *,
+    complete: bool,
+    committed_only: bool,
+    check_digests: bool = False,
+    full_dump: int | None = None,
+    in_part: bool = False,
 ) -> Dump:
     """Find out what the dump at ``uri`` (a local path, or a URI of ``pyarrow.fs``) holds, mostly from its footers.
 
@@ -95,21 +101,31 @@ def read_dump(
 
     ``full_dump``: of a dump that grows, the full dumps that were the newest in this generation.
 
+    ``in_part``: not every partition is needed, so damaged ones are recorded in :attr:`Dump.damaged`, and not refused.
+
     UsageError where there is nothing at ``uri``; DumpError (exit code 4), naming the file, for everything else.
     """
     with timed(_LOG, f"read dump {shown(uri)}"):
-        return _read(
-            uri, complete=complete, committed_only=committed_only, check_digests=check_digests, full_dump=full_dump
-        )
+        vouched = _Vouched(complete=complete, committed_only=committed_only, check_digests=check_digests)
+        return _read(uri, vouched, full_dump, Damage(is_tolerated=in_part))
 
 
-def _read(uri: str, *, complete: bool, committed_only: bool, check_digests: bool, full_dump: int | None) -> Dump:
+@dataclass(frozen=True, slots=True)
+class _Vouched:
+    """What the user states of a dump, and whether its digests are compared."""
+
+    complete: bool
+    committed_only: bool
+    check_digests: bool
+
+
+def _read(uri: str, vouched: _Vouched, full_dump: int | None, damage: Damage) -> Dump:
     filesystem, root = open_location(uri)
     where = shown(uri)
     grown = newest_manifest(filesystem, root, where)
     if grown is not None:
         counted, skipped = (grown, ()) if full_dump is None else _as_of_generation(grown, full_dump, where)
-        read = _grown_dump(counted, filesystem, root, uri, check_digests=check_digests)
+        read = _grown_dump(counted, _Folder(filesystem, root, uri), damage, check_digests=vouched.check_digests)
         return replace(read, warnings=(*skipped, *read.warnings))
     if full_dump is not None:
         raise UsageError(
@@ -119,7 +135,7 @@ def _read(uri: str, *, complete: bool, committed_only: bool, check_digests: bool
     survey = _Survey()
     try:
         folder = _Folder(filesystem, root, uri)
-        return _plain_dump(survey, folder, complete=complete, committed_only=committed_only, digests=check_digests)
+        return _plain_dump(survey, folder, vouched, damage)
     except KstateError as error:
         for text in (*survey.warnings(), *survey.also_hidden()):
             warn_before(error, text)
@@ -135,14 +151,14 @@ class _Folder:
     uri: str
 
 
-def _plain_dump(survey: _Survey, folder: _Folder, *, complete: bool, committed_only: bool, digests: bool) -> Dump:
+def _plain_dump(survey: _Survey, folder: _Folder, vouched: _Vouched, damage: Damage) -> Dump:
     filesystem, root, uri = folder.filesystem, folder.root, folder.uri
     where = shown(uri)
     files = _surveyed(survey, filesystem, root, where)
     if files.manifest is None:
         # Also where the user says that the dump is complete: the manifest states which files count.
-        _refuse_other_level(filesystem, root, uri, _with_rows(files) if complete else files.manifests_below)
-        if not complete:
+        _refuse_other_level(filesystem, root, uri, _with_rows(files) if vouched.complete else files.manifests_below)
+        if not vouched.complete:
             raise NoManifestError(
                 f"the dump has no {manifests.NAME}: a lost file would look like compaction",
                 where=where,
@@ -152,15 +168,14 @@ def _plain_dump(survey: _Survey, folder: _Folder, *, complete: bool, committed_o
         if not files.parquet:
             raise DumpError("there is no Parquet file", where=where)
     else:
-        check_files(files.manifest, files.parquet, where)
-        if digests:
+        check_files(files.manifest, files.parquet, where, damage)
+        if vouched.check_digests:
             _check_digests(filesystem, files.manifest, files.parquet)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        facts = mapped(pool, lambda file: read_facts(filesystem, file), files.parquet)
+    facts = _facts(filesystem, files, damage)
     if files.manifest is not None:
-        check_rows(files.manifest, facts, where)
-    warnings = [*files.warnings, *_judgements(facts, files.manifest, committed_only)]
-    claimed = "read_committed" if committed_only else None
+        check_rows(files.manifest, facts, where, damage)
+    warnings = [*files.warnings, *_judgements(facts, files.manifest, vouched.committed_only)]
+    claimed = "read_committed" if vouched.committed_only else None
     return Dump(
         uri=absolute(uri),
         partitions=_partitions(facts, files.manifest),
@@ -171,8 +186,30 @@ def _plain_dump(survey: _Survey, folder: _Folder, *, complete: bool, committed_o
         headerless=frozenset(key.topic for one in facts if not one.columns.has_headers for key, _ in one.pieces),
         columns={one.file.path: one.columns for one in facts},
         warnings=tuple(warnings),
+        damaged=damage.partitions,
         hidden=tuple(survey.also_hidden()),
     )
+
+
+def _facts(filesystem: FileSystem, files: _DumpFiles, damage: Damage) -> list[FileFacts]:
+    """Return what the footers say; the partitions of files that cannot be read are added to ``damage``."""
+    listed = {file.path: file for file in files.manifest.files} if files.manifest else {}
+
+    def read(file: ListedFile) -> FileFacts | DumpError:
+        try:
+            return read_facts(filesystem, file)
+        except DumpError as error:
+            return error
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        answers = mapped(pool, read, files.parquet)
+    facts = []
+    for file, answer in zip(files.parquet, answers, strict=True):
+        if isinstance(answer, DumpError):
+            damage.add(keys_of(listed[file.relative]) if file.relative in listed else (), answer)
+        else:
+            facts.append(answer)
+    return facts
 
 
 def _as_of_generation(grown: growing.Grown, generation: int, where: str) -> tuple[growing.Grown, tuple[str, ...]]:
@@ -258,28 +295,29 @@ def _refuse_manifests_that_are_none(root: str, where: str) -> None:
             )
 
 
-def _grown_dump(grown: growing.Grown, filesystem: FileSystem, root: str, uri: str, *, check_digests: bool) -> Dump:
+def _grown_dump(grown: growing.Grown, folder: _Folder, damage: Damage, *, check_digests: bool) -> Dump:
     """By the manifest alone, which says what a footer would: files that nobody needs are never opened."""
-    manifest = growing.as_manifest(grown)
-    base = root.rstrip("/")
-    _check_present(filesystem, base, manifest)
+    manifest, filesystem = growing.as_manifest(grown), folder.filesystem
+    base = folder.root.rstrip("/")
+    _check_present(filesystem, base, manifest, damage)
     if check_digests:
         _check_digests(
             filesystem, manifest, [ListedFile(f"{base}/{one.path}", one.path, one.size) for one in manifest.files]
         )
     return Dump(
-        uri=absolute(uri),
+        uri=absolute(folder.uri),
         partitions=growing.partitions_of(grown, base),
         clock=grown.clock,
         manifest=manifest,
         committed=grown.committed,
         isolation=grown.isolation,
         has_headers=True,
+        damaged=damage.partitions,
     )
 
 
-def _check_present(filesystem: FileSystem, base: str, manifest: Manifest) -> None:
-    """DumpError, naming the file, where one that the manifest names is missing, no file or of another size."""
+def _check_present(filesystem: FileSystem, base: str, manifest: Manifest, damage: Damage) -> None:
+    """Add the partitions of files that the manifest names and that are missing, no files or of another size."""
     from pyarrow import fs
 
     for one, status in zip(
@@ -287,11 +325,13 @@ def _check_present(filesystem: FileSystem, base: str, manifest: Manifest) -> Non
     ):
         path = f"{base}/{one.path}"
         if status.type != fs.FileType.File or (is_here(filesystem) and is_link(path, base)):
-            raise DumpError(f"{printable(one.path)} is in the manifest, but not in the dump", where=printable(base))
-        if status.size != one.size:
-            raise DumpError(
+            error = DumpError(f"{printable(one.path)} is in the manifest, but not in the dump", where=printable(base))
+            damage.add(keys_of(one), error)
+        elif status.size != one.size:
+            error = DumpError(
                 f"{printable(one.path)} has {status.size} bytes, in the manifest {one.size}", where=printable(base)
             )
+            damage.add(keys_of(one), error)
 
 
 def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list[str]) -> None:

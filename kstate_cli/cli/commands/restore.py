@@ -191,6 +191,7 @@ def _options(
         release=chosen_release("--for", selection.release_name, selection.for_jar, quiet=not says_release),
         tasks=frozenset(selection.task or ()),
         stores=frozenset(selection.store or ()),
+        partitions=frozenset(selection.partition or ()),
         share=share_of(selection.fleet),
         elsewhere=elsewhere,
         only=only,

@@ -135,6 +135,10 @@ class RestoredOptions:
     ] = None
     task: Tasks = None
     store: Stores = None
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", metavar="N", min=0, help="Tasks of this partition only; repeatable."),
+    ] = None
     ignore: Annotated[
         list[str] | None,
         typer.Option("--ignore", metavar="TOPIC", help="Skip this topic (or pattern); repeatable."),

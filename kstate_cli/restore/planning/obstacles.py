@@ -149,13 +149,17 @@ def _table_lines(store: str, topology: str | None) -> Iterator[str]:
     yield "subtopology = 0 # N of its tasks N_0, N_1, …"
 
 
-def judge_topics(snapshot: RestoreSnapshot) -> Iterator[Outcome]:
-    """Compare the topics of the broker with those of the dump; warn if a global topic may forget keys."""
+def judge_topics(snapshot: RestoreSnapshot, selected: frozenset[TopicPartition] | None) -> Iterator[Outcome]:
+    """Compare the topics of the broker with those of the dump; warn if a global topic may forget keys.
+
+    ``selected``: the changelog partitions to compare; None for all.
+    """
     facts = snapshot.options.facts
     manifest = snapshot.dump.manifest
     for partition in manifest.partitions if manifest is not None else ():
-        log = facts.get(TopicPartition(partition.topic, partition.partition))
-        if log is not None:
+        key = TopicPartition(partition.topic, partition.partition)
+        log = facts.get(key)
+        if log is not None and (selected is None or key in selected):
             yield from _recreated_topic(partition, log)
             yield from _shorter_log(snapshot, partition, log)
     for store in snapshot.spec.stores:

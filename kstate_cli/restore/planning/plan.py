@@ -25,6 +25,8 @@ class RestoreOptions:
     release: Release
     tasks: frozenset[str] = frozenset()
     stores: frozenset[str] = frozenset()
+    partitions: frozenset[int] = frozenset()
+    """Tasks of these partitions alone; empty: of all."""
     share: tuple[int, int] | None = None
     """(i, n), 1-based: every n-th of all tasks in order, beginning with the i-th."""
     elsewhere: frozenset[str] = frozenset()
@@ -47,6 +49,11 @@ class RestoreOptions:
     permissions: Permissions = field(default_factory=Permissions)
     ignored: tuple[str, ...] = ()
     """Topics of the dump, as shell patterns, that belong to other applications."""
+
+    @property
+    def selects(self) -> bool:
+        """Whether only named stores, tasks or partitions are restored: the rest of the dump is not checked then."""
+        return bool(self.tasks or self.stores or self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ def plan_of(snapshot: RestoreSnapshot, stores_by_task: Mapping[str, Sequence[str
     """Return the plan by what a snapshot states. Raises Refused."""
     refuse_uncommitted(snapshot)
     outcomes: list[Outcome] = [*map(note, snapshot.notes), *map(warning, snapshot.dump.warnings)]
-    outcomes += [*unknown_topics(snapshot), *judge_topics(snapshot)]
+    selected = _selected_partitions(snapshot)
+    outcomes += [*unknown_topics(snapshot), *judge_topics(snapshot, selected), *_damage_elsewhere(snapshot, selected)]
     selection = _selection(snapshot, stores_by_task, is_refused=bool(_refusals(outcomes)))
     outcomes += selection.outcomes
     for task, stores in selection.stores.items():
@@ -212,6 +213,40 @@ def _refuse_unknown_stores(snapshot: RestoreSnapshot) -> None:
         )
 
 
+def _selected_partitions(snapshot: RestoreSnapshot) -> frozenset[TopicPartition] | None:
+    """Return the changelog partitions that the options name by store, task or partition; None if they name none."""
+    options = snapshot.options
+    if not options.selects:
+        return None
+    stores = [spec for spec in snapshot.spec.stores if not options.stores or spec.name in options.stores]
+    return frozenset(
+        key
+        for key in snapshot.dump.partitions
+        for spec in stores
+        if spec.changelog == key.topic and _is_selected(options, spec, key.partition)
+    )
+
+
+def _is_selected(options: RestoreOptions, spec: StoreSpec, partition: int) -> bool:
+    """Return whether the options name the task of a store's changelog partition; ``global`` has every partition."""
+    task = GLOBAL if spec.is_global else f"{_folder(spec)}{spec.subtopology}_{partition}"
+    numbers = options.partitions
+    return (not options.tasks or task in options.tasks) and (
+        not numbers or (partition in numbers and not spec.is_global)
+    )
+
+
+def _damage_elsewhere(snapshot: RestoreSnapshot, selected: frozenset[TopicPartition] | None) -> Iterator[Outcome]:
+    """Note the damaged partitions of the dump that are not selected: a later restoration may need them."""
+    for key, damage in sorted(snapshot.dump.damaged.items()):
+        if selected is not None and key not in selected:
+            yield note(f"{key} of the dump is damaged, and not selected: {damage}")
+
+
+def _folder(spec: StoreSpec) -> str:
+    return f"__{spec.topology}__/" if spec.topology else ""
+
+
 def _refuse_unknown_tasks(options: RestoreOptions, tasks: Collection[str]) -> None:
     unknown = sorted(options.tasks - set(tasks))
     if unknown:
@@ -219,6 +254,11 @@ def _refuse_unknown_tasks(options: RestoreOptions, tasks: Collection[str]) -> No
             f"no task of this name: {', '.join(unknown)}",
             hint=f"{did_you_mean(unknown, tasks)}tasks: {', '.join(sorted(tasks))}",
         )
+    numbers = {number for task in tasks if (number := TaskId.parse(task).partition) is not None}
+    absent = sorted(options.partitions - numbers)
+    if absent:
+        there = some([str(number) for number in sorted(numbers)], _MOST)
+        raise UsageError(f"no task of partition {absent[0]}", hint=f"there are: {there}")
 
 
 def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Outcome]:
@@ -239,6 +279,8 @@ def _tasks_here(options: RestoreOptions, tasks: Iterable[str]) -> list[str]:
         i, n = options.share
         own = own[i - 1 :: n]
     here = {*own, GLOBAL}
+    if options.partitions:
+        here = {name for name in own if TaskId.parse(name).partition in options.partitions}
     return [name for name in names if name in here and (not options.tasks or name in options.tasks)]
 
 
@@ -270,8 +312,7 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
             f"or add subtopology = … to [stores.{spec.name}]"
         )
         return _StoreTasks(outcomes=[*outcomes, refusal])
-    folder = f"__{spec.topology}__/" if spec.topology else ""
-    return _StoreTasks([f"{folder}{spec.subtopology}_{partition}" for partition in partitions], outcomes)
+    return _StoreTasks([f"{_folder(spec)}{spec.subtopology}_{partition}" for partition in partitions], outcomes)
 
 
 def _surplus_partition(spec: StoreSpec, partitions: Sequence[int]) -> Iterator[Outcome]:

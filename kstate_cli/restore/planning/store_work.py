@@ -135,6 +135,10 @@ def _refuse_unrestorable(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
 def _partitions(snapshot: RestoreSnapshot, case: _StoreCase) -> list[PartitionDump]:
     """Return what the dump has of a store: all partitions of the topic of a global store, else one."""
     topic = case.spec.changelog or ""
+    number = None if case.spec.is_global else TaskId.parse(case.task).partition or 0
+    for key, damage in sorted(snapshot.dump.damaged.items()):
+        if key.topic == topic and number in (None, key.partition):
+            raise _StoreRefusedError(f"the dump is damaged: {damage}")
     if case.spec.is_global:
         return [dump for key, dump in sorted(snapshot.dump.partitions.items()) if key.topic == case.spec.changelog]
     dumped = snapshot.dump.partitions.get(TopicPartition(topic, TaskId.parse(case.task).partition or 0))

@@ -125,6 +125,7 @@ def _restore(
         complete=request.complete,
         committed_only=request.committed_only,
         full_dump=request.full_dump,
+        in_part=request.options.selects and not request.verify_dump,
     )
     if request.verify_dump:
         refuse_damaged(dump)
