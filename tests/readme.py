@@ -30,7 +30,7 @@ GROUPS: Final = {
     "read a directory": ("ls", "inspect-position", "query", "export", "diff", "verify"),
     "predict a start": ("check", "fleet"),
     "change a directory": ("migrate", "rehome", "wipe", "restore", "undo"),
-    "keep dumps and standbys": ("dump", "verify-dump", "maintain", "start-barrier"),
+    "keep dumps and standbys": ("dump", "ls-dump", "verify-dump", "maintain", "start-barrier"),
     "see and delete what kstate keeps": ("status", "clean"),
     "learn": ("explain", "demo", "examples", "warm-up"),
 }

@@ -179,6 +179,10 @@ EXAMPLES: Final = {
             "dump --bootstrap-server broker:9092 --app orders --out out --dry-run",
         ),
     ),
+    "ls-dump": (
+        Example("Offsets, gaps, age and health of each partition", "ls-dump /backup/orders"),
+        Example("For scripts", "ls-dump /backup/orders -o json"),
+    ),
     "verify-dump": (
         Example("Read every file once", "verify-dump /dump/orders"),
         Example("A seventh each night, for cron", "verify-dump /dump/orders --subset 1/7 --quiet"),

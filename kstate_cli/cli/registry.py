@@ -50,6 +50,7 @@ COMMANDS: Final = {
     "wipe": Entry("wipe", "wipe", "Move stores out, so that Streams rebuilds them."),
     "rehome": Entry("rehome", "rehome", "Move stores to their tasks in a changed topology."),
     "dump": Entry("dump", "dump", "Write changelogs from a broker to a dump."),
+    "ls-dump": Entry("ls_dump", "ls_dump", "List a dump: offsets, gaps, age, health."),
     "verify-dump": Entry("verify_dump", "verify_dump", "Read every file of a dump, and report damage."),
     "restore": Entry("restore", "restore", "Restore stores in bulk from a changelog dump."),
     "start-barrier": Entry("start_barrier", "start_barrier", "Wait until all hosts are ready to start."),
@@ -124,9 +125,9 @@ class LazyGroup(HelpfulGroup):
         self.commands = _Commands()
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Accept ``dump verify`` for ``verify-dump``: ``dump`` is a command with options, and no group."""
-        if args[:2] == ["dump", "verify"]:
-            args = ["verify-dump", *args[2:]]
+        """Accept ``dump ls`` and ``dump verify``: ``dump`` is a command with options, and no group."""
+        if args[:1] == ["dump"] and args[1:2] in (["ls"], ["verify"]):
+            args = [f"{args[1]}-dump", *args[2:]]
         return super().resolve_command(ctx, args)
 
     def _main_shell_completion(self, ctx_args: Any, prog_name: str, complete_var: str | None = None) -> None:

@@ -35,6 +35,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "wipe": ("APP", "--store", "visits"),
     "rehome": ("APP", "--map", "0=3"),
     "dump": ("--help",),
+    "ls-dump": (EXAMPLES / "dump",),
     "verify-dump": ("--help",),
     "restore": ("APP", *RESTORE, "--rebuild", "-q", "-o", "json"),
     "start-barrier": ("PLACE", "--hosts", "1"),

@@ -369,6 +369,7 @@ NEW = "its directory is a new one, which is there whole or not at all"
 WAY_ON = "it is asked for one thing: there is nothing to warn of"
 OF_ITS_STEPS = "it is the code of a command that it ran: test_maintain.py"
 OF_A_DUMP = "of a dump: test_verify_dump.py"
+OF_A_LISTING = "of a dump: test_ls_dump.py"
 OF_A_BROKER = "it takes a broker: tests/interop/test_dump_moves.py"
 OF_SPARK = "it takes Spark: tests/restore/test_warm_up.py"
 TABLE: dict[str, dict[int, Cell | str]] = {
@@ -388,6 +389,8 @@ TABLE: dict[str, dict[int, Cell | str]] = {
                6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
     "dump": {0: OF_A_BROKER, 1: OF_A_BROKER, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: OF_A_BROKER, 6: OF_A_BROKER,
              7: "a manifest is there whole or not at all", SIGNAL: OF_A_BROKER},
+    "ls-dump": {0: OF_A_LISTING, 1: NO_WARNINGS, 2: OF_A_LISTING, 3: OF_A_LISTING, 4: OF_A_LISTING, 5: "it takes no lock",
+                6: OF_A_LISTING, 7: READS, SIGNAL: "as verify-dump: tests/processes/test_deadline.py"},
     "verify-dump": {0: OF_A_DUMP, 1: OF_A_DUMP, 2: OF_A_DUMP, 3: OF_A_DUMP, 4: OF_A_DUMP, 5: "it takes no lock", 6: OF_A_DUMP,
                     7: READS, SIGNAL: OF_A_DUMP},
     "restore": {1: _unlogged, 3: ASKS_NOTHING, 5: _locked("application"), 7: _summary_lost},

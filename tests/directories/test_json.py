@@ -111,8 +111,12 @@ LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning
 """Of restorations that were interrupted, and that go on or wait: `tests/restore/test_attempts.py`, `…/test_standby.py` and `…/test_hosts.py`."""
 OF_A_BROKER = {("dump", kind) for kind in ("partition", "warning", "note", "round", "summary")} | {("fleet", "member")}
 """`tests/interop/test_dump_moves.py` and `tests/interop/test_fleet.py` have them."""
-OF_A_DUMP = {("verify-dump", kind) for kind in ("finding", "warning", "error", "summary")} | {("check", "dump-part")}
-"""`tests/directories/test_verify_dump.py` has them."""
+OF_A_DUMP = {
+    *(("verify-dump", kind) for kind in ("finding", "warning", "error", "summary")),
+    *(("ls-dump", kind) for kind in ("partition", "error", "summary")),
+    ("check", "dump-part"),
+}
+"""`tests/directories/test_verify_dump.py` and `…/test_ls_dump.py` have them."""
 OF_SPARK = {("warm-up", "summary"), ("warm-up", "error")}
 """`tests/restore/test_warm_up.py` has them."""
 OF_HOMES = {("rehome", "store"), ("ls", "lacked")}

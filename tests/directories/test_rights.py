@@ -44,6 +44,7 @@ def test_every_command_is_here() -> None:
     assert {
         *ASKED,
         "dump",
+        "ls-dump",
         "verify-dump",
         "start-barrier",
         "maintain",

@@ -60,6 +60,8 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "start-barrier": ("start-barrier", "PLACE", "--hosts", "1", "-o", "json"),
     "maintain": ("maintain", "--config", "CONFIG", "--dry-run"),
     "help of warm-up": ("warm-up", "--help"),
+    "ls-dump": ("ls-dump", str(DUMP)),
+    "ls-dump json": ("ls-dump", str(DUMP), "-o", "json"),
     "help of verify-dump": ("verify-dump", "--help"),
     "demo": ("demo",),
     "examples": ("examples", "--out", "OUT"),

@@ -37,6 +37,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "verify": [("verify", "APP")],
     "migrate": [("migrate", "APP", "--to", "3.9", "--warnings-ok")],
     "dump": [("dump", "--help")],
+    "ls-dump": [("ls-dump", "DUMP")],
     "verify-dump": [("verify-dump", "--help")],
     "start-barrier": [("start-barrier", "PLACE", "--hosts", "1")],
     "maintain": [("maintain", "--config", "CONFIG", "--dry-run")],

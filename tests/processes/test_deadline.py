@@ -116,6 +116,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "restore, a barrier": (("restore", "OUT", "--from-changelog", "DUMP", "--for", "4.3", "--engine", "local", "--spec", "SPEC",
                             "--barrier", BUCKET, "--hosts", "2"), BUCKET),
     "verify-dump": (("verify-dump", BUCKET), BUCKET),
+    "ls-dump": (("ls-dump", BUCKET), BUCKET),
     "check, a dump": (("check", "APP", "--for", "4.3", "--dump", BUCKET), BUCKET),
     "check, a broker": (("check", "APP", "--for", "4.3", "--bootstrap-server", BROKER), BROKER),
     "fleet": (("fleet", "web=LISTING", "--bootstrap-server", BROKER), BROKER),

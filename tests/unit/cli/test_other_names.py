@@ -20,6 +20,7 @@ NEEDED = {
     "restore": (["/a", "--for", "4.3"], "from_changelog"),
     "rehome": (["/a"], "from_changelog"),
     "dump": (["--bootstrap-server", "b:1", "--topic", "t"], "out"),
+    "ls-dump": ([], "dump"),
     "verify-dump": ([], "dump"),
 }
 """Commands that read or write a dump -> what they need besides, and the parameter that gets it."""
@@ -66,7 +67,7 @@ def test_the_help_shows_the_name_of_the_command() -> None:
     }
     assert documented == {
         "ls": ["from-changelog"], "inspect-position": ["from-changelog"], "check": ["dump"],
-        "restore": ["from-changelog"], "rehome": ["from-changelog"], "dump": ["out"], "verify-dump": [],
+        "restore": ["from-changelog"], "rehome": ["from-changelog"], "dump": ["out"], "ls-dump": [], "verify-dump": [],
     }  # fmt: skip
 
 

@@ -1,0 +1,154 @@
+"""``kstate dump ls``, by its other name ``ls-dump``: what a dump holds, partition by partition."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstate_cli.cli.options.shared import Output, Quiet
+from kstate_cli.cli.output import Format
+from kstate_cli.errors import EXIT_OK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kstate_cli.dump_reader.overview import DumpedPartition, DumpOverview
+
+
+def ls_dump(
+    dump: Annotated[str, typer.Argument(metavar="DUMP", help="Changelog dump: path or URI.", show_default=False)],
+    output: Output = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """List what a dump holds: offsets, full and incremental dumps, gaps, size, age and health of each partition.
+
+    Only manifests and footers are read; kstate verify-dump reads the files. A gap is a range of offsets between two
+    full dumps that neither has: the log had forgotten it. Exit code 3: a file is missing, or damaged.
+    """
+    from kstate_cli.cli.output import say
+    from kstate_cli.dump_reader.overview import read_overview
+    from kstate_cli.errors import ConditionNotMet
+    from kstate_cli.texts import plural, some
+
+    overview = read_overview(dump)
+    verified_ms = _verified_ms(dump)
+    if output is Format.json:
+        _print_json(dump, overview, verified_ms)
+    else:
+        _show(overview)
+        for line in _ending(dump, overview, verified_ms):
+            say(line, quiet=quiet)
+    damaged = [partition for partition in overview.partitions if partition.damage is not None]
+    if damaged:
+        named = some([str(partition.key) for partition in damaged], 5)
+        raise ConditionNotMet(
+            f"{plural(len(damaged), 'partition')} damaged: {named}",
+            details=[f"{partition.key}: {partition.damage}" for partition in damaged[:5]],
+            hint="copy the dump again from where it is whole, or take a new one into an empty folder",
+        )
+    return EXIT_OK
+
+
+def _verified_ms(dump: str) -> int | None:
+    from kstate_cli.dump_writer.verified import read_verified
+
+    with contextlib.suppress(OSError):
+        record = read_verified(dump)
+        return None if record is None else record.oldest_ms()
+    return None
+
+
+def _show(overview: DumpOverview) -> None:
+    from kstate_cli.cli.columns import Column, Fold
+    from kstate_cli.cli.output import table
+    from kstate_cli.texts import size_text
+
+    rows = [
+        (
+            partition.key.topic,
+            partition.key.partition,
+            _offset(partition.start),
+            _offset(partition.end),
+            partition.fulls,
+            partition.increments,
+            ", ".join(f"{first}-{end - 1}" for first, end in partition.gaps) or "none",
+            f"{partition.records:,}",
+            "not known" if partition.bytes is None else size_text(partition.bytes),
+            _age(partition.as_of_ms),
+            "ok" if partition.damage is None else partition.damage,
+        )
+        for partition in overview.partitions
+    ]
+    names = ("topic", "partition", "from", "to", "full", "incremental", "gaps", "records", "size", "age")
+    table(
+        None,
+        (*names, Column("health", fold=Fold.WORDS)),
+        rows,
+        right=frozenset({"partition", "from", "to", "full", "incremental", "records", "size"}),
+    )
+
+
+def _offset(offset: int | None) -> str:
+    return "-" if offset is None else str(offset)
+
+
+def _age(as_of_ms: int | None) -> str:
+    from kstate_cli.clock import now_ms
+    from kstate_cli.pace import duration_text
+
+    return "not known" if as_of_ms is None else duration_text(max(0.0, (now_ms() - as_of_ms) / 1000))
+
+
+def _ending(dump: str, overview: DumpOverview, verified_ms: int | None) -> Iterator[str]:
+    from kstate_cli.clock import utc_text
+    from kstate_cli.texts import command, plural
+
+    kind = "written at once" if overview.generation is None else f"generation {overview.generation}"
+    yield f"{plural(len(overview.partitions), 'partition')}, {kind}"
+    if verified_ms is None:
+        yield f"not every file was read in full yet; to read them: {command('verify-dump', dump)}"
+    else:
+        yield f"every file was read in full since {utc_text(verified_ms)}"
+
+
+def _print_json(dump: str, overview: DumpOverview, verified_ms: int | None) -> None:
+    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.clock import utc_text
+    from kstate_cli.dump_reader.location import absolute, shown
+
+    lines = JsonLines(None)
+    for partition in overview.partitions:
+        lines.line("partition", _members(partition))
+    lines.summary(
+        {
+            "path": shown(absolute(dump)),
+            "ok": all(partition.damage is None for partition in overview.partitions),
+            "generation": overview.generation,
+            "partitions": len(overview.partitions),
+            "records": sum(partition.records for partition in overview.partitions),
+            "verified": None if verified_ms is None else utc_text(verified_ms),
+        }
+    )
+
+
+def _members(partition: DumpedPartition) -> dict[str, Any]:
+    from kstate_cli.clock import utc_text
+
+    return {
+        "topic": partition.key.topic,
+        "partition": partition.key.partition,
+        "start": partition.start,
+        "end": partition.end,
+        "log_start": partition.log_start,
+        "log_end": partition.log_end,
+        "full_dumps": partition.fulls,
+        "incremental_dumps": partition.increments,
+        "gaps": [{"start": first, "end": end} for first, end in partition.gaps],
+        "records": partition.records,
+        "files": partition.files,
+        "bytes": partition.bytes,
+        "dumped_at": None if partition.as_of_ms is None else utc_text(partition.as_of_ms),
+        "damage": partition.damage,
+    }

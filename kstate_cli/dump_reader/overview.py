@@ -1,0 +1,124 @@
+"""What a dump holds, partition by partition: full and incremental dumps, offsets, gaps, size, age and damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from kstate_cli.formats.topic_partition import TopicPartition
+
+from .growing import Full, Grown
+from .location import open_location, shown
+from .model import Dump, PartitionDump
+from .open import newest_manifest, read_dump
+
+OffsetRange = tuple[int, int]
+"""The first offset, and the offset behind the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedPartition:
+    """One partition of a dump. Offsets are those of the newest full dump with its increments; ends are exclusive."""
+
+    key: TopicPartition
+    start: int | None
+    """Where the newest full dump began; None without records and without a manifest."""
+    end: int | None
+    log_start: int | None
+    """The bounds of the broker's log when it was last read; None if no manifest states them."""
+    log_end: int | None
+    fulls: int
+    increments: int
+    """Readings that were added to the newest full dump."""
+    gaps: tuple[OffsetRange, ...]
+    """Offsets of the log between the first and the last record of the dump that no full dump covers."""
+    records: int
+    """Of all full dumps."""
+    files: int
+    bytes: int | None
+    """Of all files; None if no manifest states their sizes."""
+    as_of_ms: int | None
+    """When the broker was last asked for the end of the log; None if no manifest states it."""
+    damage: str | None
+    """The first file that is missing, has another size or cannot be read, and why; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOverview:
+    """All partitions of a dump."""
+
+    partitions: tuple[DumpedPartition, ...]
+    generation: int | None
+    """Of the manifest; None for a dump that was written at once."""
+
+
+def read_overview(uri: str) -> DumpOverview:
+    """Return what the manifest, or the footers of the files, state of a dump. No file is read in full.
+
+    Raises UsageError if there is nothing at ``uri``, DumpError for what is no dump.
+    """
+    filesystem, root = open_location(uri)
+    grown = newest_manifest(filesystem, root, shown(uri))
+    dump = read_dump(uri, complete=True, committed_only=False, in_part=True)
+    if grown is None:
+        return DumpOverview(tuple(_written_at_once(dump, one) for one in dump.partitions.values()), None)
+    fulls: dict[TopicPartition, list[Full]] = {}
+    for full in sorted(grown.fulls, key=lambda full: full.began):
+        fulls.setdefault(full.key, []).append(full)
+    partitions = tuple(_grown(grown, key, fulls[key], dump.damaged.get(key)) for key in sorted(fulls))
+    return DumpOverview(partitions, grown.generation)
+
+
+def _grown(grown: Grown, key: TopicPartition, fulls: Sequence[Full], damage: str | None) -> DumpedPartition:
+    newest = grown.newest().get(key, fulls[-1])
+    files = {file.path: file for full in fulls for file in full.files}
+    return DumpedPartition(
+        key,
+        newest.start,
+        newest.end,
+        newest.log_start,
+        newest.log_end,
+        len(fulls),
+        len(newest.ranges) - 1,
+        gaps_between((full.start, full.end) for full in fulls if full.topic_id == newest.topic_id),
+        sum(full.rows for full in fulls),
+        len(files),
+        sum(file.size for file in files.values()),
+        newest.as_of_ms,
+        damage,
+    )
+
+
+def _written_at_once(dump: Dump, partition: PartitionDump) -> DumpedPartition:
+    stated = dump.manifest.files if dump.manifest is not None else ()
+    sizes = [file.size for file in stated if (file.topic, file.partition) == (partition.topic, partition.partition)]
+    behind = None if partition.last is None else partition.last + 1
+    end = partition.log_end if partition.reading is not None or partition.log_end is not None else behind
+    start = partition.start if partition.start is not None else partition.first
+    return DumpedPartition(
+        partition.key,
+        start,
+        end,
+        partition.log_start,
+        partition.log_end,
+        1,
+        0,
+        (),
+        partition.rows,
+        len(sizes) or len({piece.path for piece in partition.pieces}),
+        sum(sizes) if sizes else None,
+        None if partition.reading is None else partition.reading.started_ms,
+        dump.damaged.get(partition.key),
+    )
+
+
+def gaps_between(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Return the offsets between these ranges that none of them covers."""
+    covered: list[OffsetRange] = []
+    for start, end in sorted(ranges):
+        if covered and start <= covered[-1][1]:
+            covered[-1] = (covered[-1][0], max(end, covered[-1][1]))
+        else:
+            covered.append((start, end))
+    return tuple((before[1], after[0]) for before, after in pairwise(covered))
