@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_a_dump_that_grows(tmp_path: Path) -> None:
     assert "every file was read in full since 20" in kstate_here("dump", "ls", dump.path).err
 
 
-def _partitions(dump: Path, status: int = 0) -> list[dict[str, object]]:
+def _partitions(dump: Path, status: int = 0) -> list[dict[str, Any]]:
     return [row for row in kstate_here("ls-dump", dump, "-o", "json", status=status).rows if row["type"] == "partition"]
 
 
