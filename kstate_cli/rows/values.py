@@ -34,6 +34,7 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
+from kstate_cli import clock
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.values import UNKNOWN_TIMESTAMP, Header
 
@@ -164,6 +165,10 @@ _YEARS: Final = range(1900, 2200)
 _SECONDS: Final = range(1_000_000_000, 2_500_000_000)
 """From 2001 to 2049, as seconds since 1970."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_DAY_MS: Final = 86_400_000
+_DAYS: Final = {"today": 0, "yesterday": 1}
+"""Words for a day -> how many days ago."""
+_CLOCK: Final = re.compile(r"\d\d:\d\d(:\d\d)?")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 FOREVER: Final = MAX_I64
 """The last millisecond."""
@@ -190,9 +195,31 @@ def parse_time(text: str) -> int:
     return time_ms
 
 
-def milliseconds(time: int) -> str:
+def parse_moment(text: str, now_ms: int, *, is_end: bool) -> int:
+    """Return milliseconds since 1970 as :func:`parse_time`, or of a time that counts from ``now_ms``, in UTC.
+
+    ``now``; ``-1d`` or ``-30m``: so long ago; ``12:00`` or ``12:00:30``: today. ``today`` and ``yesterday`` are whole
+    days: their first millisecond, or their last if ``is_end``. Raises ValueError.
+    """
+    word = text.strip().lower()
+    ago = clock.span(word[1:]) if word.startswith("-") else None
+    if word == "now":
+        return now_ms
+    if ago is not None:
+        return now_ms - ago // _MILLISECOND
+    midnight = now_ms // _DAY_MS * _DAY_MS
+    if word in _DAYS:
+        start = midnight - _DAYS[word] * _DAY_MS
+        return start + _DAY_MS - 1 if is_end else start
+    if _CLOCK.fullmatch(word):
+        at = time.fromisoformat(word)
+        return midnight + timedelta(hours=at.hour, minutes=at.minute, seconds=at.second) // _MILLISECOND
+    return parse_time(text)
+
+
+def milliseconds(time_ms: int) -> str:
     """A time as a number that :func:`parse_time` reads as that very time."""
-    text = str(time)
+    text = str(time_ms)
     return text if _other_reading(text) is None else f"{text}ms"
 
 
@@ -212,13 +239,13 @@ def _other_reading(digits: str) -> str | None:
     return f"{at:%Y-%m-%d}" if len(digits) == 8 else f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def show_time(time: int) -> str:
+def show_time(time_ms: int) -> str:
     """``2023-11-14T22:13:20.500Z``, which :func:`parse_time` reads; the number where no calendar has the time."""
     try:
-        at = _EPOCH + time * _MILLISECOND
+        at = _EPOCH + time_ms * _MILLISECOND
     except OverflowError:
-        return str(time)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{time % 1000:03d}Z" if at.year >= 1000 else str(time)
+        return str(time_ms)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z" if at.year >= 1000 else str(time_ms)
 
 
 def _three_digits(text: str) -> str:

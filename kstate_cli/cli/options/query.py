@@ -45,11 +45,11 @@ Timestamps = Annotated[
 ]
 TimeFrom = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help="Start of the time range: milliseconds, or 2024-05-01T12:00:00Z."),
+    typer.Option("--from", metavar="TIME", help="Start of the times: ms, 2024-05-01T12:00:00Z, -1d, 12:00, yesterday."),
 ]
 TimeTo = Annotated[
     str | None,
-    typer.Option("--to", metavar="TIME", help="End of the time range, inclusive: milliseconds, or ISO 8601."),
+    typer.Option("--to", metavar="TIME", help="End of the times, inclusive, in the same forms."),
 ]
 Collate = Annotated[bool, typer.Option("--collate", help="Merge the rows of all partitions into one order.")]
 
@@ -198,13 +198,15 @@ class StoreRequest:
 
 def time_of(option: str, text: str | None) -> int | None:
     """Return the milliseconds since 1970 of a time. Raise UsageError."""
-    from kstate_cli.rows.values import parse_time
+    from kstate_cli.clock import now_ms
+    from kstate_cli.rows.values import parse_moment
 
     if text is None:
         return None
     try:
-        return parse_time(text)
+        return parse_moment(text, now_ms(), is_end=option == "--to")
     except ValueError as error:
         raise UsageError(
-            f"{option} {text!r} is not a time: {error}", hint="milliseconds since 1970, or 2024-05-01T12:00:00Z"
+            f"{option} {text!r} is not a time: {error}",
+            hint="milliseconds since 1970, 2024-05-01T12:00:00Z, or in UTC: -1d, 12:00, today, yesterday",
         ) from None

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from kstate_cli.errors import Interrupted
 from kstate_cli.query import BYTES, Serde, Windowed, serde
-from kstate_cli.rows.values import bytes_text, jsonable, milliseconds, parse_time, show_time, text_bytes
+from kstate_cli.rows.values import bytes_text, jsonable, milliseconds, parse_moment, parse_time, show_time, text_bytes
 
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)
 JSON = st.recursive(
@@ -374,3 +374,36 @@ def test_shown_time() -> None:
     assert show_time(-1) == "1969-12-31T23:59:59.999Z"
     assert show_time(253402300799999) == "9999-12-31T23:59:59.999Z"
     assert show_time(253402300800000) == "253402300800000"
+
+
+NOW = parse_time("2026-11-26T20:15:30.250Z")
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("now", "2026-11-26T20:15:30.250Z", None),
+        ("-1d", "2026-11-25T20:15:30.250Z", None),
+        ("-30m", "2026-11-26T19:45:30.250Z", None),
+        ("-2w", "2026-11-12T20:15:30.250Z", None),
+        ("12:00", "2026-11-26T12:00:00.000Z", None),
+        ("23:59:59", "2026-11-26T23:59:59.000Z", None),
+        ("today", "2026-11-26T00:00:00.000Z", "2026-11-26T23:59:59.999Z"),
+        ("Yesterday", "2026-11-25T00:00:00.000Z", "2026-11-25T23:59:59.999Z"),
+        ("2024-05-01T12:00:00Z", "2024-05-01T12:00:00.000Z", None),
+        ("1714521600000", "2024-05-01T00:00:00.000Z", None),
+    ],
+)
+def test_moments_that_count_from_now(text: str, start: str, end: str | None) -> None:
+    assert show_time(parse_moment(text, NOW, is_end=False)) == start
+    assert show_time(parse_moment(text, NOW, is_end=True)) == (end or start)
+
+
+@pytest.mark.parametrize("text", ["-1", "-1y", "1d", "tomorrow", "25:00", "12:60", "12", "", "yesterday 12:00"])
+def test_moments_that_mean_nothing(text: str) -> None:
+    """But a number, which is milliseconds: -1 is one before 1970."""
+    if text in ("-1", "12"):
+        assert parse_moment(text, NOW, is_end=False) == int(text)
+        return
+    with pytest.raises(ValueError):
+        parse_moment(text, NOW, is_end=False)
