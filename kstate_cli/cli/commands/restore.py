@@ -63,8 +63,7 @@ def restore(
 ) -> int:
     """Restore stores in bulk from a changelog dump. Undo it with `kstate undo`.
 
-    Stop the application first. Stores with a valid offset catch up, others are rebuilt. Stores past the dump, or not
-    selected, stay unchanged.
+    Stop the application first. Stores past the dump, or not selected, stay.
     """
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics

@@ -57,7 +57,7 @@ AcceptResurrected = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", metavar="BYTES", help="4G; default: 1.7G per core, at most half the host's."),
+    typer.Option("--memory", metavar="BYTES", help="4G; default 1.7G a core, at most half the host's."),
 ]
 """Options that other commands share with ``restore``."""
 
