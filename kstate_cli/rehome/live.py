@@ -321,7 +321,11 @@ def other_counts(
     tasks, largest = max(((count, name) for name, count in sources.items() if count is not None), default=(0, ""))
     for topic in sorted(changelogs):
         count = counts.get(topic)
-        if count is not None and (count != tasks if topic not in sources else count < tasks):
+        if count is None:
+            continue
+        # Of a source topic that is the changelog no task may lack its partition; others need one for each task.
+        fits = count >= tasks if topic in sources else count == tasks
+        if not fits:
             yield (
                 f"{topic} has {count} partitions, and sub-topology {home} {tasks} tasks, as many as {largest} has "
                 "partitions"

@@ -74,6 +74,11 @@ class RehomeSnapshot:
             if state.store.name == name and other.task.topology == topology and not is_stray(state)
         ]
 
+    def new_part(self, task: TaskId) -> Subtopology | None:
+        """Return the sub-topology of a task in the new text; None without a text, or if it has none of that number."""
+        new = self.options.new
+        return None if new is None else new.part(Home.of(task))
+
     def relative(self, path: Path) -> str:
         """Return a path as steps have it: relative to the application directory."""
         return str(path.relative_to(self.app.path))
@@ -157,8 +162,10 @@ class RehomeLayout:
     def homes(self) -> Iterator[tuple[Home, Subtopology]]:
         """Yield the sub-topologies of the new text that get stores here."""
         new = self.snapshot.options.new
+        if new is None:
+            return
         for home in sorted({Home.of(TaskId.parse(name)) for name in self.rehoming.targets}):
-            part = new.part(home) if new is not None else None
+            part = new.part(home)
             if part is not None:
                 yield home, part
 

@@ -24,7 +24,6 @@ from kstate_cli.offsets.resolve import usual_changelog
 from kstate_cli.rehome.model import LeaveReason, MissingStore, Placement, WhyRefused
 from kstate_cli.rehome.snapshot import RehomeLayout
 from kstate_cli.specification.draft import table_of
-from kstate_cli.specification.homes import Home
 from kstate_cli.specification.model import IN_MEMORY
 from kstate_cli.statedir.model import Task
 from kstate_cli.statedir.names import CHECKPOINT
@@ -154,8 +153,8 @@ def _files_of_successor(layout: RehomeLayout, task: str, store: str) -> Task | N
 
 def _unowned_lines(layout: RehomeLayout, target: str) -> _Lines:
     """Return the lines that belong to no store here: they stay, or go to the sub-topology that reads their topic."""
-    task, new, snapshot = TaskId.parse(target), layout.snapshot.options.new, layout.snapshot
-    part = new.part(Home.of(task)) if new is not None else None
+    task, snapshot = TaskId.parse(target), layout.snapshot
+    part = snapshot.new_part(task)
     topics = part.topics if part is not None else ()
     lines: dict[TopicPartition, int] = {}
     changes: list[Change] = []
@@ -298,8 +297,8 @@ def _source_topic(layout: RehomeLayout, target: str, missing: MissingStore) -> t
 
     No text states it; the other tables of the application show it.
     """
-    new, tasks = layout.snapshot.options.new, layout.snapshot.tasks.values()
-    part = new.part(Home.of(TaskId.parse(target))) if new is not None else None
+    tasks = layout.snapshot.tasks.values()
+    part = layout.snapshot.new_part(TaskId.parse(target))
     topics = part.read_directly(missing.store) if part is not None else ()
     if not topics:
         return None, ()

@@ -68,12 +68,19 @@ def judge(
     Only the *broker's* log start and end make an offset invalid; -4 and None are unknown. ``as_of_ms`` is as of when
     the data of the store is, in ms since 1970; None if that is unknown.
     """
-    following = None if offset is None or offset == OFFSET_UNKNOWN else offset if is_global else offset + 1
+    following = _next_offset(offset, is_global=is_global)
     beyond = following is not None and log.where(following) is Where.ABOVE
     if beyond and log.live and not permissions.by_user:
         return Verdict(Action.REFUSE, _lost(log, following), only_copy=True)
     verdict = _judge(log, offset, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
     return replace(verdict, only_copy=True) if beyond and verdict.action is Action.REBUILD else verdict
+
+
+def _next_offset(offset: int | None, *, is_global: bool) -> int | None:
+    """Return the offset that a store needs next: a global store states it, a task store its last record."""
+    if offset is None or offset == OFFSET_UNKNOWN:
+        return None
+    return offset if is_global else offset + 1
 
 
 def _lost(log: Log, following: int | None) -> str:
