@@ -43,7 +43,7 @@ def plan_rehome(app: Application, options: RehomeOptions) -> Plan:
     changed_tasks = _changed_tasks(layout)
     layout, omissions = leave_out(layout, changed_tasks)
     refuse_foreign(layout)
-    changes += [*halves_changes, *omissions, *_offset_remarks(snapshot, changed_tasks), *changes_of(layout)]
+    changes += [*halves_changes, *omissions, *offset_remarks(snapshot, changed_tasks), *changes_of(layout)]
     if steps_of(changes):
         changes += _live_remarks(layout)
     release = _release_of(layout)
@@ -264,7 +264,8 @@ def refuse_foreign(layout: RehomeLayout) -> None:
         )
 
 
-def _offset_remarks(snapshot: RehomeSnapshot, changed_tasks: Collection[str]) -> Iterator[Change]:
+def offset_remarks(snapshot: RehomeSnapshot, changed_tasks: Collection[str]) -> Iterator[Change]:
+    """Yield what the offsets of changed tasks give to say, in the order of the tasks."""
     for name in sorted(snapshot.tasks.keys() & changed_tasks):
         yield from map(warning, snapshot.tasks[name].warnings)
         yield from map(note, snapshot.tasks[name].notes)

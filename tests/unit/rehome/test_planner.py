@@ -19,7 +19,7 @@ from kstate_cli.rehome.live import judge_partitions
 from kstate_cli.rehome.mapping import by_texts
 from kstate_cli.rehome.model import Rehoming, WhyRefused
 from kstate_cli.rehome.options import RehomeOptions
-from kstate_cli.rehome.planner import changes_of, leave_out, refuse_foreign, rehoming_of
+from kstate_cli.rehome.planner import changes_of, leave_out, offset_remarks, refuse_foreign, rehoming_of
 from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot
 from tests.unit.model import APP, application, changelog, database, store, task
 
@@ -177,3 +177,12 @@ def test_nothing_of_a_rehoming_changes_where_it_is() -> None:
     assert isinstance(by_texts((), (), MERGED, OLD), Rehoming)
     assert not by_texts((), (), MERGED, OLD).placements
     assert TopicPartition("shop-a-changelog", 0) == changelog("a") and Path("/state/shop") == APP
+
+
+def test_remarks_on_tasks_come_in_the_order_of_the_tasks() -> None:
+    """Not in that of a set of names, which differs from process to process."""
+    here: Here = {f"0_{number}": {"a": 7} for number in range(9)}
+    tasks = {f"t{name}": resolved(name, stores, warnings=(f"{name}: odd",)) for name, stores in here.items()}
+    moved = replace(OPTIONS, old=described({0: ("a",)}), new=described({3: ("a",)}))
+    snapshot = layout(here, moved, **tasks).snapshot
+    assert warnings([*offset_remarks(snapshot, set(here))]) == tuple(f"{name}: odd" for name in sorted(here))
