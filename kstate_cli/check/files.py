@@ -45,7 +45,9 @@ def unreadable(file: CheckpointFile | None) -> MalformedBytesError | None:
     """Return the error of ``OffsetCheckpoint.read`` for a file; None if it can read it."""
     error = file.error if file is not None else None
     # A file that only kstate cannot read is refused before any rule runs, but for a negative partition.
-    return error if isinstance(error, MalformedBytesError) and error.streams_exception is not None else None
+    if isinstance(error, MalformedBytesError) and error.streams_exception is not None:
+        return error
+    return None
 
 
 def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:

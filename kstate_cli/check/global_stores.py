@@ -43,7 +43,9 @@ def judge_missing_global_stores(snapshot: Snapshot) -> tuple[Prediction, ...]:
 
 
 def _without_status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    return draft.with_findings(*missing_status(snapshot, draft.task)) if snapshot.request.into_family else draft
+    if snapshot.request.into_family:
+        return draft.with_findings(*missing_status(snapshot, draft.task))
+    return draft
 
 
 def _global_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:

@@ -190,7 +190,9 @@ def _with_offset_only(inventory: _Inventory, task: TaskId, name: str) -> AbsentS
     tasks = (
         other for other in inventory.before.app.tasks if not other.is_global and Home.of(other.id) == Home.of(task)
     )
-    return AbsentStore() if any(store.name == name for other in tasks for store in other.stores) else None
+    if any(store.name == name for other in tasks for store in other.stores):
+        return AbsentStore()
+    return None
 
 
 def _in_another_task(inventory: _Inventory, key: StoreKey, copies: Sequence[Task]) -> AbsentStore:

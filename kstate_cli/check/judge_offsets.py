@@ -60,7 +60,7 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets
         if read.stores[store.name].offsets or not is_logged(snapshot, task, store):
             continue
         if snapshot.misplaced_segments(task, store):
-            code = SEGMENT_OFF_GRID  # that has been told
+            code = SEGMENT_OFF_GRID  # a rule about the store has reported it
             continue
         if draft.empty.get(store.name) == OFFSETS_IN_COLUMN_FAMILY:
             # Its offset is there, and the migration that this finding names takes it along.

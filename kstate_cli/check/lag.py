@@ -64,6 +64,7 @@ def lags(
     for offsets in following.values():
         for key, first in offsets.items():
             first_offsets.setdefault(key, set()).add(first)
+    # All offsets at once, so that a source reads each log once.
     for source in sources:
         source.prepare(first_offsets, transactional=exactly_once is not False)
     result = {}

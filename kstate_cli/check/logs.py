@@ -109,7 +109,9 @@ class FactLogs:
             count = tail.records(first, _end_of(log, log.end))
             if count is not None:
                 return Records(count, exact=True)
-        return None if log is None else at_most(log, first, marker=transactional and is_changelog(key.topic))
+        if log is None:
+            return None
+        return at_most(log, first, marker=transactional and is_changelog(key.topic))
 
     def prepare(self, first_offsets: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
         """Reads the ends of the logs that are short."""
@@ -167,6 +169,7 @@ class DumpLogs:
         partition, log = self._dump.partitions.get(key), self.log(key)
         if partition is None or log is None:
             return None
+        # A dump that begins after the offset, or after the log start, has only a part of the records.
         complete = partition.start is not None and log.start is not None and partition.start <= max(first, log.start)
         if complete and (not transactional or self._dump.isolation == "read_committed"):
             count = _count(self._dump.uri, partition, first, log.until)

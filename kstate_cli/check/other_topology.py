@@ -248,7 +248,9 @@ def _builds(snapshot: Snapshot, number: int | None = None) -> str:
 
 def _global_stores(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the global stores that are on disk, or may be."""
-    return snapshot.homes.global_on_disk if snapshot.homes is not None else ()
+    if snapshot.homes is not None:
+        return snapshot.homes.global_on_disk
+    return ()
 
 
 def _on_disk(snapshot: Snapshot) -> set[str]:

@@ -98,7 +98,9 @@ def _judge_task(snapshot: Snapshot, task: Task, *, copied: bool) -> TaskCheckDra
         return judge_global(snapshot, task)
     if snapshot.homes is not None and task.name in snapshot.homes.left_over:
         return judge_left_over_task(snapshot, task)
-    return judge_copy(snapshot, task) if copied else judge_task(snapshot, task)
+    if copied:
+        return judge_copy(snapshot, task)
+    return judge_task(snapshot, task)
 
 
 def topics_of(app: Application, more: Iterable[StoreKey] = ()) -> set[str]:

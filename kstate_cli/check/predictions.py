@@ -57,6 +57,7 @@ Verdict = tuple[Prediction, tuple[Finding, ...]]
 
 def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """Return a task with a prediction for each of its stores."""
+    # Sorted by name: no directory states the order of the topology.
     names = sorted({*draft.stores, *draft.absent})
     ranges: dict[str, Range | None] = {}
     if draft.unreadable is None:
@@ -183,6 +184,7 @@ def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range 
     if key is None or key not in offsets:
         return None, ()
     findings: tuple[Finding, ...] = (missing(snapshot, key, draft.task, name),) if snapshot.lacks(key) else ()
+    # -4 and -5 are no offsets of records: there is no next one to look for.
     if offsets[key] in (OFFSET_UNKNOWN, -5):
         return None, findings
     findings += recreated(snapshot, key, draft.task, name)
@@ -200,7 +202,9 @@ def _range_findings(snapshot: Snapshot, draft: TaskCheckDraft, ranges: Mapping[s
 
 def _range_code(range_: Range) -> FindingCode | None:
     if range_.outside:
-        return BELOW_LOG_START if range_.where is Where.BELOW else BEYOND_LOG_END
+        if range_.where is Where.BELOW:
+            return BELOW_LOG_START
+        return BEYOND_LOG_END
     if range_.where is Where.ABOVE:
         return PAST_THE_DUMP
     return NEAR_LOG_START if near_start(range_) else None
@@ -214,6 +218,7 @@ def _offsets(draft: TaskCheckDraft, name: str) -> dict[TopicPartition, int]:
 def _changelog(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> TopicPartition | None:
     """The partition that the store is restored from: its own changelog before any source topic."""
     offsets = _offsets(draft, name)
+    # A single stored offset names the topic itself, which may be a source topic.
     if len(offsets) == 1:
         return next(iter(offsets))
     return snapshot.changelog(draft.task, name)

@@ -72,6 +72,7 @@ def whole(snapshot: Snapshot, key: TopicPartition | None, *, expires: bool = Fal
     records = snapshot.records(key, log.start or 0)
     if records is None or not records.count or not expires:
         return records
+    # None: some patch releases of the line skip expired records, so the number may be too high.
     if snapshot.request.release.is_new(BOUNDED_RESTORE) is False:
         return records
     return replace(records, exact=False)
@@ -84,6 +85,7 @@ def catching_up(snapshot: Snapshot, store: Store | None, range_: Range) -> Range
     (:data:`kstate_cli.patch_releases.BACKWARD_PROBE`).
     """
     log, records = range_.log, range_.records
+    # Near the end of the log a release does not probe, so it skips nothing and the number is exact.
     if log is None or log.end is None or records is None or store is None or not _is_windowed(store):
         return range_
     if log.end - range_.following < _FAR_BEHIND or snapshot.request.release.is_new(BACKWARD_PROBE) is False:
@@ -184,7 +186,9 @@ def _behind(store: Store, key: TopicPartition, start_offset: int) -> list[Databa
     silent = silent_by_key(store).get(key, ())
     offsets = [(segment, stated_offset(segment, key)) for segment in store.databases]
     lower = [segment for segment, offset in offsets if offset is not None and offset < start_offset]
-    return sorted((*silent, *lower), key=lambda segment: segment.segment_start or 0) if store.segmented else []
+    if store.segmented:
+        return sorted((*silent, *lower), key=lambda segment: segment.segment_start or 0)
+    return []
 
 
 def _spans(store: Store, segments: Sequence[Database]) -> list[str]:

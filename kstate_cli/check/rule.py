@@ -59,6 +59,7 @@ def judged(rules: Sequence[Rule[D]], snapshot: Snapshot, draft: D) -> D:
         if draft.ended:
             break
         before, draft = draft, rule.judge(snapshot, draft)
+        # Only for bug reports: building the decisions takes time for each rule of each store.
         if _LOG.isEnabledFor(logging.DEBUG) and draft.decisions != before.decisions:
             decisions = ", ".join(draft.decisions)
             _LOG.debug("%s: rule %s (%s): %s", draft.subject, rule.judge.__name__, rule.source, decisions)

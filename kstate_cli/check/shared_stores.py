@@ -66,6 +66,7 @@ def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mappi
     changed = []
     for prediction in predictions:
         task = TaskId.parse(prediction.task)
+        # Sub-topologies before the first shared one keep their numbers, so their tasks keep their stores.
         touched = (
             bool(lowest) and not task.is_global and (task.subtopology or 0) >= lowest.get(task.topology or "", MAX_I32)
         )

@@ -225,7 +225,9 @@ class Snapshot:
     def wiped_for(self, task: Task, store: str) -> bool | None:
         """Return True if a store that a task lacks costs it everything under exactly-once; None if its kind decides."""
         has_topic = self.changelog(task, store) is not None
-        return has_topic if self.homes is None else self.homes.wiped_for(task.name, store, has_topic=has_topic)
+        if self.homes is None:
+            return has_topic
+        return self.homes.wiped_for(task.name, store, has_topic=has_topic)
 
     def begins_empty(self, task: Task, store: str) -> bool:
         """Return True if a store that lies in another task has no changelog to be restored from."""

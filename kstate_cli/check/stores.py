@@ -231,6 +231,7 @@ def _obstacle(snapshot: Snapshot, task: Task, store: Store, database: Database) 
 
 
 def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -> Obstacle | None:
+    # RocksDB opens a database only if the caller names all of its column families.
     families = set(database.column_families)
     if snapshot.request.into_family:
         unknown = sorted(families - known_families())
@@ -253,6 +254,7 @@ def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -
 
 
 def _formats(snapshot: Snapshot, database: Database, path: str) -> Obstacle | None:
+    # One SST that RocksDB cannot read keeps it from opening the whole database.
     newest = max(database.sst_formats, default=0)
     reads = snapshot.request.release.reads_sst_format
     if newest <= reads:

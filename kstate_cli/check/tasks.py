@@ -127,12 +127,15 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
         if store.status == "open"
     ]
     code = findings[-1].code if findings and snapshot.request.exactly_once else None
+    # The segments that stay open are those of the first such store: its failure ends the scan.
     leaking = [name for name, store in draft.stores.items() if _keeps_segments_open(store)]
     keeps_open = leaking[0] if leaking and code is not None else None
     draft = replace(
         draft.with_findings(*findings, *missing_status(snapshot, draft.task)), code=code, keeps_open=keeps_open
     )
-    return _hanging(snapshot, draft) if code is not None and snapshot.request.starts_transactional else draft
+    if code is not None and snapshot.request.starts_transactional:
+        return _hanging(snapshot, draft)
+    return draft
 
 
 def _status_text(store: Store) -> str:

@@ -54,6 +54,7 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
             reports.append(HostReport(name or _stem(source), source, 1, gaps=[Gap(None, why)]))
             continue
         reports += _hosts(name, source, data)
+    # A host that cannot be read is a gap, but without any readable file there is no fleet to judge.
     if len(closed) == len(reports):
         raise UsageError(
             "no file of any host can be read",
@@ -226,6 +227,7 @@ class _ListingReader:
             report.hostname = _text(row, "host")
         report.tells_process_id = "process_id" in row
         report.process_id = None if row.get("process_id") is None else _text(row, "process_id")
+        # With a gap the numbers differ anyway, and the gap is the better message.
         if not report.gaps and (stores, size) != (len(report.copies), report.size):
             raise MalformedBytesError(
                 f"its summary tells of {stores} stores and {size_text(size)}, and the lines before it of "

@@ -95,7 +95,9 @@ class HostReport:
     @property
     def app_id(self) -> str | None:
         """``application.id``: the name of the directory."""
-        return None if self.app is None else self.app.rstrip("/").rpartition("/")[2]
+        if self.app is None:
+            return None
+        return self.app.rstrip("/").rpartition("/")[2]
 
     @property
     def size(self) -> int:
@@ -191,7 +193,9 @@ def _counts_by_spec(spec: SpecDraft | None) -> dict[SubTopology, int]:
 
 def sub_topology(of: TaskId) -> SubTopology | None:
     """Return the sub-topology of a task; None for the global stores."""
-    return None if of.subtopology is None else (of.topology, of.subtopology)
+    if of.subtopology is None:
+        return None
+    return (of.topology, of.subtopology)
 
 
 def task_name(sub: SubTopology, partition: int) -> str:
@@ -281,7 +285,9 @@ class Fleet:
 
     def _lag(self, copy: StoreCopy, key: TopicPartition, offset: int) -> int | None:
         fact = None if self.facts is None else self.facts.get(key)
-        return None if fact is None or offset < 0 else max(fact.end - _next_offset(copy, offset), 0)
+        if fact is None or offset < 0:
+            return None
+        return max(fact.end - _next_offset(copy, offset), 0)
 
     def _is_outside(self, copy: StoreCopy, key: TopicPartition, offset: int) -> bool:
         fact = None if self.facts is None else self.facts.get(key)

@@ -60,7 +60,9 @@ class StoreOffsets:
     @property
     def position_shown(self) -> dict[str, dict[int, int]] | None:
         """Return the Position as ``{topic: {partition: offset}}``; None if it is unknown."""
-        return self.position.as_map() if self.store.position_is_readable else None
+        if self.store.position_is_readable:
+            return self.position.as_map()
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ class TaskOffsets:
 
     def offsets_shown(self, store: StoreOffsets) -> dict[str, dict[int, int]] | None:
         """Return the offsets of one of its stores as ``{topic: {partition: offset}}``; None if they are unknown."""
-        return None if self.unreadable and not store.offsets else by_topic(store.offsets)
+        if self.unreadable and not store.offsets:
+            return None
+        return by_topic(store.offsets)
 
 
 def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:

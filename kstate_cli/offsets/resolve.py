@@ -55,7 +55,9 @@ def resolve_to_plan(app: Application, *, transactional: bool = False) -> list[Ta
     the lock and plans again under it.
     """
     tasks = resolve(app, transactional=transactional)
-    return [replace(task, unclean=()) for task in tasks] if app.running else tasks
+    if app.running:
+        return [replace(task, unclean=()) for task in tasks]
+    return tasks
 
 
 def as_of_note(app: Application) -> tuple[str, ...]:
@@ -186,7 +188,9 @@ def _without_silent(lowest: _Offsets, unknown: Collection[TopicPartition], *, is
     A global store gets none instead: −4 would end every start, and without an offset it is read from the beginning.
     """
     certain = {partition: offset for partition, offset in lowest.items() if partition not in unknown}
-    return certain if is_global else certain | dict.fromkeys(sorted(unknown), OFFSET_UNKNOWN)
+    if is_global:
+        return certain
+    return certain | dict.fromkeys(sorted(unknown), OFFSET_UNKNOWN)
 
 
 def _disagreements(label: str, by_partition: Mapping[TopicPartition, set[int]]) -> Iterator[str]:

@@ -21,7 +21,9 @@ from kstate_cli.statedir.model import Database, Store
 
 def stated_offset(segment: Database, key: TopicPartition) -> int | None:
     """Return the offset of a changelog partition that a segment states, -4 included; None if it states none."""
-    return None if segment.offsets is None else segment.offsets.offsets.get(key)
+    if segment.offsets is None:
+        return None
+    return segment.offsets.offsets.get(key)
 
 
 def silent_by_key(store: Store) -> Mapping[TopicPartition, tuple[Database, ...]]:
@@ -92,7 +94,9 @@ def position_reached(store: Store) -> Position:
         d.offsets.position for d in store.databases if d.offsets is not None and d.offsets.position is not None
     ]
     apart = store.segmented and any(position != positions[0] for position in positions)
-    return common_position(store) if apart or segments_disagree(store) or silent_by_key(store) else store.position
+    if apart or segments_disagree(store) or silent_by_key(store):
+        return common_position(store)
+    return store.position
 
 
 def reader_remarks(store: Store, *, running: bool) -> tuple[str, ...]:

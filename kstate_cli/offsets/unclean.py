@@ -18,7 +18,9 @@ from kstate_cli.statedir.names import store_checkpoint
 def database_shown(task: Task, store: Store, database: Database) -> str:
     """Return the name of one database of a store in messages."""
     label = f"{task.name}/{store.name}"
-    return label if database.segment_start is None else f"{label} (segment {database.segment_start})"
+    if database.segment_start is None:
+        return label
+    return f"{label} (segment {database.segment_start})"
 
 
 def unclean_store(

@@ -44,7 +44,9 @@ from kstate_cli.verify.findings import (
 )
 
 _ATTEMPTS = 5
+"""Readings of a database that a running application keeps changing, before verify reports it as in use."""
 _PAUSE = 0.2
+"""Seconds by which the pause grows with each reading."""
 _SHOWN_KEY = 40
 _UNDER_WAY = "is being made or dropped by the running application: once that is closed, a check tells what it is"
 
@@ -91,6 +93,7 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
     firm: tuple[VerifyFinding, ...] = ()
     for attempt in range(_ATTEMPTS):
         try:
+            # Equal fingerprints before and after prove that nothing wrote in between, so the findings hold.
             before = files.fingerprint(job.path)
             report = _Verification(job).report()
             firm = tuple(finding for finding in report.findings if _is_firm(finding, job))
@@ -154,7 +157,9 @@ class _Verification:
             rows=sum(family.rows for family in self._families.values()),
             content_bytes=sum(family.size for family in self._families.values()),
         )
-        return report if report.findings else replace(report, digest=database_digest(self._families))
+        if report.findings:
+            return report
+        return replace(report, digest=database_digest(self._families))
 
     def _open(self, manifest: str, options_families: frozenset[str] | None) -> None:
         try:
@@ -389,7 +394,9 @@ def _names(families: frozenset[str]) -> str:
 
 def _hex(key: bytes) -> str:
     text = key.hex()
-    return text if len(text) <= _SHOWN_KEY else f"{text[:_SHOWN_KEY]}… ({len(key)} bytes)"
+    if len(text) <= _SHOWN_KEY:
+        return text
+    return f"{text[:_SHOWN_KEY]}… ({len(key)} bytes)"
 
 
 def verify_in_worker(arguments: tuple[DatabaseJob, Path]) -> tuple[DatabaseReport, float]:

@@ -131,7 +131,9 @@ def check_blob_ends(path: Path, place: Place) -> list[VerifyFinding]:
 
     def judge() -> list[VerifyFinding]:
         malformed = health.blob_ends(path)
-        return [] if malformed is None else [VerifyFinding(CORRUPT, where, str(malformed))]
+        if malformed is None:
+            return []
+        return [VerifyFinding(CORRUPT, where, str(malformed))]
 
     return _read(judge, where)
 

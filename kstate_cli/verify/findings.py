@@ -167,7 +167,9 @@ class VerifyFinding:
     @property
     def file(self) -> str:
         """Return the path below the application directory, for people."""
-        return f"{self.place.text}/{','.join(self.among)}" if self.among else self.place.text
+        if self.among:
+            return f"{self.place.text}/{','.join(self.among)}"
+        return self.place.text
 
     def in_ssts_of(self, database: Place) -> bool:
         """Return True if it is about the contents of SSTs or blob files of a database."""

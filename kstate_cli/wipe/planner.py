@@ -126,6 +126,7 @@ def plan_of(snapshot: WipeSnapshot) -> Plan:
     options = snapshot.options
     refuse_contradictions(options)
     refuse_unknown_names(snapshot)
+    # The generators are exhausted before the plan exists: a refusal in a later task leaves no half of a plan.
     changes = [*_changes_of_tasks(snapshot)]
     # Never the lock file: a process that waits for it would then guard a file that is no longer in APP.
     if options.own_files and snapshot.has_process_file:
