@@ -1,7 +1,7 @@
-"""All codes that kstate prints, in groups, and how one of them is found.
+"""All codes that kstate prints, in groups, and the search for one of them.
 
-No text is written down twice: level, rule and hint of a finding are those of ``check``, what to do about a failed query
-is what the query says, and what Kafka Streams prints is what predictions print.
+Each text has one owner: the catalogues of ``check``, ``fleet`` and ``verify``, the hints of ``query``, and
+:mod:`kstate_cli.streams_log` for the messages of Kafka Streams.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _NEAR_ENOUGH: Final = 0.6
 
 @cache
 def groups() -> tuple[CodeGroup, ...]:
-    """Every group, with its explanations."""
+    """Return every group, with its explanations."""
     return tuple(
-        replace(group, explanations=tuple(_for_people(one) for one in group.explanations))
+        replace(group, explanations=tuple(_for_people(entry) for entry in group.explanations))
         for group in (
             CodeGroup("finding", "Findings of check", "check: column finding, member code", _findings()),
             CodeGroup("outcome", "What the next start does with a store", "check: member outcome",
-                  plain("outcome", {one.value: texts for one, texts in OUTCOMES.items()})),
+                  plain("outcome", {member.value: texts for member, texts in OUTCOMES.items()})),
             CodeGroup("verify", "Findings of verify", "verify: member code", _damages()),
             CodeGroup("fleet", "Findings of fleet", "fleet: member code", _fleet_findings()),
             CodeGroup("problem", "Problems of a directory", "ls and inspect-position, refusals: member code",
-                  plain("problem", {one.value: texts for one, texts in PROBLEMS.items()})),
+                  plain("problem", {member.value: texts for member, texts in PROBLEMS.items()})),
             CodeGroup("run", "States of a run", "status: member state", plain("run", RUN_STATES)),
             CodeGroup("restoration", "States of a restoration", "status, restore: member restoration",
                   plain("restoration", RESTORATION_STATES)),
@@ -50,35 +50,37 @@ def groups() -> tuple[CodeGroup, ...]:
             CodeGroup("query", "Why a partition did not answer", "query: member code of a failure", _failures()),
             CodeGroup("exit", "Exit codes", "every command", plain("exit", EXITS)),
             CodeGroup("error", "Codes of errors", "every command, with -o json: member code of an error",
-                  plain("error", {**ERRORS, **{one.value: texts for one, texts in REHOME.items()}})),
+                  plain("error", {**ERRORS, **{member.value: texts for member, texts in REHOME.items()}})),
         )
     )  # fmt: skip
 
 
 def explanations() -> Iterator[Explanation]:
-    """Every explanation, in the order of the groups."""
+    """Yield every explanation, in the order of the groups."""
     for group in groups():
         yield from group.explanations
 
 
 def find(code: str) -> tuple[Explanation, ...]:
-    """The explanations of a code, in any case; several where groups share it and it does not say which (``exit:3``)."""
-    wanted = code.casefold()
-    return tuple(one for one in explanations() if wanted in (one.code.casefold(), one.full_name.casefold()))
+    """Return the explanations of a code, in any case: several if groups share it and it names none (``exit:3``)."""
+    name = code.casefold()
+    return tuple(entry for entry in explanations() if name in (entry.code.casefold(), entry.full_name.casefold()))
 
 
 def meant(code: str) -> list[str]:
-    """Codes that are spelt nearly like one that there is not, the nearest first; with their groups where it has one."""
-    names = [one.full_name if ":" in code else one.code for one in explanations()]
+    """Return the codes that are spelt nearly like an unknown one, the nearest first; with groups if it has one."""
+    names = [entry.full_name if ":" in code else entry.code for entry in explanations()]
     return closest(code, names, _MOST_MEANT, _NEAR_ENOUGH)
 
 
 def in_the_log(text: str) -> list[str]:
-    """The codes, with their groups, of which Streams prints ``text`` (any part of a line, in any case)."""
-    wanted = text.strip().casefold()
-    if len(wanted) < _LEAST_OF_A_LINE:
+    """Return the codes, with their groups, of which Streams prints ``text`` (any part of a line, in any case)."""
+    part = text.strip().casefold()
+    if len(part) < _LEAST_OF_A_LINE:
         return []
-    return [one.full_name for one in explanations() if any(wanted in sentence.casefold() for sentence in one.log or ())]
+    return [
+        entry.full_name for entry in explanations() if any(part in sentence.casefold() for sentence in entry.log or ())
+    ]
 
 
 def _findings() -> tuple[Explanation, ...]:
@@ -94,15 +96,17 @@ def _damages() -> tuple[Explanation, ...]:
 
 
 def _failures() -> tuple[Explanation, ...]:
-    known = hints("APP")
+    hint = hints("APP")
     return tuple(
         Explanation(
             "query", failure.value, None, texts.brief, texts.more, texts.rule,
-            (STREAMS_SAYS[failure],) if failure in STREAMS_SAYS else (), (known[failure], *texts.do),
+            (STREAMS_SAYS[failure],) if failure in STREAMS_SAYS else (), (hint[failure], *texts.do),
         )
         for failure, texts in FAILURES.items()
     )  # fmt: skip
 
 
-def _for_people(one: Explanation) -> Explanation:
-    return replace(one, log=None if one.log is None else tuple(shown(sentence) for sentence in one.log))
+def _for_people(entry: Explanation) -> Explanation:
+    if entry.log is None:
+        return entry
+    return replace(entry, log=tuple(shown(sentence) for sentence in entry.log))

@@ -70,5 +70,6 @@ def explanation(group: str, code: Code, level: str | None) -> Explanation:
 def plain(group: str, texts: Mapping[str, Texts]) -> tuple[Explanation, ...]:
     """Return the explanations of codes by their texts."""
     return tuple(
-        Explanation(group, code, None, one.brief, one.more, one.rule, one.log, one.do) for code, one in texts.items()
+        Explanation(group, code, None, entry.brief, entry.more, entry.rule, entry.log, entry.do)
+        for code, entry in texts.items()
     )
