@@ -68,7 +68,7 @@ def _page(group: CodeGroup) -> str:
 def _section(explanation: Explanation) -> Iterator[str]:
     yield f"## {_title(explanation)}"
     yield ""
-    yield _escaped(explanation.what)
+    yield _escaped(explanation.meaning)
     yield ""
     if explanation.rule is not None:
         yield f"- **Rule**: {_linked(_escaped(explanation.rule))}"

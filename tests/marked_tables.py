@@ -61,7 +61,7 @@ def query_failures() -> str:
             (
                 f"`{one.code}`",
                 " or ".join(str(kind.exit_code) for kind in exits),
-                markdown(one.what),
+                markdown(one.meaning),
                 "; ".join(_code(line) for line in one.do),
             )
         )

@@ -73,7 +73,7 @@ class FactLogs:
     """``--offsets FILE`` or ``--bootstrap-server``: log starts and ends as a broker has, or had, them."""
 
     facts: Facts
-    asked_for: frozenset[str] = frozenset()
+    requested_topics: frozenset[str] = frozenset()
     """Topics that a broker was asked about now: what it does not tell of one of them it does not have."""
     read: ReadTails | None = None
     """Reads the ends of logs, where a broker is there."""
@@ -95,7 +95,7 @@ class FactLogs:
 
     def lacks(self, key: TopicPartition) -> bool:
         """Return True if the broker was asked and lacks the partition. A file may omit partitions for any reason."""
-        return key.topic in self.asked_for and key not in self.facts
+        return key.topic in self.requested_topics and key not in self.facts
 
     def partitions(self) -> Iterable[TopicPartition]:
         """Every partition that something was said of."""

@@ -110,8 +110,8 @@ def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
             yield snapshot.finding(NEW_STORE, text, level=Level.EXPECTED)
     yield from _of_other_operators(snapshot, homes)
     preview = topology.rehome
-    if preview.refused is not None:
-        finding = snapshot.finding(REHOME_REFUSED, preview.refused)
+    if preview.refusal is not None:
+        finding = snapshot.finding(REHOME_REFUSED, preview.refusal)
         yield replace(finding, hint=preview.hint or finding.hint)
     for warning in preview.warnings:
         yield snapshot.finding(REHOME_WARNS, warning)

@@ -21,7 +21,7 @@ class RehomePreview:
 
     words: tuple[str | os.PathLike[str], ...] = ()
     """The words after ``--topology`` in the command of a hint."""
-    refused: str | None = None
+    refusal: str | None = None
     """The message of its refusal."""
     hint: str | None = None
     """The hint of its refusal."""

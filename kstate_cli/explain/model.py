@@ -45,7 +45,7 @@ class Explanation:
         return f"{self.group}:{self.code}"
 
     @property
-    def what(self) -> str:
+    def meaning(self) -> str:
         """Return the meaning and the consequences, in sentences."""
         return f"{self.brief}. {self.more}".rstrip()
 

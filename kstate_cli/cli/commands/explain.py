@@ -75,7 +75,7 @@ def _print_json(lines: JsonLines, entries: Sequence[Explanation]) -> None:
                 "group": entry.group,
                 "code": entry.code,
                 "level": entry.level,
-                "message": entry.what,
+                "message": entry.meaning,
                 "rule": entry.rule,
                 "messages": None if entry.log is None else list(entry.log),
                 "hint": first,
@@ -102,7 +102,7 @@ def _index(title: str, name: str, explained: tuple[Explanation, ...]) -> str:
 def _lines(entry: Explanation) -> Iterator[str]:
     """Yield the lines of an explanation; text to copy is never broken."""
     yield f"{entry.full_name} ({entry.level})" if entry.level else entry.full_name
-    yield from _filled(entry.what)
+    yield from _filled(entry.meaning)
     if entry.rule is not None:
         yield "rule:"
         yield from _filled(entry.rule)

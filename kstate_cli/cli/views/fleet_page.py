@@ -95,7 +95,7 @@ def _findings(findings: Sequence[FleetFinding]) -> Iterator[str]:
         name, level = _e(code.name), code.level.value
         yield (
             f'<details id="{name}"><summary><span class="{level}">{level}</span> {name}'
-            f" ({len(alike):,}): {_e(explanation.brief)}</summary><div><p>{_e(explanation.what)}</p>"
+            f" ({len(alike):,}): {_e(explanation.brief)}</summary><div><p>{_e(explanation.meaning)}</p>"
             f"<p>Rule: {_e(explanation.rule or '-')}</p>"
         )
         yield f"<p>What to do:</p><ul>{''.join(f'<li><code>{_e(step)}</code></li>' for step in explanation.do)}</ul>"
