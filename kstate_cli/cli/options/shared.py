@@ -120,7 +120,7 @@ LockIsShared = Annotated[
     bool,
     typer.Option(
         LOCK_IS_SHARED,
-        help="Shared file system: you confirm that it is stopped.",
+        help="Shared file system: you confirm it is stopped.",
         rich_help_panel=HOW,
     ),
 ]
