@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 Measure: TypeAlias = tuple[str, tuple[str, ...], float]
 """Name of a gauge, the values of its labels after ``application``, and its value."""
-_STEP: Final = ("application", "step", "of")
-_STORE: Final = ("application", "of", "task", "store")
+_STEP: Final = ("application", "step", "directory", "of")
+_STORE: Final = ("application", "directory", "of", "task", "store")
+# "directory" replaced "of". Both have the same value for one version, as have the old and new gauges below.
 _DUMP: Final = ("application",)
 
 MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
@@ -33,11 +34,19 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_step_duration_seconds": ("maintain: how long it took the last time.", _STEP),
     "kstate_step_exit_code": ("maintain: its last exit code; 6 where its time was over.", _STEP),
     "kstate_step_findings": ("maintain: what it found, by code and level.", (*_STEP, "code", "level")),
-    "kstate_verify_circle_timestamp_seconds": (
-        "maintain: when every store, or (of is empty) file of the dump, had last been verified, part by part.",
-        ("application", "of"),
+    "kstate_verified_completely_timestamp_seconds": (
+        (
+            "maintain: when every store had last been verified, part by part. An empty directory stands for the files "
+            "of the dump."
+        ),
+        ("application", "directory", "of"),
     ),
-    "kstate_kept_bytes": ("maintain: bytes that are kept for undo.", ("application", "of")),
+    "kstate_verify_circle_timestamp_seconds": (
+        "maintain: the old name of kstate_verified_completely_timestamp_seconds.",
+        ("application", "directory", "of"),
+    ),
+    "kstate_backup_bytes": ("maintain: bytes of the backups kept for undo.", ("application", "directory", "of")),
+    "kstate_kept_bytes": ("maintain: the old name of kstate_backup_bytes.", ("application", "directory", "of")),
     "kstate_lag_records": ("maintain: records of the broker's log that the store has not seen.", _STORE),
     "kstate_lag_seconds": ("maintain: how old the first of those is.", _STORE),
     "kstate_dump_lag_offsets": (
@@ -75,11 +84,14 @@ def measures(memory: Memory, directories: Mapping[str, Path], dump: str | None) 
     """Yield all known values. Raises KstateError and OSError if the dump, or a journal of runs, cannot be read."""
     for result in memory.results.values():
         yield from _of_step(result)
-    for of, (_, _, _, full) in memory.parts.items():
+    for directory, (_, _, _, full) in memory.parts.items():
         if full is not None:
-            yield "kstate_verify_circle_timestamp_seconds", (of,), full / 1000
-    for of, path in directories.items():
-        yield "kstate_kept_bytes", (of,), _backup_bytes(path)
+            yield "kstate_verified_completely_timestamp_seconds", (directory, directory), full / 1000
+            yield "kstate_verify_circle_timestamp_seconds", (directory, directory), full / 1000
+    for directory, path in directories.items():
+        size = _backup_bytes(path)
+        yield "kstate_backup_bytes", (directory, directory), size
+        yield "kstate_kept_bytes", (directory, directory), size
     grown = None if dump is None else newest(dump)
     for result in memory.results.values():
         if result.step == "lag" and result.of in directories and result.good:
@@ -89,7 +101,8 @@ def measures(memory: Memory, directories: Mapping[str, Path], dump: str | None) 
 
 
 def _of_step(result: Result) -> Iterator[Measure]:
-    labels = (result.step, result.of or "")
+    directory = result.of or ""
+    labels = (result.step, directory, directory)
     yield "kstate_step_last_run_timestamp_seconds", labels, result.ended_ms / 1000
     if result.success_ms is not None:
         yield "kstate_step_last_success_timestamp_seconds", labels, result.success_ms / 1000
@@ -124,7 +137,8 @@ def _ends(grown: Grown) -> dict[tuple[str, int], int]:
 
 def _of_stores(result: Result, ends: Mapping[tuple[str, int], int]) -> Iterator[Measure]:
     for lag in result.lags:
-        labels = (result.of or "", lag["task"], lag["store"])
+        directory = result.of or ""
+        labels = (directory, directory, lag["task"], lag["store"])
         if lag["lag"] is not None:
             yield "kstate_lag_records", labels, lag["lag"]
         if lag["lag_seconds"] is not None:

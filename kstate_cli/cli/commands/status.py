@@ -82,6 +82,7 @@ def _row(run: Run, *, is_locked: bool | None) -> dict[str, Any]:
                 "task": store.task,
                 "store": store.store,
                 "slices": store.finished,
+                "total_slices": store.total,
                 "of": store.total,
                 "records": store.records,
             }

@@ -229,7 +229,7 @@ class RestoreProgress(RestoreWatcher):
         if not self._quiet:
             self._line(
                 "resumed",
-                {"predecessor": predecessor, "slices": slices, "of": total},
+                {"predecessor": predecessor, "slices": slices, "total_slices": total, "of": total},
                 f"resuming run {predecessor}: {100 * slices // max(1, total)} % of its records are sorted already",
             )
 
@@ -254,6 +254,7 @@ class RestoreProgress(RestoreWatcher):
             "progress",
             {
                 "slices": count,
+                "total_slices": total,
                 "of": total,
                 "records": records,
                 "bytes": size,
