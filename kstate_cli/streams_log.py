@@ -31,6 +31,10 @@ UNEXPECTED_FAMILY: Final = "Unexpected column family '{}' found in store {}"
 FAMILIES_NOT_OPENED: Final = "Column families not opened: {}"
 FORMAT_VERSION: Final = "format_version: {}"
 LOG_WITHOUT_CURRENT: Final = "While creating a new Db, wal_dir contains existing log file"
+# RocksDB, at any read of a block; the second once a file that the MANIFEST names is missing.
+CHECKSUM: Final = "block checksum mismatch: stored"
+NOT_FOUND: Final = "While open a file for random read: "
+OTHER_SIZE: Final = "Sst file size mismatch: "
 # LongDeserializer.
 NOT_A_LONG: Final = "Size of data received by LongDeserializer is not 8"
 # AbstractSegments; Java's own message begins with "Index" or "index".
@@ -119,6 +123,10 @@ UNKNOWN_TOPIC: Final = "Encountered a topic-partition not associated with any gl
 
 # --- the directory --------------------------------------------------------------------------------------------------
 
+# StateManagerUtil: another thread, or another instance, has the task directory.
+TASK_LOCKED: Final = "Failed to lock the state directory for task {}"
+# QueryableStoreProvider, for the application that asks a store.
+MIGRATED: Final = "The state store, {}, may have migrated to another instance."
 # StateDirectory.
 LOCKED: Final = "Unable to obtain lock as state directory is already locked by another process"
 

@@ -97,6 +97,11 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
     cause = error.args[0] if error.args else error
     if denied(cause):
         return RunFailed(f"{bootstrap} does not allow this user the request: {cause.str()}", hint=GRANTS)
+    if answered(cause):
+        return RunFailed(
+            f"{bootstrap} refuses the request: {_error_text(cause)}",
+            hint="run the command again: a topic may have been deleted, or a broker may be starting",
+        )
     return RunFailed(
         f"{bootstrap} does not answer: {_error_text(cause)}", hint="check the address, and --kafka-settings"
     )
@@ -104,6 +109,13 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
 
 def _error_text(error: Any) -> str:
     return str(error.str()) if hasattr(error, "str") else str(error)
+
+
+def answered(error: Any) -> bool:
+    """Return whether a broker sent the error: librdkafka gives its own errors negative numbers."""
+    from confluent_kafka import KafkaError
+
+    return isinstance(error, KafkaError) and error.code() > 0
 
 
 def denied(error: Any) -> bool:

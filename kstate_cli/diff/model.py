@@ -9,7 +9,7 @@ from typing import Any
 from kstate_cli.diff.rows import comparable
 from kstate_cli.errors import InUse
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.errors import Advice, StoreUnreadable, own_advice
 from kstate_cli.rows.layout import Layout
 
 
@@ -41,11 +41,14 @@ class Unread:
     text: str
     by_host: bool
     """A disk that does not answer, or rights: that says nothing of the store."""
+    advice: Advice | None = None
+    """That of an error which no damage has caused."""
 
     @classmethod
     def of(cls, error: StoreUnreadable | MalformedBytesError | InUse) -> Unread:
         """What an error says."""
-        return cls(str(error), by_host=isinstance(error, StoreUnreadable) and error.by_host)
+        by_host = isinstance(error, StoreUnreadable) and error.by_host
+        return cls(str(error), by_host=by_host, advice=own_advice(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,12 @@ class Diff:
     @property
     def only_the_hosts(self) -> bool:
         """Return True if only this host cannot read some of it, which proves nothing about the stores."""
-        failures = [*self.unreadable, *(store.unreadable for store in self.stores if store.unreadable is not None)]
-        return all(failure.by_host for failure in failures)
+        return all(unread.by_host for unread in self.everything_unread)
+
+    @property
+    def everything_unread(self) -> list[Unread]:
+        """Of the directories, and of stores."""
+        return [*self.unreadable, *(store.unreadable for store in self.stores if store.unreadable is not None)]
 
     @property
     def unread(self) -> int:

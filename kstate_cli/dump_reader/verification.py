@@ -158,7 +158,12 @@ def _decode(filesystem: FileSystem, path: str) -> None:
 
 def refuse_damaged(dump: Dump) -> None:
     """Read every file of an open dump that a restore may read. Raise DumpRot, or DumpError, for the first bad one."""
-    findings = verify_files(dump.uri, files_to_read(dump))
+    refuse_damaged_files(dump.uri, files_to_read(dump))
+
+
+def refuse_damaged_files(uri: str, files: Iterable[DumpFile]) -> None:
+    """Read these files of a dump. Raise DumpRot, or DumpError, for the first bad one."""
+    findings = verify_files(uri, files)
     if not findings:
         return
     first, message = findings[0], findings[0].message

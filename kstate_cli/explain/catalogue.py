@@ -15,6 +15,7 @@ from kstate_cli.check.codes import CODES
 from kstate_cli.explain.error_codes import ERRORS, REHOME
 from kstate_cli.explain.exit_codes import EXITS
 from kstate_cli.explain.model import CodeGroup, Explanation, explanation, plain
+from kstate_cli.explain.note_texts import NOTES
 from kstate_cli.explain.problem_texts import PROBLEMS
 from kstate_cli.explain.state_texts import FAILURES, OUTCOMES, RESTORATION_STATES, RUN_STATES, STORE_STATUS
 from kstate_cli.fleet.findings import FLEET_CODES
@@ -24,8 +25,6 @@ from kstate_cli.texts import closest
 from kstate_cli.verify.findings import VERIFY_CODES
 
 _MOST_MEANT: Final = 3
-_LEAST_OF_A_LINE: Final = 8
-"""Characters of a line of a log: fewer are in too many."""
 _NEAR_ENOUGH: Final = 0.6
 
 
@@ -51,6 +50,7 @@ def groups() -> tuple[CodeGroup, ...]:
             CodeGroup("exit", "Exit codes", "every command", plain("exit", EXITS)),
             CodeGroup("error", "Codes of errors", "every command, with -o json: member code of an error",
                   plain("error", {**ERRORS, **{member.value: texts for member, texts in REHOME.items()}})),
+            CodeGroup("note", "Notes in passing", "restore, ls, check, query and export: standard error", _notes()),
         )
     )  # fmt: skip
 
@@ -73,14 +73,9 @@ def meant(code: str) -> list[str]:
     return closest(code, names, _MOST_MEANT, _NEAR_ENOUGH)
 
 
-def in_the_log(text: str) -> list[str]:
-    """Return the codes, with their groups, of which Streams prints ``text`` (any part of a line, in any case)."""
-    part = text.strip().casefold()
-    if len(part) < _LEAST_OF_A_LINE:
-        return []
-    return [
-        entry.full_name for entry in explanations() if any(part in sentence.casefold() for sentence in entry.log or ())
-    ]
+def _notes() -> tuple[Explanation, ...]:
+    entries = plain("note", {code: note.texts for code, note in NOTES.items()})
+    return tuple(replace(entry, sentences=("{}".join(NOTES[entry.code].parts),)) for entry in entries)
 
 
 def _findings() -> tuple[Explanation, ...]:
@@ -100,13 +95,15 @@ def _failures() -> tuple[Explanation, ...]:
     return tuple(
         Explanation(
             "query", failure.value, None, texts.brief, texts.more, texts.rule,
-            (STREAMS_SAYS[failure],) if failure in STREAMS_SAYS else (), (hint[failure], *texts.do),
+            (*(STREAMS_SAYS[reason] for reason in (failure,) if reason in STREAMS_SAYS), *(texts.log or ())),
+            (hint[failure], *texts.do),
         )
         for failure, texts in FAILURES.items()
     )  # fmt: skip
 
 
 def _for_people(entry: Explanation) -> Explanation:
+    """Return an explanation with the sentences of its log for people; those that are printed stay beside them."""
     if entry.log is None:
         return entry
-    return replace(entry, log=tuple(shown(sentence) for sentence in entry.log))
+    return replace(entry, log=tuple(shown(sentence) for sentence in entry.log), sentences=entry.log)

@@ -67,7 +67,7 @@ ERRORS: Final = {
     InUse.code: Texts(
         "Another process holds the directory (exit 5)",
         "The application runs, or another command of kstate. The message names the process where that can be known.",
-        (log.LOCKED,),
+        (log.LOCKED, log.TASK_LOCKED),
         do=("stop the application, or give the command --wait SECONDS",),
     ),
     RunFailed.code: Texts(

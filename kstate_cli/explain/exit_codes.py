@@ -65,7 +65,7 @@ EXITS: Final = {
         "Another process holds the directory",
         "The application runs, or another command of kstate. A client of Streams holds the lock of APP/.lock from its "
         "constructor to its close; one that is started while kstate changes the directory says what stands below.",
-        (log.LOCKED,),
+        (log.LOCKED, log.TASK_LOCKED),
         do=("stop the application, or give the command --wait SECONDS",),
     ),
     str(RunFailed.exit_code): Texts(

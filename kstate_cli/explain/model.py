@@ -38,6 +38,8 @@ class Explanation:
     log: tuple[str, ...] | None
     """The messages of Kafka Streams, for people; empty if it prints nothing; None if it could not print anything."""
     do: tuple[str, ...]
+    sentences: tuple[str, ...] = ()
+    """What Kafka Streams, RocksDB or kstate prints, as it is printed; ``{}`` where names and numbers come."""
 
     @property
     def full_name(self) -> str:

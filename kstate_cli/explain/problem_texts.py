@@ -213,6 +213,15 @@ PROBLEMS: Final = {
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
         ("if the application sets db_paths or cf_paths: leave this store unchanged", _NOT_SET),
     ),
+    ProblemCode.TWO_LAYOUTS: Texts(
+        "A store lies in both of its places: rocksdb/NAME as one database, and NAME/ as segments",
+        "The application opens one of them. An application whose store became a windowed one, or no longer is, "
+        "leaves the old place behind. kstate cannot tell which one is in use, so nothing is predicted and a change "
+        "is refused.",
+        SILENT,
+        f"RocksDBStore.openDB, AbstractSegments ({see('layout.md#paths')})",
+        ("move the one that the application no longer uses out of the application directory",),
+    ),
     ProblemCode.FAMILIES_DISAGREE: Texts(
         "OPTIONS names other column families than the MANIFEST",
         "One of the two is cut off, or was copied from elsewhere.",

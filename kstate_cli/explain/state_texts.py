@@ -272,6 +272,7 @@ FAILURES: Final = {
     FailureReason.NOT_PRESENT: Texts(
         "No task in this directory has the partition",
         "Another instance has it. In Streams it may also have moved during the query.",
+        (log.MIGRATED,),
         rule="KafkaStreams.query",
     ),
     FailureReason.DOES_NOT_EXIST: Texts(

@@ -218,8 +218,8 @@ def plan_export(
     if len(shapes) > 1:
         raise Refused(
             f"{stores[0][1].name} is of different kinds: {', '.join(map(str, readers))}",
-            hint="say in a specification which kind it is, and name that with --spec",
-            hint_details=[f"what its tasks look like: {command('ls', stores[0][0].app)}"],
+            hint="one table cannot have them all; the rows of every task, as they are stored:",
+            hint_details=[command("query", "raw-scan", stores[0][0].app, stores[0][1].name, "-o", "json")],
         )
     plans: list[TaskPlan] = []
     size = 0

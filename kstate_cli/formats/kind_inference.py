@@ -28,7 +28,7 @@ from .values import (
     TimestampedValue,
     decode_list,
 )
-from .versioned import LatestValue, SegmentValue
+from .versioned import LatestValue, oldest_of_any_order
 
 # With no segment but the one at 0 nothing bounds its end. A time in it is then taken for milliseconds before the year
 # 2248: enough to see that four bytes of a key and four of a time are not one number.
@@ -192,7 +192,7 @@ def _is_versioned_row(key: bytes, value: bytes) -> bool:
     versioned_key = VersionedKey.from_bytes(key)
     if versioned_key.is_latest:
         return 0 <= LatestValue.from_bytes(value).valid_from < MAX_I64
-    return SegmentValue.from_bytes(value).min_timestamp >= 0
+    return oldest_of_any_order(value) >= 0
 
 
 # --- stores of one database per segment -------------------------------------------------------------------------------

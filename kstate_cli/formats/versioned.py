@@ -115,6 +115,31 @@ class SegmentValue:
         return cls(next_timestamp, versions)
 
 
+def oldest_of_any_order(data: bytes) -> int:
+    """Return the minimum timestamp of a segment value whose versions may be out of order.
+
+    Streams that was started again files a late record behind older ones, and reads the list until it meets ``min``
+    (``RocksDBVersionedStoreSegmentValueFormatter``).
+
+    :class:`~kstate_cli.formats.malformed.MalformedBytesError` where no version is from ``min``, a size is below -1, or
+    sizes do not add up to the rest of the row.
+    """
+    reader = Reader(data, "segment value")
+    reader.i64("next timestamp")
+    min_timestamp = reader.i64("minimum timestamp")
+    sizes: list[int] = []
+    timestamp = None
+    while timestamp != min_timestamp:
+        timestamp, size = reader.i64("timestamp of version"), reader.i32("size of version")
+        if size < _TOMBSTONE:
+            raise reader.fail(f"size {size} of version {timestamp}")
+        sizes.append(size)
+    for size in sizes:
+        reader.take(max(size, 0), "value")
+    reader.end()
+    return min_timestamp
+
+
 def read_versions(at: VersionedKey, data: bytes) -> LatestValue | SegmentValue:
     """The value of the row ``at``. :class:`~kstate_cli.formats.malformed.MalformedBytesError` for what is none."""
     return LatestValue.from_bytes(data) if at.is_latest else SegmentValue.from_bytes(data)

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.position import Position, PositionBound
 from kstate_cli.formats.topic_partition import typed_offsets
-from kstate_cli.rows.errors import StoreUnreadable, look_closer
+from kstate_cli.rows.errors import Advice, StoreUnreadable, look_closer
 from kstate_cli.texts import command
 
 R = TypeVar("R")
@@ -61,12 +61,13 @@ class QueryResult(Generic[R]):
     Built by :meth:`for_result`, :meth:`for_failure`, :meth:`for_unknown_query_type` and :meth:`not_up_to_bound`.
     """
 
-    __slots__ = ("_by_host", "_in_words", "_info", "_message", "_position", "_reason", "_result")
+    __slots__ = ("_advice", "_by_host", "_in_words", "_info", "_message", "_position", "_reason", "_result")
 
     def __init__(self, result: R | None, reason: FailureReason | None, message: str | None) -> None:
         self._result = result
         self._reason = reason
         self._message = message
+        self._advice: Advice | None = None
         self._by_host = False
         self._in_words: str | None = None
         self._position: Position | None = None
@@ -79,15 +80,22 @@ class QueryResult(Generic[R]):
 
     @classmethod
     def for_failure(
-        cls, reason: FailureReason, message: str, *, by_host: bool = False, in_words: str | None = None
+        cls,
+        reason: FailureReason,
+        message: str,
+        *,
+        by_host: bool = False,
+        in_words: str | None = None,
+        advice: Advice | None = None,
     ) -> QueryResult[R]:
-        """A failure; ``by_host`` one of a disk that does not answer, or of rights.
+        """A failure; ``by_host`` one of a disk that does not answer, or of rights; ``advice`` that of its error alone.
 
         ``in_words`` is for people, where ``message`` has what only Streams, or Python, writes so.
         """
         failed: QueryResult[R] = cls(None, reason, message)
         failed._by_host = by_host
         failed._in_words = in_words
+        failed._advice = advice
         return failed
 
     @classmethod
@@ -166,6 +174,11 @@ class QueryResult(Generic[R]):
     def failed_by_host(self) -> bool:
         """Whether it failed for a disk that does not answer, or for rights: that says nothing of the store."""
         return self._by_host
+
+    @property
+    def advice(self) -> Advice | None:
+        """Return what to do about this very failure; None where the reason alone tells."""
+        return self._advice
 
     @property
     def position(self) -> Position | None:

@@ -26,7 +26,7 @@ from kstate_cli.offsets.segments import position_reached
 from kstate_cli.query.handlers import Handlers, default_handlers
 from kstate_cli.query.queries import StateQueryRequest
 from kstate_cli.query.result import STREAMS_SAYS, FailureReason, QueryResult, RowIterator, StateQueryResult
-from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.errors import StoreUnreadable, own_advice
 from kstate_cli.rows.open import open_store, stores_of
 from kstate_cli.rows.segment import Databases
 from kstate_cli.rows.serde_type import StoreSerdes
@@ -196,5 +196,6 @@ class OfflineStreams:
                 message,
                 by_host=by_host,
                 in_words=f"{task.name}/{store.name} cannot be read: {error}",
+                advice=own_advice(error),
             )
         return answer if isinstance(answer, QueryResult) else QueryResult.for_result(answer)

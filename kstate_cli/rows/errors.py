@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kstate_cli.errors import KstateError, UsageError
 from kstate_cli.host import STORES_STAY
@@ -26,16 +26,28 @@ class StoreUnreadable(KstateError):
     code = "store-unreadable"
 
     def __init__(
-        self, message: str, *, hint: str | None = None, hint_details: Sequence[str] = (), by_host: bool = False
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        hint_details: Sequence[str] = (),
+        by_host: bool = False,
+        is_damage: bool = True,
     ) -> None:
         super().__init__(message, hint=hint, hint_details=hint_details)
         self.by_host = by_host
         """A disk that does not answer, or rights: that says nothing of the store."""
+        self.is_damage = is_damage and not by_host
+        """False where no file can be damaged: then the hint of this error counts, and `verify` would find nothing."""
 
     def on(self, side: str) -> StoreUnreadable:
         """The same of a store that is one of several, with the name of that one before it."""
         return StoreUnreadable(
-            f"{side}: {self.message}", hint=self.hint, hint_details=self.hint_details, by_host=self.by_host
+            f"{side}: {self.message}",
+            hint=self.hint,
+            hint_details=self.hint_details,
+            by_host=self.by_host,
+            is_damage=self.is_damage,
         )
 
 
@@ -44,6 +56,23 @@ class SerdeError(KstateError):
 
     exit_code = 4
     code = "serde"
+
+
+Advice = tuple[str, tuple[str, ...]]
+"""A hint and the lines below it, as errors have them."""
+
+
+def own_advice(error: Exception) -> Advice | None:
+    """Return the hint of an error that no damage has caused; None where `verify` has to show the cause."""
+    if not isinstance(error, StoreUnreadable) or error.is_damage or error.by_host or error.hint is None:
+        return None
+    return error.hint, error.hint_details
+
+
+def joined(advices: Iterable[Advice | None], usual: Advice) -> Advice:
+    """Return the advice on several errors, each once; ``usual`` counts for an error without advice of its own."""
+    (hint, details), *others = dict.fromkeys(usual if advice is None else advice for advice in advices)
+    return hint, (*details, *(line for other, lines in others for line in (other, *lines)))
 
 
 def look_closer(app: str | os.PathLike[str], *, by_host: bool = False) -> str:

@@ -92,13 +92,21 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
                 f"{task.name}/{store.name} could be of several kinds ({store.kind.inferred_from})",
                 hint="say its kind in a specification, and name that with --spec",
                 hint_details=[f"to have one written: {command('ls', task.app, '--spec')}"],
+                is_damage=False,
             )
     layout = layout_of(name, store.families)
     if store.segmented != is_segmented(name):
+        if store.empty:
+            return Layout(name, ())
         segmented = "segmented" if store.segmented else "not segmented"
+        message = f"{task.name}/{store.name} is {segmented}: it is no {name} store"
+        if kind == name:
+            raise StoreUnreadable(message, hint="correct its kind in the specification", is_damage=False)
         raise StoreUnreadable(
-            f"{task.name}/{store.name} is {segmented}: it is no {name} store",
-            hint="correct its kind in the specification (--spec)",
+            message,
+            hint="it is no database of this store: put the right one there, or move it out, which undo reverses:",
+            hint_details=[command("wipe", task.app, "--task", task.name, "--store", store.name)],
+            is_damage=False,
         )
     if layout is None:
         # Only an empty store comes here: whatever it is asked, it has no rows.

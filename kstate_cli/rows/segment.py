@@ -23,6 +23,7 @@ from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rows.errors import StoreUnreadable, look_closer
 from kstate_cli.rows.layout import Family, Layout
 from kstate_cli.rows.values import FOREVER
+from kstate_cli.statedir.places import Place
 from kstate_cli.texts import command
 
 UNREADABLE = (RocksError, OSError, MalformedBytesError, InUse)
@@ -53,6 +54,15 @@ class Segment:
     def shown(self) -> str:
         """Its path below the application directory: ``0_1/rocksdb/count``."""
         return str(self.path.relative_to(self.app))
+
+    @property
+    def _store(self) -> str:
+        """The name of the store, which is that of the folder around a segment."""
+        return self.path.name if self.start is None else self.path.parent.name
+
+    @property
+    def _task(self) -> str | None:
+        return Place.of(self.app, self.path).task
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a row in the newest layout. Raises StoreUnreadable."""
@@ -99,8 +109,9 @@ class Segment:
         if not (self.start or 0) <= max(time, 0) < self.end:
             raise StoreUnreadable(
                 f"{self.shown} has a row of {time}, and segments begin elsewhere: they are not of one segment interval",
-                hint="its retention was changed, or a segment was renamed; see what the application opens of it:",
-                hint_details=[command("check", self.app, "--for", "RELEASE")],
+                hint="its retention was changed, or a segment was renamed; to read the rows of every segment:",
+                hint_details=[command("query", "raw-scan", self.app, self._store)],
+                is_damage=False,
             )
         return time
 
@@ -114,7 +125,10 @@ class Segment:
             names = ", ".join(sorted(foreign))
             raise StoreUnreadable(
                 f"{self.shown}: column family {names} is not one of a {self._layout.kind} store",
-                hint="a newer release wrote it, or its kind in the specification (--spec) is another one",
+                hint="it is no database of this store, or a newer release wrote it: put the right one there, or move "
+                "it out, which undo reverses:",
+                hint_details=[command("wipe", self.app, "--task", str(self._task), "--store", self._store)],
+                is_damage=False,
             )
         return [one for one in self._layout.families if one[0] in shadow.column_families]
 

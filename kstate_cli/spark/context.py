@@ -295,7 +295,8 @@ def _forget_gateway() -> None:
 def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
     if isinstance(error, ImportError):
         return Refused(
-            f"PySpark cannot be imported: {error}", hint="it comes with kstate: pip install --force-reinstall kstate"
+            f"PySpark cannot be imported: {error}",
+            hint="--engine local needs no Spark; or install kstate again, with the packages that it depends on",
         )
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]

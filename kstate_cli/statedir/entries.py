@@ -7,6 +7,7 @@ and never come to the end of nested folders: kstate refuses such entries before 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -32,7 +33,7 @@ from kstate_cli.statedir.names import (
     segment_start,
     store_checkpoint,
 )
-from kstate_cli.statedir.places import Place, Spelling, task_place
+from kstate_cli.statedir.places import Place, Spelling, both_places, task_place
 from kstate_cli.statedir.problems import Problem, ProblemCode
 from kstate_cli.texts import first_lines
 
@@ -154,7 +155,31 @@ def _sort_entries(task: Place, path: Path) -> TaskEntries:
             entries.problems += filter(None, [special_entry(entry, place)])
         else:
             _add_entry(entry, place, entries)
+    _leave_out_twins(task, entries)
     return entries
+
+
+def _leave_out_twins(task: Place, entries: TaskEntries) -> None:
+    """Leave out each store that has databases in both of its places: which of them the application opens is not known.
+
+    An application whose store became a windowed one, or no longer is, leaves the old place behind. A place without a
+    database does not count.
+    """
+    for name, count in Counter(store.name for store in entries.stores).items():
+        if count == 1:
+            continue
+        twins = [store for store in entries.stores if store.name == name]
+        filled = [store for store in twins if _may_be_store(store.path)]
+        others = [store for store in entries.stores if store.name != name]
+        if len(filled) < len(twins):
+            entries.stores = [*others, *(filled or twins[:1])]
+            continue
+        entries.stores = others
+        rule = "the application opens one of them, and kstate cannot tell which: move the other one away"
+        entries.problems += [
+            Problem(ProblemCode.TWO_LAYOUTS, place, "is one of two stores of that name in the task", rule)
+            for place in both_places("/".join(task.names), name)
+        ]
 
 
 def _add_entry(entry: Path, place: Place, entries: TaskEntries) -> None:

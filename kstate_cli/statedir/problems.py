@@ -70,6 +70,8 @@ class ProblemCode(Enum):
     """OPTIONS names other column families than the MANIFEST."""
     UNKNOWN_FAMILY = "unknown-family"
     """A column family that no store of Streams has."""
+    TWO_LAYOUTS = "two-layouts"
+    """A store lies there as one database and as segments too: which of them the application opens is not known."""
     UNDER_WAY = "under-way"
     """A running application is creating or dropping it: its state is known once that ends."""
     SST = "sst"
@@ -91,6 +93,7 @@ _UNKNOWN: Final = frozenset(
     {
         ProblemCode.LINK, ProblemCode.UNREADABLE, ProblemCode.NOT_OPENED_HERE, ProblemCode.FOREIGN_SETTING,
         ProblemCode.NOT_A_FILE, ProblemCode.UNKNOWN_FAMILY, ProblemCode.NO_SSTS,
+        ProblemCode.TWO_LAYOUTS,
     }
 )  # fmt: skip
 

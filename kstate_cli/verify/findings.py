@@ -46,6 +46,7 @@ CORRUPT: Final = VerifyCode(
     "Bytes have changed: a checksum, a size, an order or a count is wrong",
     level=VerifyLevel.DAMAGE,
     more="Streams does not notice until it reads that block. Then the query, or the whole thread, fails.",
+    log=(log.CHECKSUM,),
     source=_SILENT_ROCKSDB,
     page="rocksdb.md",
     do=_REBUILD,
@@ -55,7 +56,7 @@ TRUNCATED: Final = VerifyCode(
     "The end of a file is missing",
     level=VerifyLevel.DAMAGE,
     more="A full disk, a copy that was cut off, a file system after a power failure.",
-    log=(log.STORE_NOT_OPENED,),
+    log=(log.STORE_NOT_OPENED, log.OTHER_SIZE),
     source="RocksDB opens no database whose MANIFEST names an SST of another size ({page})",
     page="rocksdb.md",
     do=_REBUILD,
@@ -68,7 +69,7 @@ MISSING: Final = VerifyCode(
         "If the database is a whole store, the start fails. If it is a segment, up to 4.2 the store opens silently "
         "without it."
     ),
-    log=(log.STORE_NOT_OPENED,),
+    log=(log.STORE_NOT_OPENED, log.NOT_FOUND),
     source="RocksDB opens no database without the files that its MANIFEST names ({page})",
     page="start.md#going-down",
     do=_REBUILD,

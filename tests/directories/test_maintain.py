@@ -569,3 +569,44 @@ def test_a_part_that_does_not_fit_is_read_in_halves(tmp_path: Path) -> None:
         if not stopped.exists():
             write_memory(stopped, Memory())
     assert subsets == ["1/2", "1/4", "1/8"]
+
+
+SLOW_VERIFY = """
+import time
+with open("/proc/self/cmdline", "rb") as file:
+    if b"verify" in file.read().split(b"\\0"):
+        time.sleep(600)
+"""
+"""Of sitecustomize: a host on which `kstate verify` comes to nothing within its limit."""
+
+
+def test_a_verify_that_really_runs_out_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call ends the process at its limit and has the next one read less; with time enough every store is read."""
+    app = unpack("4.3.1-demo-eos", tmp_path / "state")
+    config = tmp_path / "kstate.toml"
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW_VERIFY)
+    search_path = os.environ.get("PYTHONPATH", "")
+
+    def call(timeout: str, status: int) -> str:
+        config.write_text(
+            f'format = 1\n[defaults]\ndirectory = "{app}"\n[maintain]\nmemory_file = "{tmp_path}/memory.json"\n'
+            f'[maintain.verify]\nparts = 2\ntimeout = "{timeout}"\n'
+        )
+        done = kstate("maintain", "--config", config, "-o", "json", status=status)
+        (row,) = [row for row in done.rows if row.get("step") == "verify"]
+        return str(row["message"] or "")
+
+    before = tree_hash(app)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path / "slow"), search_path])))
+    messages = [call("1s", 6) for _ in range(3)]
+    halves = [re.findall(r"the next call reads half of it: part \d+ of (\d+)", message) for message in messages]
+    assert halves == [["4"], ["8"], ["16"]], messages
+    assert all("not done after 1 s, its limit: ended" in message for message in messages)
+    monkeypatch.setenv("PYTHONPATH", search_path)
+    for _ in range(200):
+        messages.append(call("1h", 0))
+        if "every store was read since the circle began" in messages[-1]:
+            break
+    assert "every store was read since the circle began" in messages[-1], messages
+    assert tree_hash(app) == before

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.cli.registry import COMMANDS
+from kstate_cli.spark.jvm import find_java
 from tests.golden import unpack
 
 from .listings import listed
@@ -128,6 +129,22 @@ def test_what_takes_spark_says_so(bare: Bare, name: str) -> None:
     assert done.returncode in (2, 4), done.stderr
     assert "Traceback" not in done.stderr
     assert "Java" in done.stderr or "Spark" in done.stderr
+    if name in ("restore", "export"):
+        assert "--engine local needs none" in done.stderr
+
+
+@pytest.mark.skipif(find_java() is None, reason="there is no Java")
+def test_java_without_pyspark(tmp_path: Path) -> None:
+    """Every command whose Spark does not start names `--engine local`, and does its work with it."""
+    bare = Bare(tmp_path)
+    bare.environment |= {"JAVA_HOME": str(Path(str(find_java())).resolve().parent.parent)}
+    for name in ("restore", "export"):
+        words = [word for word in SAYS_WHY[name] if word not in ("--engine", "spark")]
+        refused = bare(*words, "--engine", "spark")
+        assert refused.returncode == 4 and "PySpark cannot be imported" in refused.stderr, refused.stderr
+        assert "--engine local needs no Spark" in refused.stderr
+        followed = bare(*words, "--engine", "local", "--warnings-ok")
+        assert followed.returncode in (0, 1), followed.stderr
 
 
 def test_a_restoration_takes_neither_unless_something_configures_spark(bare: Bare) -> None:

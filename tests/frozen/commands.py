@@ -111,7 +111,11 @@ def plans(name: str) -> Iterator[tuple[str, ...]]:
     yield ("wipe", APP, "--task", _task(name, 0), *dry)
     for store in _stores_to_wipe(name):
         yield ("wipe", APP, "--store", store, *dry)
-    source = ("--from-changelog", DUMP, "--spec", SPEC, "--engine", "local", "--ignore", "*-kv-memory-changelog")
+    # The plan alone: the rows of these dumps are made up, and no keys of window stores.
+    source = (
+        *("--from-changelog", DUMP, "--spec", SPEC, "--engine", "local", "--ignore", "*-kv-memory-changelog"),
+        "--no-verify-dump",
+    )
     yield ("restore", APP, *source, "--for", index()[name]["release"], *dry)
     yield ("restore", APP, *source, "--for", "4.3", "--rebuild", "--wipe-unclean", *dry)
     yield ("restore", APP, *source, "--for", "4.3", "--offsets", TRUNCATED, "--wipe-unclean", *dry)

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from kstate_cli.explain.catalogue import explanations
+from kstate_cli.explain.pasted import match
+
 from .check_cases import CASES, OF_GLOBAL_OFFSETS, STARTED, Case
 from .check_table import DOCS, Found, cells, known, render
 from .checking import Base, Directory, Kind, agrees, make, predict, start
@@ -72,6 +75,9 @@ def test_the_prediction_is_what_streams_does(
     assert predicted.failed == real.failed, told
     if real.failed:
         assert any(all(part in real.text for part in messages) for messages in predicted.failures), told
+        failing = {row["code"] for row in predicted.of("prediction") if row["outcome"] == "start-fails"}
+        fitting = {entry.explanation.code for entry in match(real.text, tuple(explanations()))}
+        assert failing & fitting, f"`kstate explain` does not know the log: {told}"
     else:
         in_memory = {row["message"].partition(":")[0] for row in predicted.of("finding")
                      if row["code"] == "changelog-without-store"}  # fmt: skip

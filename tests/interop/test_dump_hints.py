@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.restore.support import APP, SPEC, TOPIC
 from .dumping import dumped
 from .harness import Harness
 from .support import kstate
-from .test_dump_moves import QUICK, Topic
+from .test_dump_moves import QUICK, Topic, rows
 
 pytestmark = pytest.mark.interop
 
@@ -124,4 +125,80 @@ def test_rot_and_a_dump_that_does_not_grow(harness: Harness, topic: Topic, tmp_p
     follow[3], follow[1] = tmp_path / "grows", tmp_path / "standby" / APP
     (tmp_path / "standby").mkdir()
     done = kstate(*follow)
+    assert done.status in (0, 1), done.told
+
+
+def test_a_log_that_changes_again_and_again(harness: Harness, tmp_path: Path) -> None:
+    """Once its records stay, or with more `--workers`, the command reads all of it."""
+    partitions, records = 6, 500
+    topic = Topic(harness.bootstrap, partitions=partitions)
+    for partition in range(partitions):
+        topic.produce(records, partition=partition, value=b"v" * 1_000)
+    words = ("dump", "--bootstrap-server", harness.bootstrap, "--engine", "local", "--topic", topic.name)
+    ended = threading.Event()
+
+    def delete() -> None:
+        # One process reads one partition after the other: the first records of the later ones are deleted by then.
+        for offset in range(1, records // 2):
+            if not ended.wait(0.2):
+                for partition in range(partitions):
+                    topic.delete_before(offset, partition)
+
+    thread = threading.Thread(target=delete)
+    thread.start()
+    try:
+        out = tmp_path / "dump"
+        refused = kstate(*words, "--out", out, "--workers", "1", "--max-rate", "500K")
+    finally:
+        ended.set()
+        thread.join()
+    if refused.status == 0:
+        pytest.skip("this machine deleted more slowly than it read")
+    assert refused.status == 6 and "the log changes while it is read, again and again" in refused.err, refused.told
+    assert "see what deletes its records; with more --workers it is read sooner" in refused.err, refused.told
+    assert not [*out.rglob("_manifest*")], "nothing of a log that changed counts"
+    done = kstate(*words, "--out", out, "--workers", str(partitions))
+    assert done.status == 0, done.told
+    assert all(rows(out, topic, partition) == topic.records(partition) for partition in range(partitions))
+
+
+def test_a_topic_that_the_dump_lacks(harness: Harness, topic: Topic, tmp_path: Path) -> None:
+    """The printed command dumps the topics of every store of the specification, and the application is restored."""
+    source = Topic(harness.bootstrap)
+    for partition in (0, 1):
+        topic.produce(50, partition=partition, keys=50)
+    source.produce(20, keys=20)
+    spec = tmp_path / "kstate.toml"
+    spec.write_text(
+        SPEC
+        + f"""[stores.table]
+kind = "timestamped-key-value"
+global = true
+source = "table"
+changelog = "{source.name}"
+partitions = 1
+"""
+    )
+    more = ("--engine", "local", *QUICK)
+    dump = tmp_path / "dump"
+    assert kstate("dump", "--bootstrap-server", harness.bootstrap, "--app", APP, "--out", dump, *more).status == 0
+    (tmp_path / "state").mkdir()
+    restore = [
+        "restore",
+        tmp_path / "state" / APP,
+        "--from-changelog",
+        dump,
+        "--spec",
+        spec,
+        "--for",
+        "4.3",
+        "--engine",
+        "local",
+    ]
+    refused = kstate(*restore)
+    assert refused.status == 4 and f"the dump has no {source.name}" in refused.err, refused.told
+    given = {"HOST:PORT": harness.bootstrap, "DUMP": str(tmp_path / "new"), "FILE": str(spec)}
+    assert kstate(*printed(refused.err, **given), *more).status == 0
+    restore[3] = tmp_path / "new"
+    done = kstate(*restore)
     assert done.status in (0, 1), done.told

@@ -411,3 +411,23 @@ def test_a_dump_that_does_not_grow_is_not_followed(pair: Pair) -> None:
 @pytest.mark.parametrize("option", ["--dry-run", "--rebuild", "--after-error"])
 def test_what_is_asked_for_once(pair: Pair, option: str) -> None:
     assert option in kstate(*pair.argv("--follow", "1", option), status=2).err
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--rebuild", "--after-error"])
+def test_what_is_asked_for_once_and_then_followed(pair: Pair, option: str) -> None:
+    """As the hint says: once with `--standby`, then `--follow` takes what comes after it."""
+    refused = kstate(*pair.argv("--follow", "1", option), status=2)
+    assert f"{option} with --standby, then --follow" in refused.err
+    once = kstate(*pair.argv("--standby", option, "-o", "json"))
+    assert once.summary["executed"] is (option != "--dry-run")
+    before = 0 if option == "--dry-run" else 800
+    pair.more()
+    process = started(pair, "--follow", "0.2")
+    try:
+        assert rounds_of(process)["records"] == 880 - before
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in err, err
+    pair.is_as_one_restore_makes_it()

@@ -282,3 +282,27 @@ def test_the_launcher_is_asked_where_it_has_a_say(taken: Path) -> None:
         assert by_spark_submit(conf_of(settings, "x")).words[0].endswith("spark-submit")
     words, maps = _command_and_maps(SparkSettings(conf={"spark.driver.memory": "600m"}))
     assert "-Xmx600m" in words and str(_archive(taken)) not in maps
+
+
+def test_a_user_without_a_home(tmp_path: Path) -> None:
+    """With HOME it is made there; root makes it for all users where the hint says."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "cache").mkdir()
+    refused = {**support.environment(), "HOME": "nowhere", "XDG_CACHE_HOME": ""}
+    done = subprocess.run(COMMAND, env=refused, capture_output=True, text=True, check=False)
+    assert done.returncode == 4 and "set HOME; root makes it for all users with --for-all" in done.stderr, done.stderr
+    done = subprocess.run(
+        COMMAND, env={**refused, "HOME": str(tmp_path / "home")}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [*(tmp_path / "home" / ".cache" / "kstate" / "spark").iterdir()]
+    if os.geteuid() or not shutil.which("unshare"):
+        return
+    # /var/cache of its own: nothing of this host is written.
+    script = f'mount --bind {tmp_path / "cache"} /var/cache && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", *COMMAND, "--for-all"],
+        env=refused, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [*(tmp_path / "cache" / "kstate" / "spark").iterdir()]

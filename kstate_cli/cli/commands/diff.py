@@ -56,7 +56,7 @@ def diff(
     from kstate_cli.cli.views.diff import DiffReport
     from kstate_cli.diff.applications import DiffRequest, diff_applications
     from kstate_cli.host import STORES_STAY
-    from kstate_cli.rows.errors import StoreUnreadable
+    from kstate_cli.rows.errors import StoreUnreadable, joined
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
@@ -85,11 +85,13 @@ def diff(
     report.remarks(compared)
     sys.stdout.flush()
     if compared.unread:
-        host = compared.only_the_hosts
+        damage = ("see which files are damaged:", (command("verify", request.a), command("verify", request.b)))
+        usual = (STORES_STAY, ()) if compared.only_the_hosts else damage
+        hint, details = joined((unread.advice for unread in compared.everything_unread), usual)
         raise StoreUnreadable(
             f"{compared.unread} of what is there cannot be read: not everything was compared",
-            hint=STORES_STAY if host else "see which files are damaged:",
-            hint_details=() if host else [command("verify", request.a), command("verify", request.b)],
+            hint=hint,
+            hint_details=details,
         )
     if compared.differing:
         raise ConditionNotMet(f"{compared.differing} stores or tasks differ")

@@ -18,52 +18,103 @@ if TYPE_CHECKING:
     from kstate_cli.explain.model import Explanation
 
 _INDENT: Final = "  "
+_MOST_IN_FULL: Final = 3
+_MOST_TEXT: Final = 1 << 20
 _WIDEST: Final = 100
 """Width of sentences on a terminal; elsewhere they are not broken."""
 
 
 def explain(
-    code: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="CODE",
-            help="A finding, problem, state, failure or exit code, or GROUP:CODE such as exit:3. Default: list all.",
+            metavar="TEXT",
+            help="A code, GROUP:CODE as exit:3, or a line of a log, an exception, a note. - reads it. Default: all.",
             autocompletion=codes,
         ),
     ] = None,
     output: Output = Format.table,
 ) -> int:
-    """Explain a code: its meaning, the rule of Streams behind it, what Streams logs, and what to do."""
+    """Explain a code, or a pasted text: its meaning, the rule of Streams behind it, and what to do.
+
+    A text is a line of a log of Kafka Streams, an exception with its causes, or a note of kstate. Times, threads, paths
+    and line breaks in it do not matter. A text with quotes in it is for standard input.
+    """
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.explain.catalogue import explanations, find, groups
 
-    explanations_of_code = tuple(explanations()) if code is None else find(code)
-    if code is not None and not explanations_of_code:
-        _refuse(code)
-    if output is Format.json:
-        _print_json(JsonLines(None), explanations_of_code)
-    elif code is None:
-        _print("\n\n".join(_index(group.title, group.name, group.explanations) for group in groups()))
+    sentences: tuple[str, ...] = ()
+    if not words:
+        entries = tuple(explanations())
     else:
-        _print("\n\n".join("\n".join(_lines(entry)) for entry in explanations_of_code))
+        text = _standard_input() if words == ["-"] else " ".join(words)
+        entries = find(text)
+        if not entries:
+            entries, sentences = _fitting(text)
+    if output is Format.json:
+        _print_json(JsonLines(None), entries)
+    elif not words:
+        _print("\n\n".join(_index(group.title, group.name, group.explanations) for group in groups()))
+    elif len(entries) > _MOST_IN_FULL:
+        _print("\n".join(_choice(entries, sentences)))
+    else:
+        _print("\n\n".join("\n".join([*_lines(entry), *_where(entry, sentences)]) for entry in entries))
     return 0
 
 
-def _refuse(code: str) -> None:
-    """Raise UsageError with similar codes."""
+def _standard_input() -> str:
+    """Return the pasted text, at most its last MiB: a stack trace ends with its cause."""
+    if sys.stdin is None:
+        return ""
+    return sys.stdin.buffer.read().decode(errors="replace")[-_MOST_TEXT:]
+
+
+def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
+    """Return the explanations of a pasted text, and the sentences of it that they explain. Raise UsageError."""
     from kstate_cli.errors import UsageError
-    from kstate_cli.explain.catalogue import in_the_log, meant
+    from kstate_cli.explain.catalogue import explanations, meant
+    from kstate_cli.explain.pasted import best, match
     from kstate_cli.texts import command
 
-    near, printed = meant(code), in_the_log(code)
-    details = [f"Streams prints that where it is {' or '.join(printed)}"] if printed else []
-    if near and not printed:
-        details = [f"did you mean {' or '.join(near)}?"]
+    matches = match(text, tuple(explanations()))
+    if matches:
+        return tuple(entry.explanation for entry in best(matches)), matches[0].sentences
+    if len(text.split()) > 1 or not text.strip():
+        raise UsageError(
+            "kstate does not know this text: that says neither that it is harmless nor that it is not",
+            hint=f"paste more of it, with its causes, as in: {command('explain', '-')} < FILE",
+            hint_details=[f"for the directory as it is now: {command('check', 'APP', '--for', 'RELEASE')}"],
+        )
+    near = meant(text)
     raise UsageError(
-        f"there is no code {code!r}",
-        details=details,
+        f"there is no code {text!r}",
+        details=[f"did you mean {' or '.join(near)}?"] if near else [],
         hint=f"all codes: {command('explain')}",
     )
+
+
+def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterator[str]:
+    """Codes that share a sentence: the text does not tell which of them it is, the directory does."""
+    from kstate_cli.texts import command
+
+    yield "in the text:"
+    yield from (f"{_INDENT}{sentence.replace('{}', '…')}" for sentence in sentences)
+    yield "which is printed where one of these is the case:"
+    widest = max(len(entry.full_name) for entry in entries)
+    for entry in entries:
+        yield from _filled(f"{entry.full_name:{widest}}  {entry.brief}", hanging=widest + 2)
+    yield "what to do:"
+    yield f"{_INDENT}see which one it is: {command('check', 'APP', '--for', 'RELEASE')}"
+    yield f"{_INDENT}what one of them means: {command('explain', entries[0].full_name)}"
+
+
+def _where(entry: Explanation, sentences: Sequence[str]) -> Iterator[str]:
+    """Of a pasted text: the page, and the sentence that tells."""
+    if sentences:
+        yield "in the text:"
+        yield from (f"{_INDENT}{sentence.replace('{}', '…')}" for sentence in sentences)
+        yield "page:"
+        yield f"{_INDENT}docs/codes/{entry.group}.md"
 
 
 def _print_json(lines: JsonLines, entries: Sequence[Explanation]) -> None:

@@ -38,7 +38,7 @@ from kstate_cli.query import (
 )
 from kstate_cli.query.handlers import Handlers
 from kstate_cli.query.result import hints
-from kstate_cli.rows.errors import look_closer
+from kstate_cli.rows.errors import Advice, joined, look_closer, own_advice
 from kstate_cli.specification.model import Spec
 
 _ROWS_OF_A_TABLE = 1000
@@ -105,6 +105,7 @@ class _Telling:
         self._more = False
         self._failed: dict[int | None, FailureReason] = {}
         self._by_host = False
+        self._advices: list[Advice | None] = []
         self._nobody = "global store"
 
     def tell(self, answers: StateQueryResult[Any], *, collated: bool) -> int:
@@ -130,6 +131,8 @@ class _Telling:
             if result.is_failure:
                 message = self._failure_text(result)
                 self._fail(partition, result.failure_reason, message, by_host=result.failed_by_host)
+                if result.failure_reason is FailureReason.STORE_EXCEPTION:
+                    self._advices.append(result.advice)
         self._view.object(
             "summary",
             {
@@ -185,6 +188,7 @@ class _Telling:
         except StoreUnreadable as error:
             self._view.end()
             self._fail(partition, FailureReason.STORE_EXCEPTION, str(error), by_host=error.by_host)
+            self._advices.append(own_advice(error))
 
     def _failure_text(self, result: QueryResult[Any]) -> str:
         """Return the message of Streams for programs, and its meaning for people."""
@@ -230,7 +234,9 @@ class _Telling:
                 return InUse(
                     message, hint="ask the application, stop it, or ask for what was flushed last: --last-flush"
                 )
-            return StoreUnreadable(message, hint=look_closer(self._streams.path, by_host=self._by_host))
+            usual = look_closer(self._streams.path, by_host=self._by_host)
+            hint, details = joined(self._advices, (usual, ()))
+            return StoreUnreadable(message, hint=hint, hint_details=details)
         hint_words = hints(self._streams.path)
         first, *more = dict.fromkeys(hint_words[failure] for failure in self._failed.values())
         return QueryFailedError(message, hint=first, hint_details=more)

@@ -51,6 +51,8 @@ CommittedOffsets = Annotated[
 ]
 DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="No manifest: confirm that it is complete.")]
 DumpIsCommitted = Annotated[bool, typer.Option("--dump-is-committed", help="No manifest: confirm read_committed.")]
+VerifyDump = Annotated[bool, typer.Option("--verify-dump", help="Read the whole dump first.")]
+NoVerifyDump = Annotated[bool, typer.Option("--no-verify-dump", help="Read no rows of the dump in a dry run.")]
 SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
 AcceptResurrected = Annotated[
     bool, typer.Option("--accept-resurrected", help="Accept rows whose deletes the log no longer has.")
@@ -144,6 +146,7 @@ class RestoredOptions:
         typer.Option("--ignore", metavar="TOPIC", help="Skip this topic (or pattern); repeatable."),
     ] = None
     dry_run: DryRun = False
+    no_verify_dump: NoVerifyDump = False
     fleet: FleetOptions
 
 
@@ -160,7 +163,7 @@ class LogOptions:
     dump_is_complete: DumpIsComplete = False
     dump_is_committed: DumpIsCommitted = False
     skip_digests: SkipDigests = False
-    verify_dump: Annotated[bool, typer.Option("--verify-dump", help="Read the whole dump first.")] = False
+    verify_dump: VerifyDump = False
     guarantee: Annotated[
         Guarantee,
         typer.Option(

@@ -154,6 +154,7 @@ _NAMES = {
     "read": "reading the directory",
     "spark": "starting Spark",
     "sort": "putting the dump in order",
+    "check": "reading what would be restored",
     "stage": "staging",
     "store": "taking stores in",
     "verify": "verifying",
@@ -197,6 +198,8 @@ class RestoreProgress(RestoreWatcher):
         if self._quiet or name == self._phase:
             return
         self._phase = name
+        if name == "check":
+            self._began = self._said = time.monotonic()
         if name == "stage":
             self._meter.stop()
         self._line("phase", {"phase": name}, _NAMES.get(name, name))

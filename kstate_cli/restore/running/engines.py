@@ -82,6 +82,8 @@ class OnThisHost:
     """
 
     slots: int = 1
+    writes: bool = True
+    """False for a dry run: slices are read, and no file is made of them."""
     sorter: SparkSettings | None = field(default=None, kw_only=True)
     """Starts Spark for the one thing that only Spark does here; None where the user wants none."""
 
@@ -89,9 +91,13 @@ class OnThisHost:
         """Run the jobs one after another; ``on_poll`` is called after each."""
         results = []
         for job in jobs:
-            results.append(_sorted_slice(job))
+            results.append(self._make(job))
             on_poll()
         return results
+
+    @property
+    def _make(self) -> Callable[[SliceJob], SliceResult]:
+        return _sorted_slice if self.writes else _read
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
         """Sort by a shuffle, which only Spark has: a job of its own, whose Spark ends with it."""
@@ -115,7 +121,7 @@ class InProcesses(OnThisHost):
         """Run the jobs in the processes; ``on_poll`` is called as results complete. HostError if a process died."""
         results = []
         try:
-            for result in self.pool.map(_sorted_slice, jobs):
+            for result in self.pool.map(self._make, jobs):
                 results.append(result)
                 on_poll()
         except BaseException:
@@ -128,8 +134,18 @@ class InProcesses(OnThisHost):
 def _sorted_slice(job: SliceJob) -> SliceResult:
     from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 
+    return _result_of(build_sorted_files, job)
+
+
+def _read(job: SliceJob) -> SliceResult:
+    from kstate_cli.restore.sorting.sorted_files import read_slice_only
+
+    return _result_of(read_slice_only, job)
+
+
+def _result_of(function: Callable[[SliceJob], SliceResult], job: SliceJob) -> SliceResult:
     try:
-        return build_sorted_files(job)
+        return function(job)
     except (KstateError, OSError, RocksError):
         raise
     except Exception as error:
@@ -140,10 +156,11 @@ def _sorted_slice(job: SliceJob) -> SliceResult:
 
 
 @contextlib.contextmanager
-def started(choice: EngineChoice, spark: SparkSettings, slots: int) -> Iterator[Runner]:
+def started(choice: EngineChoice, spark: SparkSettings, slots: int, *, writes: bool = True) -> Iterator[Runner]:
     """Yield a runner; it and all that it started have ended afterwards. Raises RunFailed.
 
-    ``slots``: the slices at once, for engines that do not decide that themselves.
+    ``slots``: the slices at once, for engines that do not decide that themselves. Without ``writes``, which takes this
+    host, slices are only read.
     """
     if choice.is_spark:
         with spark_context(spark, modules=OF_SLICES) as context:
@@ -151,7 +168,7 @@ def started(choice: EngineChoice, spark: SparkSettings, slots: int) -> Iterator[
         return
     sorter = spark if choice.is_automatic else None
     if slots == 1:
-        yield OnThisHost(sorter=sorter)
+        yield OnThisHost(writes=writes, sorter=sorter)
         return
     with Processes(slots) as pool:
-        yield InProcesses(slots, pool=pool, sorter=sorter)
+        yield InProcesses(slots, writes, pool=pool, sorter=sorter)

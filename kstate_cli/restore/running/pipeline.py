@@ -33,6 +33,7 @@ from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError, war
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.restore.planning.plan import RestorePlan
 from kstate_cli.restore.planning.planner import plan_restore
+from kstate_cli.restore.running.dry_run import check_rows
 from kstate_cli.restore.running.prepare import refuse_distant_bases
 from kstate_cli.restore.running.restoration import (
     Restoration,
@@ -55,8 +56,8 @@ from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command, shell
 
 _ROWS_NOT_READ: Final = (
-    "the rows of the dump were not read, so the plan does not know of damage within its files: --verify-dump reads "
-    "them before the plan"
+    "the rows of the dump were not read (--no-verify-dump): the plan does not know of damage within its files, nor of "
+    "rows that do not fit their stores"
 )
 
 
@@ -151,11 +152,12 @@ def _restore(
 
     def show(plan: RestorePlan) -> None:
         nonlocal is_shown
+        plan = _with_what_was_read(request, plan, dump, watcher)
         is_shown = True
         on_plan(plan)
 
     course = Course(
-        plan=lambda application: _with_note_on_rows(request, _plan(request, dump, application, larger)),
+        plan=lambda application: _plan(request, dump, application, larger),
         on_plan=show,
         carry_out=carry_out,
         tell=watcher.recovered,
@@ -198,11 +200,17 @@ def _plan(request: RestoreRequest, dump: Dump, application: Application | None, 
     return plan
 
 
-def _with_note_on_rows(request: RestoreRequest, plan: RestorePlan) -> RestorePlan:
-    """Return the plan of a dry run with a note on what it does not know: only the restore itself reads all rows."""
-    if not (request.terms.dry_run and plan.work) or request.verify_dump:
+def _with_what_was_read(request: RestoreRequest, plan: RestorePlan, dump: Dump, watcher: RestoreWatcher) -> RestorePlan:
+    """Return the plan of a dry run once its rows were read, or with a note that they were not."""
+    if not request.terms.dry_run or plan.change.empty:
         return plan
-    return replace(plan, change=replace(plan.change, notes=(*plan.change.notes, _ROWS_NOT_READ)))
+    refuse_after_error(request.terms.app, after_error=request.after_error)
+    if not plan.work:
+        return plan
+    notes: tuple[str, ...] = (_ROWS_NOT_READ,)
+    if request.verify_dump is not False:
+        notes = check_rows(replace(request, engine=engine_for(request, plan)), plan, dump, watcher)
+    return replace(plan, change=replace(plan.change, notes=(*plan.change.notes, *notes)))
 
 
 def _specified_stores(request: RestoreRequest, application: Application | None) -> frozenset[str] | None:

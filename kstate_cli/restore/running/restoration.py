@@ -88,8 +88,8 @@ class RestoreRequest:
     """Asks a broker, or a file, for the logs of these topics. Raises RunFailed and UsageError."""
     digests: bool = True
     """Compare the files of the dump with the manifest's SHA-256."""
-    verify_dump: bool = False
-    """Read every file of the dump in full before the plan."""
+    verify_dump: bool | None = None
+    """Read every file of the dump in full before the plan. None: a dry run reads what the restore would read."""
     after_error: bool = False
     """An earlier run ended in ERROR, and the user has examined it."""
     full_dump: int | None = None

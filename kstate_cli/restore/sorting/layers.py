@@ -57,6 +57,14 @@ class Layers:
         return SortedFileWriter(path, release(self.job.release))
 
 
+class NoLayers(Layers):
+    """What an attempt that only reads writes: nothing but keys that wait, in files without a name."""
+
+    def open(self, segment: int | None) -> Layer:  # noqa: ARG002
+        """One that takes rows, and keeps none."""
+        return _NoLayer()
+
+
 class Layer:
     """Rows in the order of their keys. Raises RocksError and OSError."""
 
@@ -85,3 +93,14 @@ class Layer:
             self._layers.files.append(
                 SortedFile(self._segment, path, writer.rows, writer.deletes, size, digest, layer=self._number)
             )
+
+
+class _NoLayer(Layer):
+    def __init__(self) -> None:
+        """Without a writer."""
+
+    def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
+        """Keep none of the rows."""
+
+    def close(self) -> None:
+        """Complete no file."""

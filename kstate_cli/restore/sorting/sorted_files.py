@@ -29,7 +29,7 @@ from kstate_cli.restore.sorting.batches import (
     choose_pool,
     rows_together,
 )
-from kstate_cli.restore.sorting.layers import Layer, Layers
+from kstate_cli.restore.sorting.layers import Layer, Layers, NoLayers
 from kstate_cli.restore.sorting.memory import (
     BATCH_COPIES,
     BATCH_SHARE,
@@ -71,14 +71,27 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
     return _attempt(job, started, ordered=False)
 
 
-def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
+def read_slice_only(job: SliceJob) -> SliceResult:
+    """Read a slice as :func:`build_sorted_files` does, and make no file of it: of a dry run.
+
+    Raises what that raises for what it reads.
+    """
+    choose_pool(fits=job.slice.bytes <= job.memory)
+    started = time.monotonic()
+    with contextlib.suppress(OutOfOrder):
+        return _attempt(job, started, ordered=True, writes=False)
+    return _attempt(job, started, ordered=False, writes=False)
+
+
+def _attempt(job: SliceJob, started: float, *, ordered: bool, writes: bool = True) -> SliceResult:
     """Make the files of one attempt. Raises OutOfOrder if offsets should be ``ordered`` and are not."""
     attempt = uuid.uuid4().hex[:12]
     staging = Staging(job.staging, job.direct)
-    staging.mark_started(job, attempt)
+    if writes:
+        staging.mark_started(job, attempt)
     kind = store_kind(job.kind)
     counts = _RecordCounts()
-    layers = Layers(job, staging, attempt)
+    layers = Layers(job, staging, attempt) if writes else NoLayers(job, staging, attempt)
     try:
         with DigestsBeside(job.digests) as digests:
             passage = Passage(job.direct, digests, ordered)
@@ -107,7 +120,8 @@ def _attempt(job: SliceJob, started: float, *, ordered: bool) -> SliceResult:
         positions=positions.live(max_time),
         seconds=time.monotonic() - started,
     )
-    staging.mark_finished(job, result)
+    if writes:
+        staging.mark_finished(job, result)
     return result
 
 
@@ -159,7 +173,10 @@ def _build_rows(
     orders = Orders(job, kind, counts, positions, layers.aside, passage)
     for order in orders.all():
         try:
-            _write(kind, order, layers, counts, passage)
+            if isinstance(layers, NoLayers):
+                _read_values(kind, order, NoValues(), counts, passage)
+            else:
+                _write(kind, order, layers, counts, passage)
         finally:
             order.keys.close()
         # Released before the generator reads the keys of the next order: both would not fit.
@@ -229,8 +246,15 @@ def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
     )
 
 
+class NoValues:
+    """Takes the values of rows, and keeps none."""
+
+    def add(self, rows: npt.NDArray[np.int64], values: pa.BinaryArray) -> None:
+        """Nothing is done with them: what they are was decided as they were made."""
+
+
 def _read_values(
-    kind: StoreKind, order: RowOrder, values: ValuesInOrder, counts: _RecordCounts, passage: Passage
+    kind: StoreKind, order: RowOrder, values: ValuesInOrder | NoValues, counts: _RecordCounts, passage: Passage
 ) -> None:
     """Read the values of all rows, in the order of the records."""
     job = order.job

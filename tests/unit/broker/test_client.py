@@ -66,3 +66,15 @@ def test_a_consumer_has_ended_however_it_is_left() -> None:
         raise ValueError("left")
     assert one is not None
     assert threads_of_clients() == []
+
+
+def test_errors_that_a_broker_sends() -> None:
+    """A broker that refuses has answered: only librdkafka's own errors say that none did."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    for code, text in (
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, "refuses the request"),
+        (KafkaError._TRANSPORT, "does not answer"),
+    ):
+        error = client._failed("127.0.0.1:1", KafkaException(KafkaError(code)))
+        assert text in error.message and error.hint

@@ -236,13 +236,13 @@ def test_what_may_be_meant() -> None:
 
 def test_a_code_that_there_is_not_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="there is no code 'sst-to-new'") as caught:
-        explain.explain("sst-to-new")
+        explain.explain(["sst-to-new"])
     assert caught.value.details == ("did you mean sst-too-new or too-new or sst-not-named?",)
     assert "kstate explain" in (caught.value.hint or "")
 
 
 def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain.explain("GLOBAL-status-open") == 0
+    assert explain.explain(["GLOBAL-status-open"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "finding:global-status-open (error)"
     assert [line for line in told if not line.startswith(" ")][1:] == ["rule:", "in the log of Streams:", "what to do:"]
@@ -257,7 +257,7 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     for code, count in ((None, len(ALL)), ("7", 1), ("does-not-open", 2)):
-        assert explain.explain(code, Format.json) == 0
+        assert explain.explain(None if code is None else [code], Format.json) == 0
         out = capsys.readouterr().out
         json_lines.check(["explain", *([code] if code else []), "-o", "json"], 0, out)
         assert json_lines.summary(out)["explanations"] == count == len(json_lines.results(out))

@@ -170,3 +170,14 @@ def test_families_that_no_store_has_together_are_no_kind(starts: list[int] | Non
     }
     assert len(found) == 1
     assert together or not found.pop().certain
+
+
+def test_a_row_that_a_restarted_store_has_filed() -> None:
+    """Versions at 10, 20 and 30, and one at 15 that real 3.9.2 and 4.3.1 added after a restart: still a versioned store."""
+    row = bytes.fromhex(
+        "000000000000001e000000000000000f000000000000001400000001000000000000000a00000001000000000000000f000000046c6174656162"
+    )
+    kind = infer_kind(frozenset({DEFAULT}), None, {DEFAULT: [(bytes(8) + b"k", row)]}, "s")
+    assert (kind.name, kind.certain) == ("versioned", True)
+    for other in (row[:-1], row + b"x", row.replace(b"\x0f", b"\x0e", 1)):
+        assert infer_kind(frozenset({DEFAULT}), None, {DEFAULT: [(bytes(8) + b"k", other)]}, "s").name == "key-value"

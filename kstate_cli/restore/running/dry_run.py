@@ -1,0 +1,139 @@
+"""What a dry run reads: every slice of the restoration, as the restoration reads it. Nothing is written.
+
+So a dry run refuses whatever the restoration refuses for its dump, or for the rows of its stores, with the same errors:
+rot, pages that cannot be decoded, two records of one offset, keys and values that no store of the kind has, rows in
+no order. Only failures of this host while it writes are left to the restoration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from kstate_cli import temporary
+from kstate_cli.dump_reader.digests import Digests, known_digests
+from kstate_cli.dump_reader.direct_file import larger_than_cache
+from kstate_cli.dump_reader.location import is_here, open_location
+from kstate_cli.dump_reader.model import Dump, PartitionDump
+from kstate_cli.dump_reader.verification import DumpFile, refuse_damaged_files
+from kstate_cli.host import cores_here
+from kstate_cli.restore.jobs import SliceJob, SliceResult
+from kstate_cli.restore.planning.plan import RestorePlan
+from kstate_cli.restore.running.engines import OnThisHost, started
+from kstate_cli.restore.running.prepare import Slicing, make_jobs, with_digests
+from kstate_cli.restore.running.restoration import RestoreRequest, RestoreWatcher
+from kstate_cli.restore.running.steps import to_steps
+from kstate_cli.restore.sorting.memory import SMALL_BYTES, Slots, slot_memory, slots_here
+from kstate_cli.restore.staging import Staging
+from kstate_cli.spark.choice import Engine, EngineChoice
+from kstate_cli.spark.jvm import check_java
+from kstate_cli.texts import some
+
+_NAMED: Final = 3
+PHASE: Final = "check"
+"""What a watcher is told while slices are read."""
+
+
+def check_rows(request: RestoreRequest, plan: RestorePlan, dump: Dump, watcher: RestoreWatcher) -> tuple[str, ...]:
+    """Read what the restoration would read; return notes on what only the restoration itself can read.
+
+    Raises what the restoration would raise before it writes: Refused, DumpError, RunFailed, OSError and RocksError.
+    """
+    watcher.phase(PHASE, dump.uri, 0)
+    with temporary.private_folder("runs") as folder:
+        return _DryRun(request, plan, dump, watcher, folder).run()
+
+
+class _DryRun:
+    def __init__(
+        self, request: RestoreRequest, plan: RestorePlan, dump: Dump, watcher: RestoreWatcher, folder: Path
+    ) -> None:
+        self._request, self._plan, self._dump, self._watcher, self._folder = request, plan, dump, watcher, folder
+        self._unsorted: list[PartitionDump] = []
+        paths = {piece.path for work in plan.work for part in work.parts for piece in work.pieces(part)}
+        self._digests = known_digests(dump, paths) if request.digests else {}
+        self._direct = is_here(open_location(dump.uri)[0]) and larger_than_cache(paths)
+
+    def run(self) -> tuple[str, ...]:
+        request, dump = self._request, self._dump
+        slots = self._slots()
+        with Digests(dump) as digests:
+            # As of the restoration: who reads a file anyway compares it, or threads do meanwhile.
+            if not self._direct:
+                digests.compare(self._digests)
+            jobs = make_jobs(
+                self._plan.work,
+                Slicing(
+                    request.terms.app,
+                    dump,
+                    request.options.release,
+                    str(self._folder),
+                    slots,
+                    self._in_order,
+                    direct=self._direct,
+                ),
+            )
+            if self._direct:
+                jobs, others = with_digests(jobs, self._digests)
+                digests.compare(others)
+            results = self._read(jobs, slots.tasks)
+            self._decode_unsorted()
+            digests.wait()
+        # What is made of the slices is made of their notes alone: a Position may not fit the file that it goes to.
+        to_steps(
+            self._plan.work,
+            results,
+            request.options.release,
+            Staging(str(self._folder)),
+            self._folder,
+            request.terms.app,
+        )
+        return self._notes()
+
+    def _slots(self) -> Slots:
+        """How many slices at once, and the memory of each: those of the restoration, on this host."""
+        request = self._request
+        size = sum(work.bytes for work in self._plan.work)
+        if not request.engine.is_spark:
+            tasks = slots_here(request.memory, request.terms.run.workers, size=size)
+            return Slots(tasks, slot_memory(request.memory, tasks, jvm=False))
+        # Of a small dump the start of other processes takes longer than its rows.
+        tasks = 1 if size <= SMALL_BYTES else request.spark.slots or cores_here()
+        return Slots(tasks, slot_memory(request.memory, tasks, jvm=True))
+
+    def _in_order(self, partition: PartitionDump) -> tuple[PartitionDump, str]:
+        """A partition without rows: only Spark puts its rows in order. Raises Refused where Spark is not to be used."""
+        engine = self._request.engine
+        if not engine.is_spark and not engine.is_automatic:
+            OnThisHost().in_order(self._dump, partition, str(self._folder))
+        # The restoration would start it.
+        check_java()
+        self._unsorted.append(partition)
+        return replace(partition, pieces=(), rows=0), self._dump.uri
+
+    def _read(self, jobs: Sequence[SliceJob], tasks: int) -> list[SliceResult]:
+        finished: list[SliceJob] = []
+        rows = sum(job.slice.rows for job in jobs)
+
+        def on_poll() -> None:
+            finished.append(jobs[len(finished)])
+            records = sum(job.slice.rows for job in finished)
+            self._watcher.slices(len(finished), len(jobs), records, rows, sum(job.slice.bytes for job in finished))
+
+        with started(EngineChoice(Engine.local, PHASE), self._request.spark, tasks, writes=False) as runner:
+            return runner.run(jobs, on_poll) if jobs else []
+
+    def _decode_unsorted(self) -> None:
+        """Decode what has no digest: with one, its bytes are those that were written."""
+        root = open_location(self._dump.uri)[1].rstrip("/")
+        paths = {piece.path for partition in self._unsorted for piece in partition.pieces} - self._digests.keys()
+        refuse_damaged_files(self._dump.uri, [DumpFile(path.removeprefix(f"{root}/"), path) for path in sorted(paths)])
+
+    def _notes(self) -> tuple[str, ...]:
+        if not self._unsorted:
+            return ()
+        keys = some(sorted({str(partition.key) for partition in self._unsorted}), _NAMED)
+        note = f"the rows of {keys} are in no order, and only Spark sorts them: the dry run compared their files alone"
+        return (note,)

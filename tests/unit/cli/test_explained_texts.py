@@ -1,0 +1,122 @@
+"""``kstate explain`` of a pasted text: lines of logs, exceptions with their causes, and notes of kstate, however they were copied."""
+
+from __future__ import annotations
+
+import ast
+import io
+import random
+import sys
+import textwrap
+
+import pytest
+
+from kstate_cli.cli.commands import explain
+from kstate_cli.errors import UsageError
+from kstate_cli.explain.catalogue import explanations
+from kstate_cli.explain.note_texts import NOTES
+from kstate_cli.explain.pasted import best, match
+from tests import syntax
+
+ALL = tuple(explanations())
+SENTENCES = sorted({sentence for entry in ALL for sentence in entry.sentences})
+FILLED = ("0_0", "/data/state/app/0_1/rocksdb/count", "app-count-changelog-0", "[0_0, 0_1, 1_0]", "12", "")
+BEFORE = (
+    "",
+    "[2026-11-26 12:00:01,123] ERROR stream-thread [app-3f1c-StreamThread-1] ",
+    'Exception in thread "app-StreamThread-1" org.apache.kafka.streams.errors.StreamsException: ',
+    "Caused by: org.rocksdb.RocksDBException: Corruption: ",
+    '{"level":"ERROR","thread":"app-GlobalStreamThread","message":"',
+)
+AFTER = (
+    "",
+    "\n\tat org.apache.kafka.streams.processor.internals.StreamThread.run(StreamThread.java:640)\n\t... 12 more",
+    ' (org.apache.kafka.streams.processor.internals.StreamThread)","host":"a"}',
+)
+
+
+def names(text: str) -> set[str]:
+    return {entry.explanation.full_name for entry in match(text, ALL)}
+
+
+def with_sentence(sentence: str) -> set[str]:
+    return {entry.full_name for entry in ALL if sentence in entry.sentences}
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_every_sentence_however_it_was_copied(sentence: str) -> None:
+    """In a line with a time and a thread, as the cause of an exception, in JSON, wrapped within words, in capitals."""
+    chance = random.Random(sentence)
+    for _ in range(12):
+        parts = sentence.split("{}")
+        text = "".join(
+            part + (chance.choice(FILLED) if number < len(parts) - 1 else "") for number, part in enumerate(parts)
+        )
+        text = chance.choice(BEFORE) + text + chance.choice(AFTER)
+        if chance.random() < 0.5:
+            text = "\n    ".join(textwrap.wrap(text, chance.randrange(20, 90), break_on_hyphens=False))
+        elif chance.random() < 0.5:
+            width = chance.randrange(20, 90)
+            text = "\n".join(text[at : at + width] for at in range(0, len(text), width))
+        text = text.upper() if chance.random() < 0.2 else text
+        assert with_sentence(sentence) <= names(text), text
+
+
+def test_a_part_of_a_sentence_is_enough() -> None:
+    assert "finding:status-open" in names("didn't find a valid state, since under EOS")
+    assert names("is") == names("state") == set()
+
+
+STACK_TRACE = """
+[2026-11-26 09:12:44,871] ERROR stream-thread [orders-7d1f-StreamThread-2] task [0_3] Failed to initialize task 0_3 due to corruption
+org.apache.kafka.streams.errors.ProcessorStateException: State store count didn't find a valid state, since under
+  EOS it has the risk of getting uncommitted data in stores
+\tat org.apache.kafka.streams.state.internals.RocksDBStore.openDB(RocksDBStore.java:301)
+Caused by: org.apache.kafka.streams.errors.ProcessorStateException: Invalid state during store open. Expected
+  state to be either empty or closed
+\tat org.apache.kafka.streams.state.internals.AbstractColumnFamilyAccessor.open(AbstractColumnFamilyAccessor.java:78)
+\t... 12 more
+[2026-11-26 09:12:44,880] WARN  stream-thread [orders-7d1f-StreamThread-2] Detected the states of tasks [0_3] are corrupted. Will
+  close the task as dirty and re-create and bootstrap from scratch.
+"""
+
+
+def test_the_cause_decides() -> None:
+    """Of findings that share a sentence those come that explain most of the text."""
+    found = {entry.explanation.full_name for entry in best(match(STACK_TRACE, ALL))}
+    assert "finding:status-open" in found and len(found) < len(names(STACK_TRACE))
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(STACK_TRACE.encode())))
+    assert explain.explain(["-"]) == 0
+    out = capsys.readouterr().out
+    assert "in the text:" in out and "what to do:" in out
+
+
+@pytest.mark.parametrize("text", ["foo bar baz", "NullPointerException at com.example.Main", "a b", " "])
+def test_an_unknown_text_is_called_unknown(text: str) -> None:
+    with pytest.raises(UsageError, match="kstate does not know this text") as caught:
+        explain.explain([text])
+    assert "kstate explain -" in (caught.value.hint or "")
+
+
+def test_a_sentence_of_many_findings_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        explain.explain(["Tasks", "[0_1]", "are", "corrupted", "and", "hence", "need", "to", "be", "re-initialized"])
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "which is printed where one of these is the case:" in out
+    assert out.count("finding:") > 5 and "kstate check APP --for RELEASE" in out
+
+
+def test_notes_are_those_that_commands_print() -> None:
+    """Each part of a note is in the text of some command: the note is found in what users see."""
+    printed = " ".join(
+        node.value
+        for module, tree in syntax.modules()
+        if module != "explain/note_texts.py"
+        for node in syntax.nodes(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    assert not [part for note in NOTES.values() for part in note.parts if part not in printed]
