@@ -301,7 +301,7 @@ CARRIED_OUT = {
         "directories/test_hints_about_stores.py::test_a_serde_that_does_not_exist"
     ),
     ("spark/jvm.py", "--engine local needs none"): (
-        "directories/test_without_spark.py::test_a_restoration_in_this_process_takes_neither"
+        "directories/test_without_spark.py::test_a_restoration_takes_neither_unless_something_configures_spark"
     ),
     ("wipe/planner.py", "wipe all of them"): (
         "directories/test_hints_about_stores.py::test_a_line_that_may_be_of_several_stores"

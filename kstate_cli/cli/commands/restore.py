@@ -74,7 +74,7 @@ def restore(
     from kstate_cli.restore.running.pipeline import application_path, engine_for, follow_dump
     from kstate_cli.restore.running.pipeline import restore as run_restore
 
-    if selection.no_verify_dump:
+    if report.no_verify_dump:
         _refuse_beside_no_verify_dump(selection, logs)
     if cases.follow is not None:
         _refuse_beside_follow(selection, cases)
@@ -173,7 +173,7 @@ def _request(
         committed_only=logs.dump_is_committed,
         ask=facts_source(logs.offsets, logs.bootstrap_server, logs.kafka_settings, group=path.name),
         digests=not logs.skip_digests,
-        verify_dump=logs.verify_dump or (False if selection.no_verify_dump else None),
+        verify_dump=logs.verify_dump or (False if report.no_verify_dump else None),
         after_error=cases.after_error,
         full_dump=logs.full_dump,
     )

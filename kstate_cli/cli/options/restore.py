@@ -52,7 +52,7 @@ CommittedOffsets = Annotated[
 DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="No manifest: confirm that it is complete.")]
 DumpIsCommitted = Annotated[bool, typer.Option("--dump-is-committed", help="No manifest: confirm read_committed.")]
 VerifyDump = Annotated[bool, typer.Option("--verify-dump", help="Read the whole dump first.")]
-NoVerifyDump = Annotated[bool, typer.Option("--no-verify-dump", help="Read no rows of the dump in a dry run.")]
+NoVerifyDump = Annotated[bool, typer.Option("--no-verify-dump", hidden=True, help="Read no rows in a dry run.")]
 SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
 AcceptResurrected = Annotated[
     bool, typer.Option("--accept-resurrected", help="Accept rows whose deletes the log no longer has.")
@@ -146,7 +146,6 @@ class RestoredOptions:
         typer.Option("--ignore", metavar="TOPIC", help="Skip this topic (or pattern); repeatable."),
     ] = None
     dry_run: DryRun = False
-    no_verify_dump: NoVerifyDump = False
     fleet: FleetOptions
 
 
@@ -237,6 +236,7 @@ class ReportOptions:
 
     output: Output = Format.table
     quiet: Quiet = False
+    no_verify_dump: NoVerifyDump = False
     warnings_ok: WarningsOk = False
     metrics_file: MetricsFile = None
     reason: Reason = None

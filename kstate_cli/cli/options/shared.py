@@ -164,7 +164,7 @@ LogOffsets = Annotated[
     typer.Option(
         "--offsets",
         metavar="FILE",
-        help='JSON {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
+        help='{"TOPIC": {"0": {"start": 0, "end": 42}}}.',
         rich_help_panel=LOGS,
         readable=False,
     ),
