@@ -1,4 +1,4 @@
-"""Binary columns whose values have all one length, as tables of bytes, and the way back."""
+"""Binary columns with values of equal length as tables of bytes, and back."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def fixed_table(array: pa.BinaryArray) -> npt.NDArray[np.uint8] | None:
-    """The bytes of a binary array whose values have all one length, a row for each; None for any other array.
+    """Return the bytes of a binary array with values of equal length, a row for each; None for any other array.
 
-    Nothing is copied. Of values without bytes there is no table.
+    Nothing is copied. Empty values have no table.
     """
     import numpy as np
 
@@ -22,16 +22,16 @@ def fixed_table(array: pa.BinaryArray) -> npt.NDArray[np.uint8] | None:
         return None
     _, offsets, data = array.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + rows + 1]
-    width, left = divmod(int(bounds[-1]) - int(bounds[0]), rows)
-    if left or not width or not bool((bounds[1:] - bounds[:-1] == width).all()):
+    width, rest = divmod(int(bounds[-1]) - int(bounds[0]), rows)
+    if rest or not width or not bool((bounds[1:] - bounds[:-1] == width).all()):
         return None
     return np.frombuffer(data, dtype=np.uint8)[bounds[0] : bounds[-1]].reshape(rows, width)
 
 
 def binary_of(table: npt.NDArray[np.uint8]) -> pa.BinaryArray:
-    """Each row of a table of bytes as a value; what lies together is not copied.
+    """Return the rows of a table of bytes as values; contiguous bytes are not copied.
 
-    Raises OverflowError for more bytes than the positions of one array of pyarrow reach.
+    Raise OverflowError for more bytes than the 32-bit offsets of an array of pyarrow reach.
     """
     import numpy as np
     import pyarrow as pa

@@ -33,7 +33,7 @@ def contact(service: str) -> None:
     """Note that the command waits for answers of ``service`` from now on, a printable address."""
     if service not in _services:
         _services.append(service)
-    if _reports and _watchers != [os.getpid()] and watch_signals(_passed, CLOSING_SECONDS):
+    if _reports and _watchers != [os.getpid()] and watch_signals(_end_process, CLOSING_SECONDS):
         _watchers[:] = [os.getpid()]
 
 
@@ -68,7 +68,7 @@ def forget() -> None:
         facts.clear()
 
 
-def _passed(number: int) -> None:
+def _end_process(number: int) -> None:
     if not _services:
         return  # the command has ended, and its process has not
     code = 128 + number

@@ -15,7 +15,7 @@ PAGE_BYTES: Final = 4_096
 """Places in the file, addresses in memory and sizes are multiples of it: no disk in use asks for more."""
 _CHUNK_BYTES: Final = 4 << 20
 _DIRECT: Final = getattr(os, "O_DIRECT", 0)
-_REFUSED: Final = errno.EINVAL, errno.EOPNOTSUPP
+_UNSUPPORTED: Final = errno.EINVAL, errno.EOPNOTSUPP
 """Of file systems that have only the page cache."""
 
 
@@ -24,7 +24,7 @@ def open_direct(path: str, flags: int, mode: int = 0o600) -> int:
     try:
         return os.open(path, flags | os.O_CLOEXEC | _DIRECT, mode)
     except OSError as error:
-        if error.errno not in _REFUSED:
+        if error.errno not in _UNSUPPORTED:
             raise
         if flags & os.O_CREAT:
             # The name may have been made all the same.

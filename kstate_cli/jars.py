@@ -90,17 +90,17 @@ def release_in(path: Path, option: str | None = None) -> FoundRelease:
     # A jar of something else that is damaged is not what was asked about.
     if damaged and (not versions or any(_NESTED.fullmatch(file.name) for file in damaged)):
         raise Refused(f"{path}: not a jar that can be read", details=first_lines([*damaged.values()]), hint=_SAY)
-    return _one(path, versions, option)
+    return _only_release(path, versions, option)
 
 
 _GIVE: Final = "give the application's jar, or the folder with its jars"
 _SAY: Final = f"{_GIVE}; or say the release itself"
 
 
-def _one(path: Path, versions: list[tuple[str, str]], option: str | None) -> FoundRelease:
+def _only_release(path: Path, versions: list[tuple[str, str]], option: str | None) -> FoundRelease:
     if not versions:
         raise Refused(f"{path} has no Kafka Streams: no {PROPERTIES} in it", hint=_SAY)
-    if not _are_one([version for version, _ in versions]):
+    if not _are_alike([version for version, _ in versions]):
         lines = [f"{version}: {where}" for version, where in versions]
         raise Refused(
             f"{path} has several releases of Kafka Streams: which one is started it does not tell",
@@ -115,7 +115,7 @@ def _one(path: Path, versions: list[tuple[str, str]], option: str | None) -> Fou
         raise Refused(error.headline, where=where, hint=error.hint) from None
 
 
-def _are_one(versions: list[str]) -> bool:
+def _are_alike(versions: list[str]) -> bool:
     """Return whether versions are of one release and, where both name a patch release, of patch releases alike."""
     try:
         rows = [release(release_of_build(version)) for version in versions]
@@ -137,8 +137,8 @@ class _InPortions(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """As of any file; raises _Beyond."""
-        wanted = _MOST_AT_ONCE + 1 if size is None or size < 0 else size
-        data = super().read(min(wanted, _MOST_AT_ONCE + 1))
+        requested = _MOST_AT_ONCE + 1 if size is None or size < 0 else size
+        data = super().read(min(requested, _MOST_AT_ONCE + 1))
         if len(data) > _MOST_AT_ONCE:
             raise _Beyond(_TOO_MUCH)
         return data
@@ -146,7 +146,7 @@ class _InPortions(io.BufferedReader):
 
 def _archives(folder: Path) -> Iterator[Path]:
     """Jars in a folder and in those below it. Links to folders are not followed. Raises Refused."""
-    waiting, seen = [(folder, 0)], 0
+    waiting, count = [(folder, 0)], 0
     while waiting:
         at, depth = waiting.pop()
         try:
@@ -154,8 +154,8 @@ def _archives(folder: Path) -> Iterator[Path]:
                 entries = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
             raise Refused(f"{at} cannot be read: {error.strerror}", hint=access_hint(at)) from None
-        seen += len(entries)
-        if seen > _MOST_ENTRIES:
+        count += len(entries)
+        if count > _MOST_ENTRIES:
             raise Refused(f"{folder} has more than {_MOST_ENTRIES} entries", hint=_SAY)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -168,7 +168,7 @@ def _archives(folder: Path) -> Iterator[Path]:
 
 def _versions(file: Path) -> list[tuple[str, str]]:
     """(version, where) for each that is in a jar or in a jar within it. Raises what ``_DAMAGED`` says, and OSError."""
-    with _InPortions(io.FileIO(file)) as opened, zipfile.ZipFile(opened) as archive:
+    with _InPortions(io.FileIO(file)) as stream, zipfile.ZipFile(stream) as archive:
         versions = [(version, str(file)) for version in _of_archive(archive)]
         nested = [entry for entry in archive.infolist() if _NESTED.fullmatch(entry.filename)]
         if len(nested) > _MOST_NESTED:

@@ -53,8 +53,10 @@ class PaceMeter:
         elapsed, more = now - began, self._done - at_first
         per_second = more / elapsed if more and elapsed > _STILL else None
         rest = self._total - self._done
-        left = 0.0 if not rest else rest / per_second if per_second else None
-        return Pace(self._done, self._total, per_second, left)
+        seconds_left = 0.0 if not rest else None
+        if rest and per_second:
+            seconds_left = rest / per_second
+        return Pace(self._done, self._total, per_second, seconds_left)
 
     def _bounded(self, count: int) -> int:
         return min(max(0, count), self._total)

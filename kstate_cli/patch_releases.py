@@ -101,24 +101,24 @@ def is_new(difference: PatchDifference, line: str, patch: int | None) -> bool | 
 
     ``line``: the release, ``4.2``; ``patch``: 2 of 4.2.2, None where nobody names it.
     """
-    known = LAST_EXAMINED.get(line)
-    if known is None:
+    last_examined = LAST_EXAMINED.get(line)
+    if last_examined is None:
         return True if _numbers(f"{line}.0") > max(_numbers(last) for _, last in difference.old) else None
     if patch is None:
-        answers = {_is_new(difference, line, one) for one in range(known + 1)}
+        answers = {_is_new(difference, line, number) for number in range(last_examined + 1)}
         return answers.pop() if len(answers) == 1 else None
     # A later patch release may have brought the change; none takes one back.
-    return _is_new(difference, line, min(patch, known)) or (None if patch > known else False)
+    return _is_new(difference, line, min(patch, last_examined)) or (None if patch > last_examined else False)
 
 
 def decides(line: str) -> bool:
     """Whether patch releases of a release have different next starts on one directory."""
-    return any(one.decides_start and is_new(one, line, None) is None for one in DIFFERENCES)
+    return any(change.decides_start and is_new(change, line, None) is None for change in DIFFERENCES)
 
 
 def behaviour(line: str, patch: int | None) -> tuple[bool | None, ...]:
     """What a patch release does, difference by difference, as far as a start depends on it."""
-    return tuple(is_new(one, line, patch) for one in DIFFERENCES if one.decides_start)
+    return tuple(is_new(change, line, patch) for change in DIFFERENCES if change.decides_start)
 
 
 def old_releases(difference: PatchDifference) -> str:

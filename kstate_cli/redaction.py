@@ -1,8 +1,8 @@
-"""What may be a secret in a URI, or in an argument, and texts without it: the one owner of that.
+"""Remove secrets from URIs and arguments.
 
-Three readers, three texts. People are shown where something is (:func:`shown_uri`). A journal keeps what leads there
-again, with credentials that come from elsewhere then (:func:`kept_uri`). And it keeps what a command was called with
-(:func:`redacted`), where something in place of a secret says that there was one.
+Three texts for three purposes. Messages print where something is (:func:`shown_uri`). A journal records a URI that
+leads there again, with credentials from elsewhere (:func:`kept_uri`). And it records the arguments of the command
+(:func:`redacted`), with a placeholder for each secret.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def kept_uri(uri: str) -> str:
     if not mark:
         return uri
     place, question, query = _without_user(scheme, rest).partition("#")[0].partition("?")
-    kept = "&".join(one for one in query.split("&") if one.partition("=")[0] in _HARMLESS)
-    return scheme + mark + place + (question + kept if kept else "")
+    harmless = "&".join(part for part in query.split("&") if part.partition("=")[0] in _HARMLESS)
+    return scheme + mark + place + (question + harmless if harmless else "")
 
 
 def leads_there(uri: str) -> bool:

@@ -132,7 +132,7 @@ CONFLUENT_NAME: Final = "cp-"
 
 OLD_SST_FORMAT = 5
 """The SST format that every release of ``RELEASES`` reads."""
-NEWEST_SST_FORMAT = max(one.reads_sst_format for one in RELEASES if not one.unproven)
+NEWEST_SST_FORMAT = max(row.reads_sst_format for row in RELEASES if not row.unproven)
 """The newest that a release has written which was run."""
 
 
@@ -170,13 +170,13 @@ def release(text: str, option: str | None = None) -> Release:
             if option
             else f"if it behaves as {row} does, name {row}",
         )
-    listed = f"known releases: {', '.join(rows)} (or a patch release)"
+    choices = f"known releases: {', '.join(rows)} (or a patch release)"
     apache = confluent(text)
     if apache is not None:
-        said = f"release {text!r} is one of Confluent Platform, which has Apache Kafka {apache}"
-        raise UsageError(said, hint=f"give {apache}" if apache in rows else f"kstate does not know that; {listed}")
+        message = f"release {text!r} is one of Confluent Platform, which has Apache Kafka {apache}"
+        raise UsageError(message, hint=f"give {apache}" if apache in rows else f"kstate does not know that; {choices}")
     raise UsageError(
-        f"release {text!r} is not one that kstate knows", hint=f"{did_you_mean([text.strip()], rows)}{listed}"
+        f"release {text!r} is not one that kstate knows", hint=f"{did_you_mean([text.strip()], rows)}{choices}"
     )
 
 
@@ -197,14 +197,13 @@ def build_note(text: str) -> str | None:
 
 def _in_confluent(text: str, number: str) -> Release:
     apache = confluent(number)
-    known = next((one for one in RELEASES if one.name == apache), None)
-    if known is not None:
-        return known
-    has = {name for name, kafka in CONFLUENT.items() if any(one.name == kafka for one in RELEASES)}
-    listed = ", ".join(f"{CONFLUENT_NAME}{name}" for name in CONFLUENT if name in has)
+    rows = {row.name: row for row in RELEASES}
+    if apache in rows:
+        return rows[apache]
+    choices = ", ".join(f"{CONFLUENT_NAME}{name}" for name, kafka in CONFLUENT.items() if kafka in rows)
     raise UsageError(
         f"release {text!r} is not one that kstate knows" + (f": it has Apache Kafka {apache}" if apache else ""),
-        hint=f"known releases of Confluent Platform: {listed}",
+        hint=f"known releases of Confluent Platform: {choices}",
     )
 
 
@@ -241,38 +240,38 @@ def opens(target: Release, *, kinds: frozenset[str], families: frozenset[str], s
         return False
     if OFFSETS_CF in families and target.offsets_home is not OffsetsHome.COLUMN_FAMILY:
         return False
-    known = row_families()
-    return all(name in known and _since(known[name], target) for name in families - {OFFSETS_CF})
+    since = row_families()
+    return all(name in since and _since(since[name], target) for name in families - {OFFSETS_CF})
 
 
 def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: frozenset[int]) -> tuple[str, ...]:
     """Names of the releases that open such a database; an unproven one only where no other does."""
-    opening = [one for one in RELEASES if opens(one, kinds=kinds, families=families, sst_formats=sst_formats)]
-    return tuple(one.name for one in prefer_proven(opening))
+    opening = [row for row in RELEASES if opens(row, kinds=kinds, families=families, sst_formats=sst_formats)]
+    return tuple(row.name for row in prefer_proven(opening))
 
 
 def prefer_proven(alike: Sequence[Release]) -> Sequence[Release]:
-    """Those of several releases that were run; all where none was: a row that is added takes nobody's name away."""
-    return [one for one in alike if not one.unproven] or alike
+    """Return those of several releases that were run; all if none was. So an added row never replaces a proven one."""
+    return [row for row in alike if not row.unproven] or alike
 
 
 def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[Release, ...]:
     """The releases that may have opened a database last, judged by the RocksDB that wrote its OPTIONS."""
     has_offsets = OFFSETS_CF in families
     # OPTIONS that kstate itself, or ldb, wrote name a RocksDB that no release ships: the layout alone tells then.
-    known = any(_same_version(rocksdb_version or "", v) for candidate in RELEASES for v in candidate.rocksdb)
+    is_shipped = any(_same_version(rocksdb_version or "", v) for candidate in RELEASES for v in candidate.rocksdb)
     releases: list[Release] = []
     for candidate in RELEASES:
         if (candidate.offsets_home is OffsetsHome.COLUMN_FAMILY) != has_offsets:
             continue
-        if not known or any(_same_version(rocksdb_version or "", v) for v in candidate.rocksdb):
+        if not is_shipped or any(_same_version(rocksdb_version or "", v) for v in candidate.rocksdb):
             releases.append(candidate)
     return tuple(releases)
 
 
 def unproven_too(name: str) -> tuple[str, ...]:
     """What a command that writes for the release of this name has to be told besides."""
-    return (UNPROVEN,) if any(one.unproven and one.name == name for one in RELEASES) else ()
+    return (UNPROVEN,) if any(row.unproven and row.name == name for row in RELEASES) else ()
 
 
 def unproven_release(target: Release, where: PathLike[str], line: str) -> Refused:
@@ -290,7 +289,7 @@ def representative(alike: Sequence[Release]) -> Release:
     The oldest of those that keep offsets in the stores, whatever comes after it. Those with files are complete, and
     what is theirs is told by SST formats already: the newest.
     """
-    ordered = sorted(alike, key=lambda one: one.number)
+    ordered = sorted(alike, key=lambda row: row.number)
     return ordered[0] if ordered[0].offsets_home is OffsetsHome.COLUMN_FAMILY else ordered[-1]
 
 

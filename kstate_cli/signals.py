@@ -1,4 +1,4 @@
-"""Signals that wait: a block of statements is never parted, and a thread never half started."""
+"""Hold back signals, so that no block of statements is interrupted and no thread is half started."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def signals_held() -> Iterator[None]:
                 signal.raise_signal(caught[0])
 
 
-def watch_signals(passed: Callable[[int], object], seconds: float) -> bool:
-    """Call ``passed`` with the number of an ending signal, so long after it, from a thread that ends with the process.
+def watch_signals(at_deadline: Callable[[int], object], seconds: float) -> bool:
+    """Call ``at_deadline`` with the number of an ending signal, so long after it, from a daemon thread.
 
     Python runs a handler only between two of its instructions, and what the handler raises may meet code that asks a
     server once more to tidy up. So the thread hears of the signal by a pipe, which the C handler writes to.
@@ -79,7 +79,7 @@ def watch_signals(passed: Callable[[int], object], seconds: float) -> bool:
             ending = next((number for number in numbers if number in ENDING), None)
             if ending is not None:
                 time.sleep(seconds)
-                passed(ending)
+                at_deadline(ending)
 
     start(threading.Thread(target=watch, name="deadline", daemon=True))
     signal.set_wakeup_fd(sending, warn_on_full_buffer=False)
@@ -115,7 +115,7 @@ class Startable(Protocol):
         """Starts the thread."""
 
 
-def start(what: Startable) -> None:
+def start(thread: Startable) -> None:
     """Starts a thread. Here, in :func:`submitted` and in :class:`FullPool` alone threads are started.
 
     ``Thread.start`` takes the thread out of the list of those that are about to begin when something is raised while it
@@ -123,7 +123,7 @@ def start(what: Startable) -> None:
     prints a traceback. A signal is raised once the thread runs.
     """
     with signals_held():
-        what.start()
+        thread.start()
 
 
 @contextmanager
@@ -156,15 +156,15 @@ class FullPool:
         from concurrent.futures import ThreadPoolExecutor
 
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        begun = threading.Barrier(threads + 1)
+        barrier = threading.Barrier(threads + 1)
         try:
             with signals_held():
-                # None is idle before all have begun: each of these starts a thread.
+                # No thread is idle before all have begun: so each submit starts another thread.
                 for _ in range(threads):
-                    self._pool.submit(begun.wait)
-                begun.wait()
+                    self._pool.submit(barrier.wait)
+                barrier.wait()
         except BaseException:
-            begun.abort()
+            barrier.abort()
             self._pool.shutdown()
             raise
 
@@ -189,17 +189,17 @@ def submitted(
     pool: Executor,
     function: Callable[[Job], Answer],
     jobs: Iterable[Job],
-    known: list[Future[Answer]] | None = None,
+    register: list[Future[Answer]] | None = None,
 ) -> list[Future[Answer]]:
-    """Hands jobs to a pool, whose threads start here. ``known`` has them before a signal that has waited is raised.
+    """Submit jobs to a pool, whose threads start here. ``register`` gets them before a held signal is raised.
 
-    Raised amid the start of a thread, what a signal raises would leave one that its pool does not know: nobody tells it
-    to end, and at its own end the process waits for it, for ever.
+    An exception of a signal during the start of a thread would leave a thread that the pool has no record of. No one
+    would end it, and the process would wait for it for ever.
     """
     with signals_held():
         futures = [pool.submit(function, job) for job in jobs]
-        if known is not None:
-            known += futures
+        if register is not None:
+            register += futures
         return futures
 
 

@@ -1,12 +1,12 @@
-"""Temporary folders: where they go, what they are called, and those that a killed process has left.
+"""Temporary folders: their place, their names, and the removal of those of killed processes.
 
 They go to ``TMPDIR``, else ``/tmp`` or ``/var/tmp``, and never to the working directory. Python's own choice tries each
 by writing a file, and takes the working directory where all others fail: on a full disk that may be the very state
 directory that is only to be looked at.
 
-``kstate-<what>-<boot>-<pid namespace>-<pid>-<start>-<random>`` says whose a folder is, so that the next process knows
-when nobody needs it any more: a process number says something on one host, in one pid namespace and until it is given
-to another process; that is what the rest tells. Whoever needs a temporary folder takes its name from here.
+``kstate-<purpose>-<boot>-<pid namespace>-<pid>-<start>-<random>`` identifies the process of a folder, so that the next
+process can tell whether it has died. A process number is unique on one host, in one pid namespace, and until the system
+reuses it: the other parts distinguish these. Every temporary folder of kstate gets its name here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Final, Literal, get_args
 
 from kstate_cli import clock
 
-What = Literal["shadow", "verify", "export", "dump", "runs", "spark", "demo", "version", "examples", "options"]
+Purpose = Literal["shadow", "verify", "export", "dump", "runs", "spark", "demo", "version", "examples", "options"]
 """What a folder is for; shadows are private copies of databases that are only read."""
 
 PREFIX: Final = "kstate-"
 _NAME: Final = re.compile(
-    rf"{PREFIX}(?:{'|'.join(get_args(What))})-([0-9a-f]{{32}})-(\d+)-(\d{{1,10}})-(\d+)-[0-9a-f]{{32}}"
+    rf"{PREFIX}(?:{'|'.join(get_args(Purpose))})-([0-9a-f]{{32}})-(\d+)-(\d{{1,10}})-(\d+)-[0-9a-f]{{32}}"
 )
 _USUAL: Final = ("/tmp", "/var/tmp")
 _MEMORY: Final = Path("/dev/shm")
@@ -52,8 +52,8 @@ def settle() -> None:
 
 def folder() -> str:
     """The folder, absolute; the first that is one and may be written to, else the one that was asked for."""
-    asked = [os.path.abspath(path) for name in ("TMPDIR", "TEMP", "TMP") if (path := os.environ.get(name))]
-    candidates = [*asked, *_USUAL]
+    requested = [os.path.abspath(path) for name in ("TMPDIR", "TEMP", "TMP") if (path := os.environ.get(name))]
+    candidates = [*requested, *_USUAL]
     return next(
         (path for path in candidates if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)), candidates[0]
     )
@@ -64,11 +64,11 @@ def in_memory(size: int) -> Path | None:
     sweep(_MEMORY)  # what a dead process has left there takes room
     if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK | os.X_OK):
         return None
-    room = os.statvfs(_MEMORY)
-    return _MEMORY if size + _SPARE_BYTES <= room.f_bavail * room.f_frsize else None
+    space = os.statvfs(_MEMORY)
+    return _MEMORY if size + _SPARE_BYTES <= space.f_bavail * space.f_frsize else None
 
 
-def new_path(what: What, parent: Path | None = None) -> Path:
+def new_path(purpose: Purpose, parent: Path | None = None) -> Path:
     """The path of a folder of this process that nobody else has; in ``parent``, by default where temporary files go.
 
     Known before the folder is there, so that a signal while it is made does not leave it behind. What dead processes
@@ -77,20 +77,20 @@ def new_path(what: What, parent: Path | None = None) -> Path:
     usual = Path(folder())
     for place in {usual, parent or usual}:
         sweep(place)
-    return (parent or usual) / _new_name(what)
+    return (parent or usual) / _new_name(purpose)
 
 
-def make(what: What) -> Path:
+def make(purpose: Purpose) -> Path:
     """Makes a folder that only this user can look into; who asked for it removes it. Raises OSError."""
-    path = new_path(what)
+    path = new_path(purpose)
     path.mkdir(0o700)
     return path
 
 
 @contextmanager
-def private_folder(what: What, parent: Path | None = None) -> Iterator[Path]:
+def private_folder(purpose: Purpose, parent: Path | None = None) -> Iterator[Path]:
     """A folder that only this user can look into, gone with all that is in it at the end. Raises OSError."""
-    path = new_path(what, parent)
+    path = new_path(purpose, parent)
     try:
         path.mkdir(0o700)
         yield path
@@ -98,9 +98,9 @@ def private_folder(what: What, parent: Path | None = None) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _new_name(what: What) -> str:
+def _new_name(purpose: Purpose) -> str:
     pid = os.getpid()
-    return f"{PREFIX}{what}-{_boot()}-{_namespace()}-{pid}-{_start(pid) or 0}-{os.urandom(16).hex()}"
+    return f"{PREFIX}{purpose}-{_boot()}-{_namespace()}-{pid}-{_start(pid) or 0}-{os.urandom(16).hex()}"
 
 
 def sweep(parent: Path) -> None:
@@ -109,10 +109,10 @@ def sweep(parent: Path) -> None:
     Only real directories of this user's with a name of ours, of this boot and pid namespace. A name of another host,
     or of before a restart, proves nothing and stays.
     """
-    known = (os.getpid(), parent)
-    if known in _swept:
+    place = (os.getpid(), parent)
+    if place in _swept:
         return
-    _swept.add(known)
+    _swept.add(place)
     try:
         with os.scandir(parent) as entries:
             names = [entry.name for entry in entries if entry.name.startswith(PREFIX)]

@@ -24,7 +24,7 @@ from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.families import OFFSETS_CF, STATISTICS_CF
-from kstate_cli.formats.store_kinds import headers_families, known_families, store_kind
+from kstate_cli.formats.store_kinds import all_families, headers_families, store_kind
 from kstate_cli.releases import knows_headers, readable_by
 from kstate_cli.statedir.model import (
     Database,
@@ -234,13 +234,13 @@ def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -
     # RocksDB opens a database only if the caller names all of its column families.
     families = set(database.column_families)
     if snapshot.request.into_family:
-        unknown = sorted(families - known_families())
+        unknown = sorted(families - all_families())
         if not unknown:
             return None
         message = streams_log.UNEXPECTED_FAMILY.format(unknown[0], database.path.name)
         return Obstacle(UNKNOWN_COLUMN_FAMILY, f"column family {unknown[0]}", path, (message,), by_streams=True)
     # RocksDB opens its own family in any case.
-    extra = families - (known_families() - headers_families() - {OFFSETS_CF}) - {STATISTICS_CF}
+    extra = families - (all_families() - headers_families() - {OFFSETS_CF}) - {STATISTICS_CF}
     if not extra:
         return None
     if extra & headers_families():

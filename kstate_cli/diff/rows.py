@@ -43,7 +43,7 @@ def comparable(kind: str, other: str) -> bool:
 
 def _key_schema(kind: str) -> KeySchema:
     key = store_kind(kind).key
-    return KeySchema.WINDOW if key is KeySchema.UNTOLD else key
+    return KeySchema.WINDOW if key is KeySchema.AMBIGUOUS else key
 
 
 def compared(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_headers: bool) -> Compared:

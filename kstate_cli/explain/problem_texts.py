@@ -7,7 +7,7 @@ from typing import Final
 from kstate_cli import streams_log as log
 from kstate_cli.codes import SILENT
 from kstate_cli.explain.model import Texts
-from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
+from kstate_cli.formats.checkpoint import MALFORMED_FILE_MESSAGES
 from kstate_cli.host import CHECK_THE_DISK
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command
@@ -92,7 +92,7 @@ PROBLEMS: Final = {
     ProblemCode.MALFORMED_OFFSETS: Texts(
         "A .checkpoint, or a .position, cannot be read: not by Streams either",
         "It is empty, cut off, or edited by hand.",
-        SAID_OF_MALFORMED,
+        MALFORMED_FILE_MESSAGES,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),

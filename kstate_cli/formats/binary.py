@@ -1,4 +1,4 @@
-"""A cursor over bytes that never runs past the end, and the writers that go with it."""
+"""Java's numbers as bytes: a reader that never runs past the end, the writers that go with it, and RocksDB's CRC32C."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _UNDERFLOW: Final = "BufferUnderflowException"
 
 
 def i32(value: int) -> bytes:
-    """Four bytes, big-endian, signed; :class:`ValueError` if it does not fit."""
+    """Return four bytes, big-endian, signed; :class:`ValueError` if it does not fit."""
     if not MIN_I32 <= value <= MAX_I32:
         raise ValueError(f"{value} does not fit in 4 bytes")
     return _I32.pack(value)
 
 
 def i64(value: int) -> bytes:
-    """Eight bytes, big-endian, signed; :class:`ValueError` if it does not fit."""
+    """Return eight bytes, big-endian, signed; :class:`ValueError` if it does not fit."""
     if not MIN_I64 <= value <= MAX_I64:
         raise ValueError(f"{value} does not fit in 8 bytes")
     return _I64.pack(value)
 
 
 def zigzag(value: int) -> bytes:
-    """A zig-zag varint of an i32 as ``ByteUtils.writeVarint`` writes it: 1 to 5 bytes, low 7-bit group first."""
+    """Return a zig-zag varint of an i32 as ``ByteUtils.writeVarint`` writes it: 1 to 5 bytes, low 7-bit group first."""
     if not MIN_I32 <= value <= MAX_I32:
         raise ValueError(f"{value} does not fit in a 32-bit varint")
     rest = ((value << 1) ^ (value >> 31)) & _MAX_U32
@@ -43,26 +43,26 @@ def zigzag(value: int) -> bytes:
 
 
 class Reader:
-    """Reads ``data`` from ``start``; every read past the end is a :class:`MalformedBytesError` naming ``what``."""
+    """A cursor over bytes. A read past the end raises :class:`MalformedBytesError`, which names ``subject``."""
 
-    __slots__ = ("_data", "_what", "offset")
+    __slots__ = ("_data", "_subject", "offset")
 
-    def __init__(self, data: bytes, what: str, start: int = 0) -> None:
+    def __init__(self, data: bytes, subject: str, start: int = 0) -> None:
         self._data = data
-        self._what = what
+        self._subject = subject
         self.offset = start
 
     @property
     def remaining(self) -> int:
-        """Number of unread bytes."""
+        """Return the number of unread bytes."""
         return len(self._data) - self.offset
 
     def fail(self, problem: str, streams_exception: str | None = None) -> MalformedBytesError:
-        """The error to raise for ``problem`` in these bytes."""
-        return MalformedBytesError(f"{self._what}: {problem}", streams_exception)
+        """Return the error to raise for ``problem`` in these bytes."""
+        return MalformedBytesError(f"{self._subject}: {problem}", streams_exception)
 
     def take(self, length: int, field: str) -> bytes:
-        """The next ``length`` bytes."""
+        """Return the next ``length`` bytes."""
         if length < 0:
             raise self.fail(f"negative length {length} of {field}", "NegativeArraySizeException")
         if length > self.remaining:

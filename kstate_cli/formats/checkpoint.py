@@ -38,7 +38,7 @@ _MESSAGES: Final = {
     "NumberFormatException": "For input string: ",
 }
 _MALFORMED_LINE: Final = "Malformed line in offset checkpoint file: "
-SAID_OF_MALFORMED: Final = (*_MESSAGES.values(), _MALFORMED_LINE)
+MALFORMED_FILE_MESSAGES: Final = (*_MESSAGES.values(), _MALFORMED_LINE)
 """How the messages of Java's exceptions begin, for files that ``OffsetCheckpoint.read`` does not take."""
 
 

@@ -34,7 +34,7 @@ def _check_depth(document: Any) -> None:
     """What Python could just read it may not be able to show: a message about it would end in RecursionError."""
     level = [document]
     for _ in range(_DEEPEST):
-        level = [one for value in level if isinstance(value, (dict, list)) for one in _members(value)]
+        level = [member for value in level if isinstance(value, (dict, list)) for member in _members(value)]
         if not level:
             return
     raise MalformedBytesError("it is nested too deeply")

@@ -200,8 +200,8 @@ class CombinedKey:
         return cls(foreign_key, reader.rest())
 
 
-def _prefixed(data: bytes, prefix: bytes, what: str) -> Reader:
-    reader = Reader(data, what)
+def _prefixed(data: bytes, prefix: bytes, subject: str) -> Reader:
+    reader = Reader(data, subject)
     first = reader.take(1, "prefix")
     if first != prefix:
         raise reader.fail(f"prefix {first.hex()} instead of {prefix.hex()}")

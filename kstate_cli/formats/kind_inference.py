@@ -1,4 +1,4 @@
-"""Which kind of store wrote a database, as far as its column families and a few rows tell.
+"""Infer the kind of store that wrote a database from its column families and a few rows.
 
 Column families decide most of it: since they name the layout, they cannot be wrong. What shares the family ``default``
 (plain, versioned, list-value; or plain window, session, time-ordered and grace buffer) is told apart by rows, and only
@@ -19,7 +19,15 @@ from .families import DEFAULT_CF, OFFSETS_CF
 from .keys import BASE_PREFIX, INDEX_PREFIX, CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from .layouts import Inner, KeySchema, ValueLayout
 from .malformed import MalformedBytesError
-from .store_kinds import SINGLE_UNTOLD, UNTOLD, StoreKind, kinds_of_family, known_families, named_by_dsl, store_kinds
+from .store_kinds import (
+    AMBIGUOUS,
+    SINGLE_AMBIGUOUS,
+    StoreKind,
+    all_families,
+    kinds_of_family,
+    named_by_dsl,
+    store_kinds,
+)
 from .values import (
     UNKNOWN_TIMESTAMP,
     BufferValue,
@@ -62,9 +70,9 @@ def infer_kind(
     is never certain. Nothing is raised for strange rows: they fit no special kind.
     """
     rows = {family: tuple(samples.get(family, ())) for family in families if family != OFFSETS_CF}
-    foreign = sorted(families - known_families())
+    foreign = sorted(families - all_families())
     if foreign:
-        name = SINGLE_UNTOLD if segment_starts is None else UNTOLD
+        name = SINGLE_AMBIGUOUS if segment_starts is None else AMBIGUOUS
         return Kind(name, False, f"column families that Streams does not create: {', '.join(foreign)}")
     if segment_starts is None:
         kind = _single(rows, store_name)
@@ -85,40 +93,50 @@ def _single(rows: Mapping[str, tuple[Row, ...]], store_name: str) -> Kind:
     kinds = _kinds(segmented=False)
     wrong = sorted(name for name in rows if all(kind.layout_in(name) is None for kind in kinds))
     if wrong:
-        return Kind(SINGLE_UNTOLD, False, f"column family {wrong[0]} belongs to a segmented store")
+        return Kind(SINGLE_AMBIGUOUS, False, f"column family {wrong[0]} belongs to a segmented store")
     family = _newest(rows, kinds)
     candidates = _with_all(rows, kinds_of_family(family, segmented=False))
     if not candidates:
-        return Kind(SINGLE_UNTOLD, False, f"column families that no store has together: {', '.join(sorted(rows))}")
-    named = _by_name(candidates, store_name)
-    empty = not any(rows.values())
+        return Kind(SINGLE_AMBIGUOUS, False, f"column families that no store has together: {', '.join(sorted(rows))}")
+    dsl_kind = _by_name(candidates, store_name)
     if family != DEFAULT_CF:
-        if any(kind.inner is Inner.SUBSCRIPTION for kind in candidates):
-            by_rows = _subscription(rows)
-            if by_rows is not None:
-                return by_rows
-        if empty and named is not None:
-            return Kind(named, False, f"column family {family} and the store's name; no rows")
-        plain = [kind.name for kind in candidates if kind.inner is Inner.ANY]
-        if len(plain) == 1:
-            return Kind(plain[0], True, f"column family {family}")
-        return Kind(plain[0], False, f"column family {family}, which {' and '.join(plain)} have")
-    sampled = rows.get(DEFAULT_CF, ())
+        return _single_by_family(family, candidates, rows, dsl_kind)
+    return _single_by_rows(rows.get(DEFAULT_CF, ()), candidates, dsl_kind)
+
+
+def _single_by_family(
+    family: str, candidates: Sequence[StoreKind], rows: Mapping[str, tuple[Row, ...]], dsl_kind: str | None
+) -> Kind:
+    """Return the kind of a store of one database whose newest family is not ``default``."""
+    if any(kind.inner is Inner.SUBSCRIPTION for kind in candidates):
+        by_rows = _subscription(rows)
+        if by_rows is not None:
+            return by_rows
+    if dsl_kind is not None and not any(rows.values()):
+        return Kind(dsl_kind, False, f"column family {family} and the store's name; no rows")
+    plain = [kind.name for kind in candidates if kind.inner is Inner.ANY]
+    if len(plain) == 1:
+        return Kind(plain[0], True, f"column family {family}")
+    return Kind(plain[0], False, f"column family {family}, which {' and '.join(plain)} have")
+
+
+def _single_by_rows(sampled: Sequence[Row], candidates: Sequence[StoreKind], dsl_kind: str | None) -> Kind:
+    """Return the kind of a store of one database that only has the family ``default``, which several kinds share."""
     if not sampled:
-        if named is not None:
-            return Kind(named, False, "the store's name; no rows")
-        others = " or ".join(kind.name for kind in candidates if kind.name != SINGLE_UNTOLD)
-        return Kind(SINGLE_UNTOLD, False, f"column family default; no rows, so it could be {others} too")
+        if dsl_kind is not None:
+            return Kind(dsl_kind, False, "the store's name; no rows")
+        others = " or ".join(kind.name for kind in candidates if kind.name != SINGLE_AMBIGUOUS)
+        return Kind(SINGLE_AMBIGUOUS, False, f"column family default; no rows, so it could be {others} too")
     if _every(_is_list_row, sampled):
         return Kind("list-value", True, "rows with join-side keys and lists of entries of that side")
     if _every(_is_versioned_row, sampled):
         latest = any(key.startswith(b"\xff" * 8) for key, _ in sampled)
         return Kind("versioned", True, f"rows of {'latest values' if latest else 'version segments'}")
-    return Kind(SINGLE_UNTOLD, True, "rows in column family default that are neither versioned nor list-value")
+    return Kind(SINGLE_AMBIGUOUS, True, "rows in column family default that are neither versioned nor list-value")
 
 
 def _kinds(*, segmented: bool) -> list[StoreKind]:
-    return [kind for kind in store_kinds() if kind.told and kind.key.segmented is segmented]
+    return [kind for kind in store_kinds() if kind.is_exact and kind.key.segmented is segmented]
 
 
 def _newest(rows: Mapping[str, tuple[Row, ...]], kinds: Sequence[StoreKind]) -> str:
@@ -136,9 +154,9 @@ def _with_all(families: Iterable[str], kinds: Sequence[StoreKind]) -> list[Store
 
 
 def _by_name(kinds: Sequence[StoreKind], store_name: str) -> str | None:
-    """The name of the kind whose names the DSL gives like this one."""
-    named = named_by_dsl(kinds, store_name)
-    return None if named is None else named.name
+    """Return the kind whose stores the DSL names as this one is named; None if it names none so."""
+    kind = named_by_dsl(kinds, store_name)
+    return None if kind is None else kind.name
 
 
 def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
@@ -163,7 +181,7 @@ def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
 def _inner_value(family: str) -> Callable[[bytes], bytes]:
     """What takes the value proper out of a value of a column family."""
     layouts = (kind.layout_in(family) for kind in _kinds(segmented=False))
-    layout = next((one for one in layouts if one is not None), ValueLayout.PLAIN)
+    layout = next((layout for layout in layouts if layout is not None), ValueLayout.PLAIN)
     if layout is ValueLayout.HEADERS:
         return lambda value: HeadersValue.from_bytes(value).value
     if layout is ValueLayout.TIMESTAMPED:
@@ -216,7 +234,7 @@ def _segmented(rows: Mapping[str, tuple[Row, ...]], starts: Sequence[int], store
     family = _newest(rows, kinds)
     candidates = _with_all(rows, kinds_of_family(family, segmented=True))
     if not candidates:
-        return Kind(UNTOLD, False, f"column families that no store has together: {', '.join(sorted(rows))}")
+        return Kind(AMBIGUOUS, False, f"column families that no store has together: {', '.join(sorted(rows))}")
     if family != DEFAULT_CF and len(candidates) == 1:
         return Kind(candidates[0].name, True, f"column family {family}")
     sampled = [row for name in rows for row in rows[name]]
@@ -225,18 +243,30 @@ def _segmented(rows: Mapping[str, tuple[Row, ...]], starts: Sequence[int], store
         return _by_keys(family, candidates, sampled, span)
     if not sampled:
         return _empty_segmented(candidates, starts, store_name)
+    return _buffer(candidates, starts, sampled, store_name) or _by_schema(candidates, sampled, span)
+
+
+def _buffer(
+    candidates: Sequence[StoreKind], starts: Sequence[int], sampled: Sequence[Row], store_name: str
+) -> Kind | None:
+    """Return the kind of a grace buffer; None if the store is none. Such a store has segment 0 and no other."""
     buffers = [kind for kind in candidates if kind.key is KeySchema.BUFFER]
     if set(starts) == {0} and buffers:
         if _every(_is_buffer_row, sampled):
             return Kind(buffers[0].name, True, "one segment at 0, with time-first keys and buffered records")
         if _by_name(buffers, store_name):
             return Kind(buffers[0].name, False, "the store's name and its only segment, 0; rows that do not tell")
+    return None
+
+
+def _by_schema(candidates: Sequence[StoreKind], sampled: Sequence[Row], span: _Span) -> Kind:
+    """Return the only kind whose key schema all rows fit within their segment."""
     fitting = [kind.name for kind in candidates if kind.key.expires and _every(_row_of(kind, span), sampled)]
     if len(fitting) == 1:
         return Kind(fitting[0], True, f"{len(sampled)} rows whose keys fit only this schema and their segment")
     if not fitting:
-        return Kind(UNTOLD, False, "rows whose keys fit no schema in their segment")
-    return Kind(UNTOLD, False, f"rows whose keys fit {' and '.join(fitting)}")
+        return Kind(AMBIGUOUS, False, "rows whose keys fit no schema in their segment")
+    return Kind(AMBIGUOUS, False, f"rows whose keys fit {' and '.join(fitting)}")
 
 
 def _by_keys(family: str, candidates: Sequence[StoreKind], sampled: Sequence[Row], span: _Span) -> Kind:
@@ -261,12 +291,12 @@ def _short(kind: StoreKind) -> str:
 
 
 def _empty_segmented(candidates: Sequence[StoreKind], starts: Sequence[int], store_name: str) -> Kind:
-    named = _by_name(candidates, store_name)
+    dsl_kind = _by_name(candidates, store_name)
     # A segment .0 without rows is no sign of a buffer: it may merely carry the offset of a store without segments.
-    buffer = any(kind.name == named and kind.key is KeySchema.BUFFER for kind in candidates)
-    if named is not None and not (buffer and set(starts) - {0}):
-        return Kind(named, False, "the store's name; no rows")
-    return Kind(UNTOLD, False, "segments with column family default only; no rows")
+    buffer = any(kind.name == dsl_kind and kind.key is KeySchema.BUFFER for kind in candidates)
+    if dsl_kind is not None and not (buffer and set(starts) - {0}):
+        return Kind(dsl_kind, False, "the store's name; no rows")
+    return Kind(AMBIGUOUS, False, "segments with column family default only; no rows")
 
 
 def _span(starts: Sequence[int]) -> _Span:

@@ -40,7 +40,7 @@ class KeySchema(Enum):
     """``00 ‖ end ‖ start ‖ key``, and an index row ``01 ‖ key ‖ end ‖ start``; logged as SESSION."""
     BUFFER = "grace-buffer"
     """As the rows of TIME_ORDERED_WINDOW; all lie in segment 0, and no time in a key decides anything."""
-    UNTOLD = "windowed"
+    AMBIGUOUS = "windowed"
     """One database per segment: windows or sessions, nothing tells."""
 
     @property
@@ -130,7 +130,7 @@ _READ: Final[Mapping[KeySchema, Callable[[bytes], RowKey]]] = MappingProxyType(
         KeySchema.JOIN_SIDE: JoinSideKey.from_bytes,
         KeySchema.COMBINED: CombinedKey.from_bytes,
         KeySchema.BUFFER: WindowKey.from_time_first,
-        KeySchema.UNTOLD: _itself,
+        KeySchema.AMBIGUOUS: _itself,
     }
 )
 _WINDOW_TAIL: Final = 12
@@ -142,7 +142,7 @@ _SEGMENTED: Final = frozenset(
         KeySchema.TIME_ORDERED_WINDOW,
         KeySchema.TIME_ORDERED_SESSION,
         KeySchema.BUFFER,
-        KeySchema.UNTOLD,
+        KeySchema.AMBIGUOUS,
     }
 )
 

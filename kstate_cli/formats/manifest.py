@@ -38,16 +38,16 @@ _MORE: Final = 0x80
 
 
 def torn(data: bytes) -> str | None:
-    """What is missing at the end of a MANIFEST; None where its last record is whole.
+    """Return what is missing at the end of a MANIFEST; None if its last record is whole.
 
-    RocksDB takes a MANIFEST whose end is cut off for a shorter one, and opens an older state without a word. The
-    checksums of its records are left to RocksDB.
+    RocksDB treats a MANIFEST that is cut off as a shorter one, and silently opens an older state. RocksDB itself checks
+    the checksums of the records.
     """
     at, within = 0, False
     while at < len(data):
-        left = _BLOCK - at % _BLOCK
-        if left < _HEADER:
-            at += left
+        rest = _BLOCK - at % _BLOCK
+        if rest < _HEADER:
+            at += rest  # RocksDB pads a block that has no space for another header
             continue
         kind = data[at + 6] if at + 6 < len(data) else 0
         size = int.from_bytes(data[at + 4 : at + 6], "little")
@@ -95,9 +95,9 @@ def _records(data: bytes) -> Iterator[bytes]:
     at = 0
     pieces: list[bytes] = []
     while at + _HEADER <= len(data):
-        left = _BLOCK - at % _BLOCK
-        if left < _HEADER:
-            at += left
+        rest = _BLOCK - at % _BLOCK
+        if rest < _HEADER:
+            at += rest
             continue
         kind, size = data[at + 6], int.from_bytes(data[at + 4 : at + 6], "little")
         if kind == 0:

@@ -49,6 +49,22 @@ def parse(data: bytes | str) -> StoredOptions:
         text = data if isinstance(data, str) else data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _malformed(f"not UTF-8 at byte {error.start}") from None
+    sections = _sections(text)
+    version = sections.get(("Version", ""), {}).get("rocksdb_version")
+    if version is None:
+        raise _malformed("no rocksdb_version")
+    db = sections.get(("DBOptions", ""))
+    if db is None:
+        raise _malformed("no [DBOptions]")
+    families = {name: options for (kind, name), options in sections.items() if kind == "CFOptions"}
+    if "default" not in families:
+        raise _malformed('no [CFOptions "default"]')
+    tables = {name: options for (kind, name), options in sections.items() if kind == "TableOptions"}
+    return StoredOptions(version, db, families, tables)
+
+
+def _sections(text: str) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the options by kind and name of their section. :class:`MalformedBytesError` as :func:`parse`."""
     sections: dict[tuple[str, str], dict[str, str]] = {}
     current: dict[str, str] | None = None
     for number, raw in enumerate(text.split("\n"), start=1):
@@ -65,21 +81,11 @@ def parse(data: bytes | str) -> StoredOptions:
         if current is None or not equals or not name.strip():
             raise _malformed(f"line {number}: {line[:80]!r} is neither a section nor an option of one")
         current[name.strip()] = _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]), value.strip())
-    version = sections.get(("Version", ""), {}).get("rocksdb_version")
-    if version is None:
-        raise _malformed("no rocksdb_version")
-    db = sections.get(("DBOptions", ""))
-    if db is None:
-        raise _malformed("no [DBOptions]")
-    families = {name: options for (kind, name), options in sections.items() if kind == "CFOptions"}
-    if "default" not in families:
-        raise _malformed('no [CFOptions "default"]')
-    tables = {name: options for (kind, name), options in sections.items() if kind == "TableOptions"}
-    return StoredOptions(version, db, families, tables)
+    return sections
 
 
 def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...]:
-    """Why a database is more than its directory of bytes in bytewise order, one sentence each; empty if it is not.
+    """Return why a database is more than its directory of rows in bytewise order, one sentence each; empty if not.
 
     Reported: a WAL outside ``db_path`` (the directory of the database, absolute), additional paths, another comparator
     (rows would be sorted wrongly), a merge operator (rows would be partial), another table format, and an environment
@@ -172,14 +178,14 @@ def _section(line: str, number: int) -> tuple[str, str]:
     kind = "" if match is None else match[1]
     if match is None or kind not in {"Version", "DBOptions", "CFOptions", "TableOptions"}:
         raise _malformed(f"line {number}: unknown section {line[:80]!r}")
-    named = kind in {"CFOptions", "TableOptions"}
-    if named != (match[3] is not None) or (kind == "TableOptions") != (match[2] is not None):
+    has_name = kind in {"CFOptions", "TableOptions"}
+    if has_name != (match[3] is not None) or (kind == "TableOptions") != (match[2] is not None):
         raise _malformed(f"line {number}: section {line[:80]!r} is not complete")
     return kind, match[3] or ""
 
 
-def _same_path(one: str, other: str) -> bool:
-    return bool(other) and posixpath.normpath(one) == posixpath.normpath(other)
+def _same_path(path: str, other: str) -> bool:
+    return bool(other) and posixpath.normpath(path) == posixpath.normpath(other)
 
 
 def _is_default_env(env: str) -> bool:

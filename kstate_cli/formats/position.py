@@ -178,17 +178,17 @@ class PositionBound:
 
 
 def is_permitted(position: Position, bound: PositionBound, partition: int) -> bool:
-    """Whether a store of task partition ``partition`` at ``position`` satisfies ``bound``.
+    """Return whether a store of task partition ``partition`` at ``position`` satisfies ``bound``.
 
     Per topic of the bound only the component of ``partition`` counts (``StoreQueryUtils.isPermitted``): absent from
     the bound passes, absent from the position fails, and an equal offset is enough.
     """
     for topic in bound.position.topics:
-        wanted = bound.position.partition_positions(topic).get(partition)
-        if wanted is None:
+        least = bound.position.partition_positions(topic).get(partition)
+        if least is None:
             continue
         reached = position.partition_positions(topic).get(partition)
-        if reached is None or reached < wanted:
+        if reached is None or reached < least:
             return False
     return True
 

@@ -19,7 +19,7 @@ CHECKSUM_XXH3: Final = 4
 _MAGIC: Final = bytes.fromhex("f7cff485b741e288")
 _LEGACY_MAGIC: Final = bytes.fromhex("57fb808b247547db")
 # none, CRC32c, xxHash, xxHash64, XXH3
-_KNOWN_CHECKSUMS: Final = range(5)
+_CHECKSUM_TYPES: Final = range(5)
 _VERSION_AT: Final = slice(FOOTER_LENGTH - 12, FOOTER_LENGTH - 8)
 
 
@@ -48,7 +48,7 @@ def footer(data: bytes) -> SstFooter:
     checksum_type = data[0]
     if format_version == 0:
         raise MalformedBytesError("SST format version 0 with a new magic number", "RocksDBException")
-    if checksum_type not in _KNOWN_CHECKSUMS:
+    if checksum_type not in _CHECKSUM_TYPES:
         raise MalformedBytesError(f"unknown SST checksum type {checksum_type}", "RocksDBException")
     return SstFooter(checksum_type, format_version)
 

@@ -1,4 +1,4 @@
-"""The kinds of stores: one row each, from which everything that kstate knows of a kind is taken.
+"""The table of store kinds: every fact that kstate has about a kind comes from its row.
 
 A kind is about bytes, not about the API: a timestamped builder over a plain supplier leaves a plain store. A new kind
 of known key schemas and value layouts, in a column family of its own, is one more row here; one in a family that other
@@ -20,7 +20,7 @@ _HEADERS_SINCE: Final = "4.3"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A column family of rows, and how values lie in it."""
+    """A column family of rows, and the layout of its values."""
 
     name: str
     layout: ValueLayout
@@ -30,13 +30,13 @@ class Family:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreKind:
-    """What is known of a kind of store."""
+    """A kind of store: key schema, column families, and how Streams logs and restores it."""
 
     name: str
     key: KeySchema
     families: tuple[Family, ...]
-    """Where rows may lie, newest first. Rows of an older one have not been migrated yet: Streams converts them when it
-    reads them, and writes them back (``DualColumnFamilyAccessor``)."""
+    """The families that may have rows, newest first. Rows of an older family are not migrated yet: Streams converts
+    them when it reads them, and writes them back (``DualColumnFamilyAccessor``)."""
     made_in: str | None = None
     """The family that a new store's rows go to; None: the newest. A newer one counts where a store has it."""
     inner: Inner = Inner.ANY
@@ -57,7 +57,7 @@ class StoreKind:
     @property
     def family(self) -> Family:
         """The family that a new store's rows go to."""
-        return next(one for one in self.families if self.made_in in (None, one.name))
+        return next(family for family in self.families if self.made_in in (None, family.name))
 
     @property
     def needs_headers(self) -> bool:
@@ -75,19 +75,19 @@ class StoreKind:
         return self.key.expires or self.key is KeySchema.VERSIONED
 
     @property
-    def told(self) -> bool:
-        """One kind, not a name for several that could not be told apart."""
-        return self.key is not KeySchema.UNTOLD
+    def is_exact(self) -> bool:
+        """Return whether this is one kind, and not the name for several that nothing distinguishes."""
+        return self.key is not KeySchema.AMBIGUOUS
 
     def families_in(self, names: Iterable[str]) -> tuple[Family, ...]:
         """The families that rows of a store with the families ``names`` may lie in, newest first."""
         present = set(names)
-        first = next(i for i, one in enumerate(self.families) if one.name in present or one is self.family)
+        first = next(i for i, own in enumerate(self.families) if own.name in present or own is self.family)
         return self.families[first:]
 
     def layout_in(self, family: str) -> ValueLayout | None:
         """How values lie in that family; None where the kind has no such family."""
-        return next((one.layout for one in self.families if one.name == family), None)
+        return next((own.layout for own in self.families if own.name == family), None)
 
 
 _K, _V = KeySchema, ValueLayout
@@ -196,7 +196,7 @@ _TABLE: Final[dict[str, StoreKind]] = {
             since="3.6",
             dsl_name=re.compile(r".*-Buffer"),
         ),
-        StoreKind(name="windowed", key=_K.UNTOLD, families=(_PLAIN,)),
+        StoreKind(name="windowed", key=_K.AMBIGUOUS, families=(_PLAIN,)),
     )
 }
 _MARKS: Final = {"headers-": "+hdr", "timestamped-": "+ts", "time-ordered-": "+time"}
@@ -207,10 +207,10 @@ _SHORT: Final = {
     "foreign-key-subscription": "fk-subscr",
     "grace-buffer": "grace",
 }
-UNTOLD: Final = "windowed"
-"""The name of a segmented store that could be of more than one kind."""
-SINGLE_UNTOLD: Final = "key-value"
-"""What a store of one database is called where nothing tells more."""
+AMBIGUOUS: Final = "windowed"
+"""The name of a segmented store whose kind is ambiguous."""
+SINGLE_AMBIGUOUS: Final = "key-value"
+"""The name of a store of one database whose kind is ambiguous."""
 
 
 def short_name(name: str) -> str:
@@ -223,7 +223,7 @@ def short_name(name: str) -> str:
 
 
 def store_kinds() -> tuple[StoreKind, ...]:
-    """All rows, in the order of the table, :data:`UNTOLD` included."""
+    """All rows, in the order of the table, :data:`AMBIGUOUS` included."""
     return tuple(_TABLE.values())
 
 
@@ -245,7 +245,7 @@ def kinds_of_family(family: str, *, segmented: bool) -> tuple[StoreKind, ...]:
     return tuple(
         kind
         for kind in _TABLE.values()
-        if kind.told and kind.key.segmented is segmented and family in (kind.families[0].name, kind.family.name)
+        if kind.is_exact and kind.key.segmented is segmented and family in (kind.families[0].name, kind.family.name)
     )
 
 
@@ -284,7 +284,7 @@ def row_families() -> dict[str, str | None]:
     return {family.name: family.since for kind in _TABLE.values() for family in kind.families}
 
 
-def known_families() -> frozenset[str]:
+def all_families() -> frozenset[str]:
     """Every column family that some release of Streams creates."""
     return frozenset(row_families()) | {OFFSETS_CF}
 

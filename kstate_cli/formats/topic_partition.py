@@ -119,7 +119,7 @@ def store_in_topologies(topic: str, app_id: str, topologies: Iterable[str | None
 
     ``x-t-a-changelog`` is that of "a" in the topology "t" of the application "x" where that has one, else of "t-a".
     """
-    for topology in sorted({None, *topologies}, key=lambda one: -len(one or "")):
+    for topology in sorted({None, *topologies}, key=lambda topology: -len(topology or "")):
         store = store_of_changelog(topic, changelog_prefix(app_id, topology))
         if store is not None:
             return store, topology

@@ -59,11 +59,11 @@ Headers = tuple[Header, ...]
 
 def encode_headers(headers: Iterable[Header]) -> bytes:
     """``hs:zz ‖ H``; the single byte ``00`` without headers."""
-    listed = tuple(headers)
-    if not listed:
+    in_order = tuple(headers)
+    if not in_order:
         return _NO_HEADERS
-    body = bytearray(zigzag(len(listed)))
-    for header in listed:
+    body = bytearray(zigzag(len(in_order)))
+    for header in in_order:
         key = header.key.encode("utf-8")
         body += zigzag(len(key)) + key
         body += zigzag(_NULL) if header.value is None else zigzag(len(header.value)) + header.value
@@ -197,10 +197,10 @@ class ListEntry:
 
 def encode_list(entries: Iterable[ListEntry | None]) -> bytes:
     """``01 ‖ count:i32 ‖ count × (len:i32 ‖ side:u8 ‖ value)`` (``ListSerializer``, strategy VARIABLE_SIZE)."""
-    listed = tuple(entries)
+    in_order = tuple(entries)
     out = bytearray((_VARIABLE_SIZE,))
-    out += i32(len(listed))
-    for entry in listed:
+    out += i32(len(in_order))
+    for entry in in_order:
         if entry is None:
             out += i32(_NULL)
         else:

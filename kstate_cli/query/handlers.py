@@ -86,7 +86,7 @@ def _versioned(kind: StoreKind) -> bool:
 
 
 def _untold(kind: StoreKind) -> bool:
-    return not kind.told
+    return not kind.is_exact
 
 
 def _any(_kind: StoreKind) -> bool:

@@ -21,7 +21,7 @@ from kstate_cli.rocks.writable import remove_config
 def data_family(kind: str) -> str:
     """The column family that the rows of a new store of this kind go to. ValueError for what is not one kind."""
     row = store_kind(kind)
-    if not row.told:
+    if not row.is_exact:
         raise ValueError(f"{kind!r} is not one kind of store")
     return row.family.name
 

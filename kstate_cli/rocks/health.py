@@ -1,8 +1,8 @@
-"""What can be seen of a database's files without RocksDB, as data: CURRENT, MANIFEST, OPTIONS, sizes and footers.
+"""Facts about the files of a database without RocksDB: CURRENT, MANIFEST, OPTIONS, sizes and footers.
 
-What that means, and how it is said, is for those who ask: `statedir` makes problems of a directory of it, `verify`
-findings. Errors of the system pass through, FileNotFoundError among them: only who asks knows whether an application is
-running that removes files meanwhile, and whether what cannot be read ends the reading.
+The callers interpret them: `statedir` as problems of a directory, `verify` as findings. Errors of the system pass,
+FileNotFoundError included: only the caller knows whether a running application removes files meanwhile, and whether an
+unreadable file ends the reading.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DatabaseEntry:
 
 def entries(path: Path) -> Iterator[DatabaseEntry]:
     """Everything in the directory, by name. Raises OSError."""
-    for entry in sorted(os.scandir(path), key=lambda one: one.name):
+    for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
         status, regular = entry.stat(follow_symlinks=False), entry.is_file(follow_symlinks=False)
         too_large = check_size(entry.path, status) if regular else None
         yield DatabaseEntry(entry.name, status, regular, is_own(entry.name), too_large)
@@ -77,8 +77,8 @@ class Current:
         return _CUT_CURRENT.fullmatch(self.content) is not None
 
     @property
-    def meant(self) -> str | None:
-        """The name that stands there, whatever stands around it, and whatever it is; None where it is no text."""
+    def stated_name(self) -> str | None:
+        """Return the content without white space around it, whatever it is; None if it is no ASCII text."""
         try:
             return self.content.decode("ascii").strip()
         except UnicodeDecodeError:
@@ -91,19 +91,19 @@ def current(path: Path) -> Current:
 
 
 def without_manifest(path: Path) -> bool:
-    """CURRENT names a MANIFEST that is not there: so far goes a running application that drops the database.
+    """Return whether CURRENT names a missing MANIFEST, as while a running application drops the database.
 
-    False as well where it cannot be told.
+    Return False too if CURRENT cannot be read.
     """
     try:
-        name = current(path).meant
+        name = current(path).stated_name
     except OSError:
         return False
     return name is not None and is_manifest(name) and not os.path.lexists(path / name)
 
 
 def manifest_end(manifest: Path) -> str | None:
-    """What is missing at the end of a MANIFEST, which RocksDB does not miss; None where it is whole.
+    """Return what is missing at the end of a MANIFEST, which RocksDB does not report; None if it is whole.
 
     Raises NotReadableError, OSError.
     """

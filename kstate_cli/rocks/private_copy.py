@@ -1,7 +1,11 @@
-"""A database seen through a private folder: links to its SSTs, copies of its small files.
+"""A private copy of a database: a folder with links to its SSTs and copies of its small files.
 
-The folder is in memory where there is room: nothing in it has to outlive the process, and RocksDB waits for the disk
-many times while it opens, edits and closes a database.
+The folder is in memory if there is space. Nothing in it has to outlive the process, and RocksDB waits for the disk many
+times while it opens, edits and closes a database.
+
+The SSTs of a database may be in other folders: ``setDbPaths`` and ``setCfPaths`` of a ``RocksDBConfigSetter``. No file
+of the database names these folders. The MANIFEST has a path id for each SST, its index in their list: 0 for each SST of
+an application that sets one folder, or none.
 """
 
 from __future__ import annotations
@@ -22,23 +26,24 @@ from kstate_cli.regular_files import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, open_
 from kstate_cli.rocks.errors import RocksCode, RocksError, RocksMessage
 from kstate_cli.rocks.files import CURRENT, check_size, is_never_changed, newest_options, sst_number
 
-WRITTEN = re.compile(rf"{CURRENT}|MANIFEST-[0-9]+|OPTIONS-[0-9]+|IDENTITY|[0-9]+\.log")
-"""The other files that RocksDB reads, replaces and removes; it has no use for any but these."""
+_WRITABLE = re.compile(rf"{CURRENT}|MANIFEST-[0-9]+|OPTIONS-[0-9]+|IDENTITY|[0-9]+\.log")
+"""The files that a writable open needs. RocksDB replaces and removes them, so they are copied, never linked."""
 _READ = re.compile(rf"{CURRENT}|MANIFEST-[0-9]+|[0-9]+\.log")
-"""Those that a read-only open needs."""
+"""The files that a read-only open needs."""
 _PIECE = 1 << 20
+"""Bytes that are copied at once."""
 
 
 def private_copy(path: Path, *, writable: bool) -> Path:
-    """A new folder that RocksDB can open in place of the database in ``path``; ``remove_copy`` ends it.
+    """Create a folder that RocksDB can open in place of the database in ``path``; :func:`remove_copy` removes it.
 
-    Raises HostError, which says nothing of the database; and OSError: NotReadableError for what is no regular file, or
-    far too large to be RocksDB's, and FileNotFoundError where a running application removes a file meanwhile.
+    Raise HostError for a fault of this host, NotReadableError for a file that is irregular or far too large to be
+    RocksDB's, FileNotFoundError if a running application removes a file meanwhile, and other OSErrors.
     """
     with os.scandir(path) as entries:
         # CURRENT first: the MANIFEST that it names is then at least as new.
         ordered = sorted(entries, key=lambda entry: (entry.name != CURRENT, entry.name))
-    copied = WRITTEN if writable else _READ
+    copied = _WRITABLE if writable else _READ
     small = [entry.name for entry in ordered if copied.fullmatch(entry.name)]
     options = newest_options(path)
     if options is not None:
@@ -78,7 +83,7 @@ def _copy(source: BinaryIO, folder: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def in_temporary(folder: Path) -> Iterator[None]:
-    """What fails in here says nothing of the database. Raises HostError."""
+    """Raise HostError for an OSError of the block: the folder for temporary files is at fault, not the database."""
     try:
         yield
     except OSError as error:
@@ -100,7 +105,7 @@ def _size(path: str) -> int:
 
 
 def remove_copy(folder: Path) -> None:
-    """Removes a folder that ``private_copy`` has made."""
+    """Remove a folder of :func:`private_copy`."""
     shutil.rmtree(folder, ignore_errors=True)
 
 

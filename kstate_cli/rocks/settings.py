@@ -1,4 +1,11 @@
-"""The options that Streams gives a database (``RocksDBStore.openDB``, ``offsetsCFOptions``), release by release."""
+"""Options of databases: those that Streams sets, and those of a staged database while kstate writes to it.
+
+A new database gets the options of its release (``RocksDBStore.openDB``, ``offsetsCFOptions``).
+
+An application may set any option in its ``RocksDBConfigSetter``. Some options write outside the directory, some need
+the application's own hardware or file system, and some drop rows by themselves. kstate opens the *staged* copy with
+other values for these, and restores the values in the OPTIONS file after it has closed the copy.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +13,18 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.options_file import with_settings
+from kstate_cli.host import cores_here
 from kstate_cli.releases import OLD_SST_FORMAT, OffsetsHome, Release
 
 if TYPE_CHECKING:
     from rocksdict import BlockBasedOptions, Options
-from kstate_cli.formats.options_file import with_settings
-from kstate_cli.host import cores_here
 
 OWN_SST_FORMAT: Final = 6
-"""The highest that the RocksDB of rocksdict writes and reads: a release may read a later one, and reads this."""
+"""The highest SST format that the RocksDB of rocksdict writes and reads. Releases that read a later one read it too."""
 TARGET_FILE_BYTES: Final = 64 << 20
-"""Where RocksDB's compactions end a file and begin the next, below the first level (``target_file_size_base``): Streams
-leaves its default."""
+"""The size at which a compaction starts the next file, below the first level (``target_file_size_base``): RocksDB's
+default, which Streams keeps."""
 _BLOCK_BYTES = 4096
 _BLOOM_BITS = 10
 _DATA_BUFFER_BYTES, _DATA_BUFFERS = 16 * 1024 * 1024, 3
@@ -26,17 +33,17 @@ _NAMELESS_FILTER = re.compile(r"filter_policy=bloomfilter$", re.MULTILINE)
 
 
 def with_filter_bits(options_file: str) -> str:
-    """A filter set through RocksDB's C interface is stored without its bits, and the next open would lose it."""
+    """Return OPTIONS with the bits of the filter: RocksDB's C interface omits them, and the next open would lose it."""
     return _NAMELESS_FILTER.sub(f"filter_policy=bloomfilter:{_BLOOM_BITS}:false", options_file)
 
 
 def with_quiet_log(options_file: str) -> str:
-    """The level that Streams sets, for which rocksdict has no setter. By default every open writes 50 KB of LOG."""
+    """Return OPTIONS with Streams' log level, which rocksdict cannot set: by default each open writes 50 KB of LOG."""
     return options_file.replace("info_log_level=INFO_LEVEL", "info_log_level=ERROR_LEVEL")
 
 
 def database_options(release: Release) -> Options:
-    """A new database, and its column family ``default``."""
+    """Return the options of a new database and its column family ``default``."""
     options = data_options(release)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
@@ -46,12 +53,12 @@ def database_options(release: Release) -> Options:
 
 
 def family_options(family: str, release: Release) -> Options:
-    """A column family by its name."""
+    """Return the options of a column family by its name."""
     return offsets_options(release) if family == OFFSETS_CF else data_options(release)
 
 
 def data_options(release: Release) -> Options:
-    """A data column family: universal compaction, no compression, 10-bit bloom filter."""
+    """Return the options of a data column family: universal compaction, no compression, 10-bit bloom filter."""
     from rocksdict import DBCompactionStyle, DBCompressionType, Options
 
     options = Options(raw_mode=True)
@@ -68,7 +75,7 @@ def data_options(release: Release) -> Options:
 
 
 def offsets_options(release: Release) -> Options:
-    """The column family ``offsets``: RocksDB's defaults, no compression, a small buffer."""
+    """Return the options of the column family ``offsets``: RocksDB's defaults, no compression, a small buffer."""
     from rocksdict import DBCompactionStyle, DBCompressionType, Options
 
     options = Options(raw_mode=True)
@@ -161,6 +168,6 @@ _STYLES: Final = {"kCompactionStyleNone": "kCompactionStyleLevel"}
 """RocksDB merges nothing without a style, even if it is asked to."""
 
 
-def held(options_file: str) -> str:
+def with_writing_settings(options_file: str) -> str:
     """Return the text of an OPTIONS file with the settings that a database has while kstate writes to it."""
     return with_settings(options_file, _DATABASE, _FAMILY, {"compaction_style": _STYLES})

@@ -1,6 +1,6 @@
-"""Reading a RocksDB without changing it: a private directory of links to the SSTs and copies of the small files.
+"""Read a RocksDB without changing it: through a private directory of links to the SSTs and copies of the small files.
 
-Even a read-only open writes into the directory it is given (rocksdict leaves a file there), so it is given another one.
+Even a read-only open writes to its directory (rocksdict leaves a file there), so it opens the private one.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class LiveFile:
 
 
 class Shadow:
-    """A database opened read-only through a private copy. A context manager.
+    """A database that is opened read-only through a private copy. A context manager.
 
-    Raises RocksError where RocksDB refuses the database, HostError where this host does, and FileNotFoundError where
-    files keep vanishing (a live application compacts).
+    Raises RocksError if RocksDB refuses the database, HostError for a fault of this host, and FileNotFoundError if
+    files keep vanishing because a running application compacts.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +62,7 @@ class Shadow:
                 self.close()
                 if not isinstance(error, (FileNotFoundError, RocksError)):
                     raise
-                # Beside a running application a file may vanish between the copy and the open: look again.
+                # While the application is running, a file may vanish between the copy and the open: copy again.
                 vanished = isinstance(error, FileNotFoundError) or error.code in _VANISHED
                 if not vanished or attempt == _ATTEMPTS - 1:
                     raise
@@ -92,7 +92,10 @@ class Shadow:
             raise self._real(error) from None
 
     def close(self) -> None:
-        """Closes the database and removes the private directory."""
+        """Close the database and remove the private directory.
+
+        The families go first: rocksdict closes no database while an object of one of its families lives.
+        """
         self._families.clear()
         database, self._db = self._db, None
         private, self._private = self._private, None
@@ -135,13 +138,14 @@ class Shadow:
 
         Raises RocksError at a block that cannot be read. Several times as fast as :meth:`rows`.
         """
-        return chain.from_iterable(self._told(pieces(self._families[family], lower, below, reverse=reverse)))
+        return chain.from_iterable(self._translated(pieces(self._families[family], lower, below, reverse=reverse)))
 
     def flat(self, family: str, lower: bytes | None, below: bytes | None, sizes: PieceSizes) -> Iterator[FlatPiece]:
         """As :meth:`scan`, forwards, for whoever takes many rows at once."""
-        return self._told(flat_pieces(self._families[family], lower, below, sizes))
+        return self._translated(flat_pieces(self._families[family], lower, below, sizes))
 
-    def _told(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    def _translated(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """Yield the pieces; their errors become errors about the real directory."""
         try:
             yield from pieces
         except Exception as error:
@@ -190,10 +194,11 @@ class Shadow:
     def _real(self, error: Exception) -> RocksError | HostError:
         """The error, its paths those of the real directory; HostError where it is none of the database's."""
         private = self._private or self.path
-        meant = real(error, str(private), str(self.path), str(private.parent) if self._private else "")
-        if self._private is None or not isinstance(meant, RocksError) or meant.code is not RocksCode.MISSING:
-            return meant
-        return family_without_ssts(self._private) or meant
+        writes_in = str(private.parent) if self._private else ""
+        translated = real(error, str(private), str(self.path), writes_in)
+        if self._private is None or not isinstance(translated, RocksError) or translated.code is not RocksCode.MISSING:
+            return translated
+        return family_without_ssts(self._private) or translated
 
 
 def shadow_options(levels: int) -> Options:

@@ -42,10 +42,10 @@ class SortedFileWriter:
             return
         writer, digest = self._open()
         with as_rocks_error():
-            self._put(writer, keys.to_pylist(), values.to_pylist(), deletes=deletes)
+            self._write(writer, keys.to_pylist(), values.to_pylist(), deletes=deletes)
             digest.follow()
 
-    def _put(self, writer: SstFileWriter, keys: list[bytes], values: list[bytes | None], *, deletes: bool) -> None:
+    def _write(self, writer: SstFileWriter, keys: list[bytes], values: list[bytes | None], *, deletes: bool) -> None:
         if None not in values:
             # The loop is in C but for the two calls a row that rocksdict asks for.
             deque(map(writer.__setitem__, keys, values), maxlen=0)

@@ -67,7 +67,7 @@ class WholeDatabase(Shadow):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._held: list[int] = []
+        self._descriptors: list[int] = []
 
     def __enter__(self) -> WholeDatabase:
         try:
@@ -102,19 +102,19 @@ class WholeDatabase(Shadow):
             super().close()
         finally:
             # Whatever a signal has raised there: nobody else knows these.
-            while self._held:
-                os.close(self._held.pop())
+            while self._descriptors:
+                os.close(self._descriptors.pop())
 
     def _hold(self, private: Path) -> None:
         """Points the links at open descriptors: what RocksDB opens later is the file that was there now."""
         # RocksDB opens some of them a second time.
-        room = most_descriptors() - _OPEN_TABLES - _SPARE_DESCRIPTORS
+        most = most_descriptors() - _OPEN_TABLES - _SPARE_DESCRIPTORS
         for link in sorted(private.iterdir()):
-            if link.is_symlink() and len(self._held) < room:
-                self._held.append(open_regular(self.path / link.name))
+            if link.is_symlink() and len(self._descriptors) < most:
+                self._descriptors.append(open_regular(self.path / link.name))
                 with in_temporary(private):
                     link.unlink()
-                    link.symlink_to(f"/proc/{os.getpid()}/fd/{self._held[-1]}")
+                    link.symlink_to(f"/proc/{os.getpid()}/fd/{self._descriptors[-1]}")
 
     def pieces(self, family: str) -> Iterator[FlatPiece]:
         """Every row of a column family in key order. Raises RocksError at what cannot be read."""
@@ -135,7 +135,7 @@ class WholeDatabase(Shadow):
     def tables(self, family: str) -> list[Table]:
         """The SSTs of a family as the MANIFEST has them, in the order of their first keys."""
         ssts = tables(self.sstables(family))
-        return sorted(ssts, key=lambda one: one.first)
+        return sorted(ssts, key=lambda table: table.first)
 
     def alone(self, table: Table) -> SstContents:
         """Reads every data block of one SST. Raises RocksError at what cannot be read.

@@ -20,7 +20,7 @@ from kstate_cli.formats.options_file import restore_settings
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.rocks.errors import RocksError, as_rocks_error
 from kstate_cli.rocks.files import newest_options, unflushed_logs
-from kstate_cli.rocks.settings import family_options, held, with_filter_bits
+from kstate_cli.rocks.settings import family_options, with_filter_bits, with_writing_settings
 from kstate_cli.rocks.tables import files_by_level
 
 if TYPE_CHECKING:
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 _CONFIG = "rocksdict-config.json"
 _LOG = "LOG"
 _BATCH_ROWS = 5_000
+"""Rows of a write batch, which is in memory twice: as a batch, and in the memtable."""
 _MERGING = "rocksdb.num-running-compactions"
 _LOOK_SECONDS = 0.01
 _MOST_IDLE_LOOKS = 100
+"""After a second without a merge RocksDB's picker is content."""
 _FORMAT_KEYS = frozenset({"format_version", "checksum"})
 
 
@@ -65,7 +67,7 @@ class WritableStore:
             self._before = stored.read_text(encoding="utf-8")
             # In a folder of their own: RocksDB also reads OPTIONS-000099.orig as an OPTIONS file, and as the newest.
             with temporary.private_folder("options") as folder:
-                (folder / stored.name).write_text(held(self._before), encoding="utf-8")
+                (folder / stored.name).write_text(with_writing_settings(self._before), encoding="utf-8")
                 # Leniently: newer releases of RocksDB store options that the bundled one does not know.
                 options, families = Options.load_latest(str(folder), Env(), True)
             # Whatever OPTIONS names: what is open is a copy, which must not write to the original, nor beside it.
@@ -117,7 +119,7 @@ class WritableStore:
         """Puts rows, deletes those whose value is None, in this order, and flushes; returns how many there were."""
         from rocksdict import WriteBatch
 
-        written = 0
+        count = 0
         with as_rocks_error():
             handle = self._open.get_column_family(family)
             target = self._open.get_column_family_handle(family)
@@ -127,13 +129,13 @@ class WritableStore:
                     batch.delete(key, target)
                 else:
                     batch.put(key, value, target)
-                written += 1
-                if written % _BATCH_ROWS == 0:
+                count += 1
+                if count % _BATCH_ROWS == 0:
                     self._open.write(batch, _no_wal())
                     batch = WriteBatch(raw_mode=True)
             self._open.write(batch, _no_wal())
             handle.flush()
-        return written
+        return count
 
     def rows(self, family: str) -> Iterator[tuple[bytes, bytes]]:
         """Every row in key order; raises RocksError at a block that cannot be read."""
@@ -174,6 +176,7 @@ class WritableStore:
             handle.set_options({"paranoid_file_checks": "true"})
             handle.compact_range(None, None, options)
             failures = handle.property_int_value("rocksdb.background-errors") or 0
+            # rocksdict closes no database while an object of one of its families lives.
             del handle
         if failures:
             # compact_range itself swallows what went wrong; closing names it, with the file.
@@ -197,7 +200,7 @@ class WritableStore:
             handle = self._open.get_column_family(family)
             handle.set_options({"paranoid_file_checks": "true", "disable_auto_compactions": "false"})
             idle = 0
-            while (left := self.overlapping(family)) > most or handle.property_int_value(_MERGING):
+            while (overlapping := self.overlapping(family)) > most or handle.property_int_value(_MERGING):
                 # Between two merges nothing runs for a moment; what its picker leaves for good is merged whole below.
                 idle = 0 if handle.property_int_value(_MERGING) else idle + 1
                 if idle > _MOST_IDLE_LOOKS:
@@ -207,11 +210,11 @@ class WritableStore:
             while handle.property_int_value(_MERGING):
                 time.sleep(_LOOK_SECONDS)
             failures = handle.property_int_value("rocksdb.background-errors") or 0
-            del handle
+            del handle  # as in compact
         if failures:
             self.close()
             raise RocksError(f"merging sorted files of column family {family} failed")
-        if left > most:
+        if overlapping > most:
             self.compact(family)
 
     def rewrite(self, families: Iterable[str], sst_format: int) -> None:
@@ -238,6 +241,7 @@ class WritableStore:
             with as_rocks_error():
                 database.close()
         finally:
+            # The last reference: only now RocksDB closes its files, and the directory can be tidied.
             del database
             if not self._had_config:
                 remove_config(self.path)

@@ -56,7 +56,7 @@ def _promised(family: str, *, segmented: bool) -> RowCheck | None:
     having = [
         (kind, layout)
         for kind in store_kinds()
-        if kind.told and kind.key.segmented is segmented and (layout := kind.layout_in(family)) is not None
+        if kind.is_exact and kind.key.segmented is segmented and (layout := kind.layout_in(family)) is not None
     ]
     layouts, keys = {layout for _, layout in having}, {kind.key for kind, _ in having}
     layout = layouts.pop() if len(layouts) == 1 else ValueLayout.PLAIN

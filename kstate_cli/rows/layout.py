@@ -92,7 +92,7 @@ _DECODE: Final[Mapping[ValueLayout, ValueReader]] = MappingProxyType(
 def layout_of(kind: str, families: frozenset[str]) -> Layout | None:
     """The layout of a kind in a store with these column families; None for what could be several kinds."""
     known = store_kind(kind)
-    if not known.told:
+    if not known.is_exact:
         return None
     families_here = known.families_in(families)
     newest = families_here[0].layout

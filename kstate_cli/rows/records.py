@@ -135,7 +135,7 @@ _SHAPES: Final[Mapping[KeySchema, Shape]] = MappingProxyType(
         KeySchema.WINDOW: _WINDOW,
         KeySchema.TIME_ORDERED_WINDOW: _WINDOW,
         # A store of which only its folder is known: it has no rows.
-        KeySchema.UNTOLD: _WINDOW,
+        KeySchema.AMBIGUOUS: _WINDOW,
         KeySchema.SESSION: _SESSION,
         KeySchema.TIME_ORDERED_SESSION: _SESSION,
         KeySchema.VERSIONED: Shape(

@@ -76,7 +76,7 @@ def _look(path: Path) -> tuple[object, ...]:
     """RocksDB replaces CURRENT when it opens a database for writing, and writes the MANIFEST when files change."""
     try:
         current = (path / CURRENT).stat()
-        if (name := read_current(path).meant) is None:
+        if (name := read_current(path).stated_name) is None:
             return ()
         manifest = (path / name).stat()
     except (OSError, ValueError):

@@ -17,7 +17,7 @@ from kstate_cli.formats.families import DEFAULT_CF
 from kstate_cli.formats.keys import INDEX_PREFIX
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import (
-    UNTOLD,
+    AMBIGUOUS,
     expires,
     has_key,
     is_segmented,
@@ -149,8 +149,8 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
         answers.ask("kind", f"its tasks differ: {' and '.join(sorted(certain))}", *sorted(certain))
         return None, frozenset(certain)
     # The task with the most exact kind decides for the others.
-    unsure = min((store.kind for store in stores), key=lambda kind: kind.name == UNTOLD)
-    likely = _kinds_by_rows() if unsure.name == UNTOLD else (unsure.name,)
+    unsure = min((store.kind for store in stores), key=lambda kind: kind.name == AMBIGUOUS)
+    likely = _kinds_by_rows() if unsure.name == AMBIGUOUS else (unsure.name,)
     answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
     if segmented and not has_key(unsure.name, KeySchema.BUFFER):
         answers.ask("retention_ms", "it follows from the rows of a store of known kind")

@@ -14,7 +14,7 @@ IN_MEMORY: Final = "in-memory"
 
 def spec_kinds() -> frozenset[str]:
     """Return every kind that a specification may name."""
-    return frozenset(kind.name for kind in store_kinds() if kind.told) | {IN_MEMORY}
+    return frozenset(kind.name for kind in store_kinds() if kind.is_exact) | {IN_MEMORY}
 
 
 PROCESSOR: Final = "processor"

@@ -19,7 +19,7 @@ from kstate_cli.formats.families import OFFSETS_CF, of_no_store
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
 from kstate_cli.formats.options_file import StoredOptions
-from kstate_cli.formats.store_kinds import known_families
+from kstate_cli.formats.store_kinds import all_families
 from kstate_cli.host import CHECK_THE_DISK, host_error
 from kstate_cli.regular_files import NotReadableError, is_special, kind_of
 from kstate_cli.rocks import health
@@ -159,7 +159,7 @@ def disagreeing_families(place: Place, families: Sequence[str], options: StoredO
 
 def unknown_families(place: Place, families: Sequence[str]) -> Iterator[Problem]:
     """Yield a problem for families that no store of Streams has."""
-    unknown = sorted(set(families) - known_families())
+    unknown = sorted(set(families) - all_families())
     if unknown:
         text = f"unknown column family {', '.join(map(of_no_store, unknown))}"
         yield Problem(ProblemCode.UNKNOWN_FAMILY, place, text, "only column families of Streams are understood")
@@ -287,7 +287,7 @@ def check_manifest(path: Path, place: Place, problems: list[Problem]) -> None:
     for _ in range(_MANIFEST_ATTEMPTS):
         try:
             # RocksDB has opened the database before: it refuses a CURRENT with a name that is none.
-            name = health.current(path).meant or ""
+            name = health.current(path).stated_name or ""
             damage = health.manifest_end(path / os.path.basename(name))
         except (OSError, ValueError):  # a name may hold a NUL
             return  # RocksDB has reported it, or a running application has begun another MANIFEST

@@ -319,7 +319,7 @@ def misread_with_headers(kind: str) -> str | None:
 
 def may_be_misread_with_headers(store: Store) -> bool:
     """Return True if a store has, or may have, rows that 4.3.1 misreads under ``dsl.store.format=HEADERS``."""
-    is_exact = store_kind(store.kind.name).told
+    is_exact = store_kind(store.kind.name).is_exact
     return not store.empty and (not is_exact or misread_with_headers(store.kind.name) is not None)
 
 

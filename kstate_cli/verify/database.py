@@ -16,7 +16,7 @@ from kstate_cli.formats.families import OFFSETS_CF, of_no_store
 from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import decode_rows
-from kstate_cli.formats.store_kinds import known_families
+from kstate_cli.formats.store_kinds import all_families
 from kstate_cli.host import cannot_be_read, host_error
 from kstate_cli.parallel.workers import Counter, Progress, leave_everything_in
 from kstate_cli.regular_files import open_regular
@@ -182,7 +182,7 @@ class _Verification:
                 self._remarks.append(f"{place.text}/{manifest} {text}: {place.text} {_UNDER_WAY}")
             else:
                 self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{text}: one of them is cut off"))
-        for family in sorted(families - known_families()):
+        for family in sorted(families - all_families()):
             text = f"column family {of_no_store(family)} is none of Streams"
             self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, text))
 
@@ -241,7 +241,7 @@ class _Verification:
             text = f"column family {family}: {error}"
             self._findings.append(self._in_tables(UNDECODABLE, tables, None, text))
         except RocksError as error:
-            if blobs and (error.said is None or error.said.file is None):
+            if blobs and (error.rocks_message is None or error.rocks_message.file is None):
                 self._blobs(database, family, blobs, error)
             else:
                 self._rocks(error, "")
@@ -365,7 +365,7 @@ class _Verification:
             )
 
     def _rocks(self, error: RocksError, otherwise: str) -> None:
-        name = (error.said.file if error.said is not None else None) or otherwise
+        name = (error.rocks_message.file if error.rocks_message is not None else None) or otherwise
         self._add(code_of(error), self._job.place / name if name else self._job.place, error.plain)
 
     def _add(self, code: VerifyCode, place: Place, text: str) -> None:

@@ -185,6 +185,6 @@ def sst_format_code(number: int) -> VerifyCode:
 
 def code_of(error: RocksError) -> VerifyCode:
     """The code that an error of RocksDB stands for."""
-    if error.said is not None and error.said.number is not None and error.code is RocksCode.FORMAT:
-        return sst_format_code(error.said.number)
+    if error.rocks_message is not None and error.rocks_message.number is not None and error.code is RocksCode.FORMAT:
+        return sst_format_code(error.rocks_message.number)
     return _BY_ROCKS_CODE.get(error.code, CORRUPT)

@@ -98,7 +98,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kstate-kinds-"))
     try:
-        for name in given.kind or [kind.name for kind in store_kinds() if kind.told]:
+        for name in given.kind or [kind.name for kind in store_kinds() if kind.is_exact]:
             kind = store_kind(name)
             dump = made(folder / "dump", kind, given.records, given.keys)
             taken = [seconds(dump, kind, folder / "staging") for _ in range(given.rounds)]

@@ -26,7 +26,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 _PACKAGES = ("formats", "rocks", "statedir", "change", "migrate", "cli", "cli.commands", "cli.options", "cli.views")
-_OF_RESTORE = ("dump", "broker", "spec", "restore")
+_OF_RESTORE = (
+    "dump_reader",
+    "broker",
+    "specification",
+    "restore",
+    "restore.planning",
+    "restore.running",
+    "restore.sorting",
+)
 
 
 def count_names(app: str) -> None:

@@ -222,7 +222,7 @@ class Watcher:
 """
 
 
-@pytest.mark.parametrize("what", [one for one in get_args(leftovers.What) if one not in ("shadow", "verify")])
+@pytest.mark.parametrize("what", [one for one in get_args(leftovers.Purpose) if one not in ("shadow", "verify")])
 def test_what_each_of_them_leaves_is_removed(what: str, database: Path, temporary: Path) -> None:
     command = [sys.executable, "-c", f"{BEFORE}\n{MADE_BY[what]}\nhold()"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -12,7 +12,7 @@ import pytest
 import kstate_cli
 from kstate_cli.formats import families, task_id
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.store_kinds import kind_names, known_families
+from kstate_cli.formats.store_kinds import all_families, kind_names
 from kstate_cli.formats.topic_partition import changelog_topic
 from kstate_cli.rocks.files import CURRENT
 from kstate_cli.statedir import names
@@ -20,7 +20,7 @@ from tests import syntax
 
 ROOT = Path(kstate_cli.__file__).parent
 OWNERS = {
-    "formats/families.py": set(known_families()),
+    "formats/families.py": set(all_families()),
     "formats/store_kinds.py": set(kind_names()),
     "formats/task_id.py": {task_id.GLOBAL},
     "formats/topic_partition.py": {changelog_topic("", "").removeprefix("-")},

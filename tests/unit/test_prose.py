@@ -48,7 +48,7 @@ EXCEPTIONS = {
     "rocks/errors.py:real": "a private folder's path becomes that of the database; whether it was named is kept as a flag",
     "rocks/errors.py:read_message": "RocksDB's messages become codes",
     "rocks/errors.py:_meaning": "the same",
-    "rocks/errors.py:_said": "the same",
+    "rocks/errors.py:_errno_in": "the same",
     "rocks/errors.py:plain": "RocksDB says some things twice",
     "texts.py:first_line": "what is printed of an error with many lines",
     "spark/context.py:_last_line": "what is printed of a Java error with a Python traceback in it",

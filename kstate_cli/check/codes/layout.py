@@ -7,7 +7,7 @@ from typing import Final
 from kstate_cli import streams_log as log
 from kstate_cli.check.findings import MIGRATE, NOTHING, RESTORE, WIPE_STORE, WIPE_TASK, FindingCode, Level
 from kstate_cli.codes import SILENT
-from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
+from kstate_cli.formats.checkpoint import MALFORMED_FILE_MESSAGES
 from kstate_cli.texts import command
 
 _STORE, _IS_CLOSED = log.SEGMENT_CLOSED
@@ -167,7 +167,12 @@ MALFORMED_CHECKPOINT: Final = FindingCode(
         "even if another instance has the task. Without the file the task has no offsets: under exactly-once Streams "
         "wipes and restores it."
     ),
-    log=(log.CHECKPOINT_NOT_LOADED, log.GLOBAL_CHECKPOINT_NOT_READ, log.CHECKPOINT_NOT_MIGRATED, *SAID_OF_MALFORMED),
+    log=(
+        log.CHECKPOINT_NOT_LOADED,
+        log.GLOBAL_CHECKPOINT_NOT_READ,
+        log.CHECKPOINT_NOT_MIGRATED,
+        *MALFORMED_FILE_MESSAGES,
+    ),
     source="OffsetCheckpoint.read ({page})",
     page="offsets.md#checkpoint",
     hint=WIPE_TASK,
@@ -181,7 +186,7 @@ MALFORMED_STORE_CHECKPOINT: Final = FindingCode(
         "4.3 keeps there the offset of a store that does not keep it itself: a grace buffer, a custom store. The "
         "start fails until the file is removed."
     ),
-    log=(log.STORE_CHECKPOINT_NOT_LOADED, *SAID_OF_MALFORMED),
+    log=(log.STORE_CHECKPOINT_NOT_LOADED, *MALFORMED_FILE_MESSAGES),
     source="LegacyCheckpointingStateStore.init ({page})",
     page="start.md#first-start-of-43",
     hint=WIPE_TASK,
@@ -195,7 +200,7 @@ MALFORMED_POSITION: Final = FindingCode(
         "It states up to which input record the store has come (IQv2). It has no effect on rows and offsets, but the "
         "start fails, from 3.2 to 4.3."
     ),
-    log=(log.POSITION_NOT_READ, *SAID_OF_MALFORMED),
+    log=(log.POSITION_NOT_READ, *MALFORMED_FILE_MESSAGES),
     source="StoreQueryUtils.readPositionFromCheckpoint ({page})",
     page="offsets.md#position-files",
     hint="remove the file: Positions begin empty",

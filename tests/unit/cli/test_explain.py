@@ -29,7 +29,7 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, CommandEnd, UsageError
 from kstate_cli.explain.catalogue import explanations, find, groups, meant
 from kstate_cli.explain.model import Explanation
 from kstate_cli.fleet.findings import FLEET_CODES
-from kstate_cli.formats.checkpoint import SAID_OF_MALFORMED
+from kstate_cli.formats.checkpoint import MALFORMED_FILE_MESSAGES
 from kstate_cli.query.result import FailureReason
 from kstate_cli.rehome.model import WhyRefused
 from kstate_cli.restore.running.states import RestoreState
@@ -191,7 +191,7 @@ def test_every_sentence_of_streams_is_of_some_code() -> None:
     known = [value for name, value in vars(streams_log).items() if name.isupper() and isinstance(value, (str, tuple))]
     sentences = {one for value in known for one in ((value,) if isinstance(value, str) else value)}
     shown = " ".join(sentence for one in ALL for sentence in one.log or ())
-    parts = [part for sentence in (*sentences, *SAID_OF_MALFORMED) for part in sentence.split("{}")]
+    parts = [part for sentence in (*sentences, *MALFORMED_FILE_MESSAGES) for part in sentence.split("{}")]
     assert not [part for part in parts if part.strip() not in shown]
 
 

@@ -97,7 +97,7 @@ def _key_of(schema: KeySchema, key: bytes, time: int, other: int) -> bytes:
     return {
         KeySchema.KEY: key,
         KeySchema.WINDOW: window.to_bytes(),
-        KeySchema.UNTOLD: window.to_bytes(),
+        KeySchema.AMBIGUOUS: window.to_bytes(),
         KeySchema.TIME_ORDERED_WINDOW: window.to_time_first(),
         KeySchema.BUFFER: window.to_time_first(),
         KeySchema.SESSION: session.to_bytes(),

@@ -35,7 +35,7 @@ from kstate_cli.rocks.shadow import Shadow
 
 from .slicing import HOUR, MIB, NOW, Headers, job_of, sorted_rows, write_dump
 
-KINDS = sorted(kind.name for kind in store_kinds() if kind.told and kind.key is not KeySchema.VERSIONED)
+KINDS = sorted(kind.name for kind in store_kinds() if kind.is_exact and kind.key is not KeySchema.VERSIONED)
 Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]] | None]
 ONE_LENGTH = st.integers(0, 60).map(lambda number: b"key-%08d" % number)
 EIGHT = st.sampled_from([bytes([number, 255 - number]) * 4 for number in range(40)])

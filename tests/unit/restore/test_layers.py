@@ -25,7 +25,7 @@ from kstate_cli.rocks.shadow import Shadow
 
 from .slicing import HOUR, MIB, NOW, Records, job_of, sorted_rows, write_dump
 
-KINDS = sorted(kind.name for kind in store_kinds() if kind.told)
+KINDS = sorted(kind.name for kind in store_kinds() if kind.is_exact)
 
 
 @pytest.fixture(autouse=True)

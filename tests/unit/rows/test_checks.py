@@ -13,7 +13,7 @@ from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, Versio
 from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.store_kinds import kind_names, known_families, store_kind
+from kstate_cli.formats.store_kinds import all_families, kind_names, store_kind
 from kstate_cli.formats.values import (
     BufferValue,
     Header,
@@ -32,7 +32,7 @@ from kstate_cli.rows.records import shape_of
 RULES = {
     (kind, family, segmented): rule
     for kind in sorted(kind_names())
-    for family in sorted(known_families() - {"offsets"})
+    for family in sorted(all_families() - {"offsets"})
     for segmented in (False, True)
     if (rule := row_check_for(Kind(kind, True, ""), family, segmented=segmented)) is not None
 }

@@ -283,7 +283,7 @@ def test_a_signal_amid_the_closing_leaves_no_descriptor(tmp_path: Path, monkeypa
     db.flush()
     db.close()
     whole = WholeDatabase(path).__enter__()
-    held = list(whole._held)
+    held = list(whole._descriptors)
     assert held
     close = Shadow.close
 

@@ -29,8 +29,8 @@ MESSAGES = [
 def test_messages(message: str, code: str, file: str) -> None:
     error = RocksError(message, read_message(message))
     assert code_of(error).name == code
-    assert error.said is not None
-    assert (error.said.file or "?") == file
+    assert error.rocks_message is not None
+    assert (error.rocks_message.file or "?") == file
     assert "Corruption: " not in error.plain
     assert "\n" not in error.plain
     assert "may be corrupted" not in error.plain
