@@ -179,7 +179,7 @@ PROBLEMS: Final = {
         "The MANIFEST ends in the middle of a record",
         "RocksDB opens an earlier state: rows may be silently missing.",
         SILENT,
-        f"VersionSet::Recover of RocksDB ({see('rocksdb.md#what-rocksdb-does-not-say')})",
+        f"VersionSet::Recover of RocksDB ({see('rocksdb.md#unreported-faults')})",
         _DAMAGED,
     ),
     ProblemCode.NO_OPTIONS: Texts(
@@ -263,7 +263,7 @@ PROBLEMS: Final = {
         "A crash leaves such files, and they are harmless. Where nothing crashed the MANIFEST has lost its end, and "
         "rows are missing without a word. It does not keep a change from being made.",
         SILENT,
-        f"VersionSet::Recover of RocksDB ({see('rocksdb.md#what-rocksdb-does-not-say')})",
+        f"VersionSet::Recover of RocksDB ({see('rocksdb.md#unreported-faults')})",
         (_VERIFY, f"where the application did not crash: {_REBUILD}"),
     ),
 }  # fmt: skip
