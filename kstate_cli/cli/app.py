@@ -17,7 +17,7 @@ import typer
 
 from kstate_cli import deadline, host, temporary
 from kstate_cli.cli import json_lines, standard
-from kstate_cli.cli.ending import exit_code_of, report_deadline, tell, tell_program
+from kstate_cli.cli.ending import exit_code_of, print_json_error, report_deadline, report_errors
 from kstate_cli.cli.registry import LazyGroup
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost, UsageError
 from kstate_cli.signals import ENDING
@@ -120,11 +120,11 @@ def _ended_by(error: BaseException, code: int) -> int:
     if not isinstance(error, OutputLost):
         code = exit_code_of(error)
         try:
-            tell_program(error, code)
+            print_json_error(error, code)
             standard.finish()
         except OutputLost as lost:
             errors.append(lost)
-    tell(*errors)
+    report_errors(*errors)
     if isinstance(errors[-1], OutputLost) and code in (EXIT_OK, EXIT_WARNINGS):
         return exit_code_of(errors[-1])
     return code

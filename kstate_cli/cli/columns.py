@@ -65,7 +65,7 @@ def lay_out(
         joined = [[(" ".join(cell),) for cell in row] for row in rows]
         return Laid(_lines(columns, joined, _natural(columns, joined), rule))
     natural = _natural(columns, rows)
-    visible = _that_fit(columns, natural, width)
+    visible = _visible(columns, natural, width)
     left_out = tuple(column.name for at, column in enumerate(columns) if at not in visible)
     visible_columns = [columns[at] for at in visible]
     cells = [[row[at] for at in visible] for row in rows]
@@ -75,7 +75,7 @@ def lay_out(
     return Laid(_records(visible_columns, cells, [natural[at] for at in visible], width, rule), left_out)
 
 
-def _that_fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+def _visible(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
     """Return the indexes of the columns to print: those with the highest ``spare`` go first, while it is too wide."""
     visible = list(range(len(columns)))
     while _total([natural[at] for at in visible]) > width and any(columns[at].spare for at in visible):

@@ -81,7 +81,7 @@ def exit_code_of(error: BaseException) -> int:
     return code
 
 
-def tell_program(error: BaseException, code: int) -> None:
+def print_json_error(error: BaseException, code: int) -> None:
     """Print the error as a line of JSON on standard output, with ``-o json``; nothing if the output itself was lost."""
     if isinstance(error, OutputLost):
         return
@@ -93,22 +93,22 @@ def tell_program(error: BaseException, code: int) -> None:
         return
     change = committed()
     warnings = [f"warning: {text}" for text in warnings_before(error)]
-    json_lines.tell_failure(
+    json_lines.print_error(
         report, code, [*warnings, *notes_of(error), *([] if change is None else _change_lines(change))]
     )
 
 
-def answered_no(error: KstateError) -> int:
+def report_no(error: KstateError) -> int:
     """Report that a question was answered with no, and return its exit code. The result has shown people the reason.
 
     With ``-o json`` the error is a line, and standard error has it too: cron may write the lines to a file.
     """
-    if json_lines.tell_failure(error, error.exit_code):
+    if json_lines.print_error(error, error.exit_code):
         _write(error)
     return error.exit_code
 
 
-def tell(*errors: BaseException) -> None:
+def report_errors(*errors: BaseException) -> None:
     """Print on standard error what failed, and what had been changed by then."""
     errors = tuple(error_to_report(error) for error in errors)
     for error in errors:
@@ -136,8 +136,8 @@ def report_deadline(number: int) -> None:
             f"what remains: {deadline.remains()}",
         )
     )
-    tell_program(error, error.exit_code)
-    tell(error)
+    print_json_error(error, error.exit_code)
+    report_errors(error)
     sys.stdout.flush()
     sys.stderr.flush()
 

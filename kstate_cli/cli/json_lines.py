@@ -109,7 +109,7 @@ def _want(as_json: bool) -> None:
         import json  # noqa: F401
 
 
-def tell_failure(error: CommandEnd, code: int, more: Sequence[str] = ()) -> bool:
+def print_error(error: CommandEnd, code: int, more: Sequence[str] = ()) -> bool:
     """Print the line ``error`` if the output is JSON and has none yet; return whether this call printed it.
 
     ``code`` is the exit code, ``more`` details.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.cli.app import app
-from kstate_cli.cli.ending import tell
+from kstate_cli.cli.ending import report_errors
 from kstate_cli.releases import CONFLUENT, RELEASES, confluent, release
 from kstate_cli.texts import close_to, did_you_mean
 from tests.command_line import commands
@@ -139,7 +139,7 @@ def test_releases_of_confluent() -> None:
 def _told(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(BaseException) as caught:
         app(words, standalone_mode=False, prog_name="kstate")
-    tell(caught.value)
+    report_errors(caught.value)
     return capfd.readouterr().err.lower()
 
 

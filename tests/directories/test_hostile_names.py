@@ -16,7 +16,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from kstate_cli.cli.app import app as commands
-from kstate_cli.cli.ending import exit_code_of, tell
+from kstate_cli.cli.ending import exit_code_of, report_errors
 from kstate_cli.cli.output import error_lines
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import KstateError
@@ -56,7 +56,7 @@ class Shell:
             code, told = error.exit_code, "\n".join(error_lines(error)) + "\n"
         except Exception as error:
             code, told = exit_code_of(error), ""
-            tell(error)
+            report_errors(error)
         sys.stdout.flush()
         out, err = self._capfd.readouterr()
         said = f"{out}{err}{told}"

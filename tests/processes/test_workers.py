@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.cli.ending import exit_code_of, tell
+from kstate_cli.cli.ending import exit_code_of, report_errors
 from kstate_cli.errors import Refused
 from kstate_cli.host import HostError
 from kstate_cli.parallel.workers import Processes, Workers
@@ -119,7 +119,7 @@ def corrupt(job: int) -> int:
 def test_an_error_of_rocksdb_in_a_worker_is_not_called_want_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
     with Processes(2) as workers, pytest.raises(RocksError) as caught:
         list(workers.map(corrupt, [7]))
-    tell(caught.value)
+    report_errors(caught.value)
     assert "--workers" not in capsys.readouterr().err
 
 

@@ -105,11 +105,11 @@ def check(
 
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest
-    from kstate_cli.cli.ending import answered_no
+    from kstate_cli.cli.ending import report_no
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.application import read_topologies
-    from kstate_cli.cli.options.logs import KnownOfLogs
+    from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.cli.views.check import damage_in, parts_of, say_parts, start_of
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.specification.homes import StoreKey
@@ -120,7 +120,7 @@ def check(
     refuse_without_topology(topology, typed(context, "old", "spec"))
     path = find_application(app)
     lines = lines_about(path)
-    logs = KnownOfLogs(offsets, bootstrap_server, kafka_settings, dump)
+    logs = LogSources(offsets, bootstrap_server, kafka_settings, dump)
     logs.validate()
     to = chosen_release("--for", release, for_jar, quiet=quiet or output is Format.json)
     cleaned_after = _age("--max-age", max_age)
@@ -154,7 +154,7 @@ def check(
         metrics.findings = Counter((finding.code.name, finding.level.value) for finding in report.findings)
         if not report.clean:
             error = ConditionNotMet(_verdict(report, request.release.version), where=str(path))
-            return metrics.finish(answered_no(error))
+            return metrics.finish(report_no(error))
         if dump is not None and (damaged := damage_in(dump, parts)) is not None:
             raise damaged
         return metrics.finish(EXIT_OK)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.options.declared import declared
-from kstate_cli.cli.options.dump import DumpedOptions, ReadingOptions, ToldOptions
+from kstate_cli.cli.options.dump import DumpReportOptions, DumpSourceOptions, ReadingOptions
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @declared
-def dump(source: DumpedOptions, how: ReadingOptions, report: ToldOptions) -> int:
+def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptions) -> int:
     """Write changelog topics to Parquet, for `kstate restore`. A second call adds only new records.
 
     Writes nothing to the broker, and joins no group. The manifest comes last, so the dump is complete at every moment.
@@ -55,7 +55,7 @@ def dump(source: DumpedOptions, how: ReadingOptions, report: ToldOptions) -> int
         return metrics.finish(_code(outcome, report))
 
 
-def _code(outcome: RoundOutcome, report: ToldOptions) -> int:
+def _code(outcome: RoundOutcome, report: DumpReportOptions) -> int:
     return EXIT_WARNINGS if outcome.warnings and not report.warnings_ok else EXIT_OK
 
 
@@ -65,7 +65,7 @@ def _measure(metrics: Metrics, outcome: RoundOutcome) -> None:
     metrics.held_back = sum(plan.held_back for plan in outcome.plans)
 
 
-def _request(source: DumpedOptions, how: ReadingOptions) -> DumpRequest:
+def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     """Return the request that the options make. Raise UsageError."""
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.cli.options.engine import engine_of, spark_settings
@@ -156,7 +156,7 @@ def _print_texts(outcome: RoundOutcome, lines: JsonLines) -> None:
             lines.line(kind, {"message": text})
 
 
-def _show_round(request: DumpRequest, outcome: RoundOutcome, report: ToldOptions) -> None:
+def _show_round(request: DumpRequest, outcome: RoundOutcome, report: DumpReportOptions) -> None:
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import print_line, say
 

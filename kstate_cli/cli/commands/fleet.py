@@ -78,7 +78,7 @@ def fleet(
     """
     from collections import Counter
 
-    from kstate_cli.cli.ending import answered_no
+    from kstate_cli.cli.ending import report_no
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.errors import ConditionNotMet, UsageError
@@ -109,7 +109,7 @@ def fleet(
         metrics.findings = Counter((finding.code.name, finding.level.value) for finding in findings)
         if not findings:
             return metrics.finish(EXIT_OK)
-        return metrics.finish(answered_no(ConditionNotMet(_verdict(findings))))
+        return metrics.finish(report_no(ConditionNotMet(_verdict(findings))))
 
 
 def _spec(spec: Path | None) -> SpecDraft | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kstate_cli.cli.json_lines import JsonLines
-    from kstate_cli.cli.options.logs import KnownOfLogs
+    from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.formats.position import PositionBound
     from kstate_cli.statedir.model import Application
     from kstate_cli.statedir.problems import Problem
@@ -52,20 +52,20 @@ def inspect_position(
     Exit 3 if a store or an offset file cannot be read, or a store is below --at. Exit 1 if rows may be missing.
     """
     from kstate_cli.cli.json_lines import lines_about
-    from kstate_cli.cli.options.logs import KnownOfLogs
+    from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.views.stores import say_rows_lacking
+    from kstate_cli.cli.views.stores import say_incomplete_stores
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
     bound = bound_of(at or ())
-    logs = KnownOfLogs(offsets, bootstrap_server, kafka_settings, from_changelog)
+    logs = LogSources(offsets, bootstrap_server, kafka_settings, from_changelog)
     logs.validate()
     path = find_application(app)
     lines = lines_about(path)
     application = read_application(path)
-    selection = _shown_stores(application, logs, task or (), store or ())
+    selection = _select_stores(application, logs, task or (), store or ())
     behind = _behind(selection.rows, bound)
     doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
     problems = [*selection.wrong, *doubts]
@@ -75,13 +75,15 @@ def inspect_position(
         _show(selection, merge=merge)
     for problem in problems:
         say(problem.reasoned)
-    is_incomplete = say_rows_lacking(application, {(row["task"], row["store"]) for row in selection.rows}, quiet=False)
+    is_incomplete = say_incomplete_stores(
+        application, {(row["task"], row["store"]) for row in selection.rows}, quiet=False
+    )
     _raise_unmet(application, selection.wrong, behind)
     return EXIT_WARNINGS if doubts or is_incomplete else EXIT_OK
 
 
 @dataclass(frozen=True)
-class _ShownStores:
+class _Selection:
     """The selected stores, and their problems."""
 
     rows: list[dict[str, Any]]
@@ -103,9 +105,9 @@ class _ShownStores:
         return merged.as_map()
 
 
-def _shown_stores(
-    application: Application, logs: KnownOfLogs, tasks: Collection[str], stores: Collection[str]
-) -> _ShownStores:
+def _select_stores(
+    application: Application, logs: LogSources, tasks: Collection[str], stores: Collection[str]
+) -> _Selection:
     """Return the rows of the selected stores. Raise UsageError if no store has such a name."""
     from kstate_cli.check.lag import lags
     from kstate_cli.cli.views.stores import lag_members, lag_text, store_rows
@@ -124,7 +126,7 @@ def _shown_stores(
     of_rows = [lag.get((row["task"], row["store"])) for row in rows]
     for row, behind in zip(rows, of_rows, strict=True):
         row |= lag_members(behind)
-    return _ShownStores(rows, [lag_text(behind) for behind in of_rows] if sources else [], wrong)
+    return _Selection(rows, [lag_text(behind) for behind in of_rows] if sources else [], wrong)
 
 
 def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
@@ -145,7 +147,7 @@ def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
 
 
 def _print_lines(
-    lines: JsonLines, application: Application, selection: _ShownStores, problems: list[Problem], *, merge: bool
+    lines: JsonLines, application: Application, selection: _Selection, problems: list[Problem], *, merge: bool
 ) -> None:
     from kstate_cli.cli.views.stores import print_problems
 
@@ -181,7 +183,7 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
         )
 
 
-def _show(selection: _ShownStores, *, merge: bool) -> None:
+def _show(selection: _Selection, *, merge: bool) -> None:
     """Print the table; the lag is a last column if the logs are known, the merged Position a last row."""
     from kstate_cli.cli.output import table
     from kstate_cli.cli.views.stores import short_place

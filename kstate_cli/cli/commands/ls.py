@@ -82,7 +82,7 @@ def ls(
     With --spec, exit 1 means: fill in or check lines of the printed kstate.toml.
     --topology without --spec adds a column: the task that has the store in that topology.
     """
-    from kstate_cli.cli.views.ls import SpecSources, say_lacked
+    from kstate_cli.cli.views.ls import SpecSources, say_missing_stores
     from kstate_cli.rows.whole_stores import MOST_BYTES
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application, unlisted_error
@@ -104,7 +104,7 @@ def ls(
         _print_json(listing, is_whole=not unlisted)
     else:
         _show(application, listing.rows, quiet=quiet)
-        say_lacked(listing.lacked, quiet=quiet)
+        say_missing_stores(listing.lacked, quiet=quiet)
     has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
     if unlisted:
         raise unlisted_error(unlisted)
@@ -131,13 +131,13 @@ def _read_listing(
     application: Application, topology: Path | None, old: Path | None, *, transactional: bool
 ) -> _Listing:
     """Return the rows of all stores, with their home in ``topology``. Raises UsageError and Refused for its text."""
-    from kstate_cli.cli.views.ls import tell_homes
+    from kstate_cli.cli.views.ls import add_homes
     from kstate_cli.cli.views.stores import store_rows
 
     rows, unread = _count_exactly(application, store_rows(application, transactional=transactional))
     if topology is None:
         return _Listing(application, rows, unread, [], None)
-    lacked, doubt = tell_homes(application, rows, topology, old)
+    lacked, doubt = add_homes(application, rows, topology, old)
     return _Listing(application, rows, unread, lacked, doubt)
 
 
@@ -165,7 +165,7 @@ def _print_json(listing: _Listing, *, is_whole: bool) -> None:
     from socket import gethostname
 
     from kstate_cli.cli.json_lines import lines_about
-    from kstate_cli.cli.views.stores import as_problem, only_kept, print_problems
+    from kstate_cli.cli.views.stores import as_problem, backups_of_missing, print_problems
     from kstate_cli.statedir.find import read_process_id
 
     application, rows = listing.application, listing.rows
@@ -174,7 +174,7 @@ def _print_json(listing: _Listing, *, is_whole: bool) -> None:
         lines.line("store", row)
     for store in listing.lacked:
         lines.line("lacked", store)
-    print_problems(lines, (*application.all_problems(), *map(as_problem, only_kept(application.path))))
+    print_problems(lines, (*application.all_problems(), *map(as_problem, backups_of_missing(application.path))))
     if is_whole:
         lines.summary(
             {
@@ -198,21 +198,21 @@ def _say_remarks(
 ) -> bool:
     """Print on standard error what a reader of the rows must know. Return whether one of them is a warning."""
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.views.stores import only_kept, say_only_kept, say_rows_lacking
+    from kstate_cli.cli.views.stores import backups_of_missing, say_backups, say_incomplete_stores
 
-    emptied = only_kept(application.path)
+    emptied = backups_of_missing(application.path)
     if application.running:
         flushed = f"this is the state of its last flush{flush_condition}"
         say(f"the application is running (pid {application.pid}): {flushed}", quiet=quiet)
     for problem in application.all_problems():
         say(problem.reasoned, quiet=quiet)
-    say_only_kept(emptied, quiet=quiet)
+    say_backups(emptied, quiet=quiet)
     if doubt is not None:
         say(doubt, quiet=quiet)
     for task in application.tasks:
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
-    is_incomplete = count_rows and say_rows_lacking(application, quiet=quiet)
+    is_incomplete = count_rows and say_incomplete_stores(application, quiet=quiet)
     return bool(application.doubtful or emptied or doubt or is_incomplete)
 
 

@@ -121,7 +121,7 @@ def migrate(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
     from kstate_cli.cli.subject import set_app
-    from kstate_cli.cli.views.plan import PlanShown, show_plan
+    from kstate_cli.cli.views.plan import PlanView, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.errors import UsageError
     from kstate_cli.migrate.planner import plan_migration
@@ -150,7 +150,7 @@ def migrate(
         return plan
 
     stores_at_once = at_once(workers)
-    view = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    view = PlanView(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
     request = ChangeRequest(
         Terms(
             path,

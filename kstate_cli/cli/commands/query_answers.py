@@ -88,12 +88,12 @@ def answer(
                     say(remark, quiet=options.quiet)
                     doubts = not running
         view = View(request, columns, streams.path)
-        return _Telling(request, view, row, streams).tell(answers, collated=collated) or (
+        return _Answer(request, view, row, streams).print_all(answers, collated=collated) or (
             EXIT_WARNINGS if doubts else EXIT_OK
         )
 
 
-class _Telling:
+class _Answer:
     def __init__(self, request: StoreRequest, view: View, row: Callable[[Any], Row], streams: OfflineStreams) -> None:
         self._request = request
         self._view = view
@@ -108,7 +108,7 @@ class _Telling:
         self._advices: list[Advice | None] = []
         self._nobody = "global store"
 
-    def tell(self, answers: StateQueryResult[Any], *, collated: bool) -> int:
+    def print_all(self, answers: StateQueryResult[Any], *, collated: bool) -> int:
         """Print all answers. Return 0, or raise the most severe failure."""
         # The message of a failure in the middle of rows that are merged names the store.
         self._nobody = "merged rows" if collated and answers.global_result is None else "global store"

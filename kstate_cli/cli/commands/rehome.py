@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
-    from kstate_cli.cli.views.plan import PlanShown
+    from kstate_cli.cli.views.plan import PlanView
     from kstate_cli.dump_reader.model import Dump
     from kstate_cli.offsets.ages import Age
     from kstate_cli.rehome.model import Completion, StoresByTask
@@ -128,7 +128,7 @@ def rehome(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
     from kstate_cli.cli.subject import set_app
-    from kstate_cli.cli.views.plan import PlanShown, show_plan
+    from kstate_cli.cli.views.plan import PlanView, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.offsets.ages import add_ages
     from kstate_cli.rehome.live import await_end
@@ -172,7 +172,7 @@ def rehome(
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
     )
-    view = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    view = PlanView(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
     larger, restore_request = None, None
     if completion.from_changelog is not None:
         restore_request = completion.request(options, terms, source, after_error=after_error)
@@ -201,7 +201,7 @@ def rehome(
         return metrics.finish(_finish(outcome.plan, outcome.result, output, quiet=quiet, warnings_ok=warnings_ok))
 
 
-def _complete(request: RestoreRequest, larger: CompletedRehoming, view: PlanShown) -> RestoreOutcome:
+def _complete(request: RestoreRequest, larger: CompletedRehoming, view: PlanView) -> RestoreOutcome:
     """Move the stores and complete tasks from the dump, in one run of ``restore``."""
     from dataclasses import replace
 

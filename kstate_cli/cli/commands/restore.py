@@ -27,7 +27,7 @@ from kstate_cli.cli.options.restore import (
     LogOptions,
     OnInvalid,
     ReportOptions,
-    RestoredOptions,
+    SelectionOptions,
     WorkOptions,
     bytes_of,
     committed_of,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kstate_cli.barrier.wait import Waiting
     from kstate_cli.cli.options.restore import FleetOptions
     from kstate_cli.cli.views.barrier import BarrierView
-    from kstate_cli.cli.views.plan import PlanShown
+    from kstate_cli.cli.views.plan import PlanView
     from kstate_cli.cli.views.restore import RestoreProgress
     from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
     from kstate_cli.restore.running.restoration import RestoreOutcome, RestoreRequest
@@ -55,7 +55,7 @@ def restore(
         Path,
         typer.Argument(metavar="APP", help="state.dir/application.id; created if it is lost.", readable=False),
     ],
-    selection: RestoredOptions,
+    selection: SelectionOptions,
     logs: LogOptions,
     cases: CaseOptions,
     work: WorkOptions,
@@ -69,8 +69,8 @@ def restore(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
     from kstate_cli.cli.subject import set_app
-    from kstate_cli.cli.views.plan import PlanShown
-    from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, tell_round
+    from kstate_cli.cli.views.plan import PlanView
+    from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, show_round
     from kstate_cli.restore.running.pipeline import application_path, engine_for, follow_dump
     from kstate_cli.restore.running.pipeline import restore as run_restore
 
@@ -86,7 +86,7 @@ def restore(
     listener = None
     if report.on_state_change is not None:
         listener = StateCommand(report.on_state_change, path)
-    view = PlanShown(
+    view = PlanView(
         output,
         quiet=quiet,
         dry_run=selection.dry_run,
@@ -97,7 +97,7 @@ def restore(
         lines = JsonLines(path, sys.stderr) if output is Format.json else None
         with RestoreProgress(lines, quiet=quiet, on_state=listener) as progress:
 
-            def plan_shown(plan: RestorePlan) -> None:
+            def show_plan_of(plan: RestorePlan) -> None:
                 _show_plan(plan, replace(view, engine=engine_for(request, plan)), progress)
 
             def count(outcome: RestoreOutcome) -> None:
@@ -105,13 +105,13 @@ def restore(
                 metrics.warnings = len(outcome.plan.change.warnings)
 
             def round_done(outcome: RestoreOutcome) -> None:
-                tell_round(outcome, output, quiet=quiet)
+                show_round(outcome, output, quiet=quiet)
                 count(outcome)
                 metrics.round_done(code_of(outcome, warnings_ok=report.warnings_ok))
 
             if cases.follow is not None:
-                follow_dump(request, cases.follow, on_plan=plan_shown, watcher=progress, on_round=round_done)
-            outcome = run_restore(request, on_plan=plan_shown, watcher=progress)
+                follow_dump(request, cases.follow, on_plan=show_plan_of, watcher=progress, on_round=round_done)
+            outcome = run_restore(request, on_plan=show_plan_of, watcher=progress)
         count(outcome)
 
         def ended(waiting: Waiting | None) -> int:
@@ -129,7 +129,7 @@ def restore(
 
 def _request(
     path: Path,
-    selection: RestoredOptions,
+    selection: SelectionOptions,
     logs: LogOptions,
     cases: CaseOptions,
     work: WorkOptions,
@@ -180,7 +180,7 @@ def _request(
 
 
 def _options(
-    path: Path, selection: RestoredOptions, logs: LogOptions, cases: CaseOptions, report: ReportOptions
+    path: Path, selection: SelectionOptions, logs: LogOptions, cases: CaseOptions, report: ReportOptions
 ) -> RestoreOptions:
     """Return what the planner is asked: which stores, by which release, and what is allowed."""
     from kstate_cli.restore.planning.judge import Permissions
@@ -214,7 +214,7 @@ def _options(
     )
 
 
-def _refuse_beside_no_verify_dump(selection: RestoredOptions, logs: LogOptions) -> None:
+def _refuse_beside_no_verify_dump(selection: SelectionOptions, logs: LogOptions) -> None:
     """Raise UsageError unless it is about a dry run, and nothing else asks for the rows."""
     from kstate_cli.errors import UsageError
 
@@ -224,7 +224,7 @@ def _refuse_beside_no_verify_dump(selection: RestoredOptions, logs: LogOptions) 
         raise UsageError("--verify-dump reads every row, and --no-verify-dump none", hint="leave out --no-verify-dump")
 
 
-def _refuse_beside_follow(selection: RestoredOptions, cases: CaseOptions) -> None:
+def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> None:
     """Raise UsageError for options of a single run: each round would repeat them."""
     from kstate_cli.errors import UsageError
 
@@ -236,7 +236,7 @@ def _refuse_beside_follow(selection: RestoredOptions, cases: CaseOptions) -> Non
         )
 
 
-def _show_plan(plan: RestorePlan, how: PlanShown, progress: RestoreProgress) -> None:
+def _show_plan(plan: RestorePlan, how: PlanView, progress: RestoreProgress) -> None:
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import say
     from kstate_cli.cli.views.plan import show_plan

@@ -40,11 +40,11 @@ def start_barrier(
     have on disk. Each host writes one small file to PLACE; the next round overwrites it.
     """
     from kstate_cli.cli.json_lines import JsonLines
-    from kstate_cli.cli.views.barrier import BarrierView, came_of
+    from kstate_cli.cli.views.barrier import BarrierView, barrier_members
 
     view = BarrierView(place, host=host, hosts=hosts, timeout=timeout)
     lines = JsonLines(None) if output is Format.json else None
     waiting = view.wait(lines, quiet=quiet)
     if lines is not None:
-        lines.summary({"barrier": came_of(waiting), **view.members(waiting)})
+        lines.summary({"barrier": barrier_members(waiting), **view.members(waiting)})
     return EXIT_OK if waiting.all_here or warnings_ok else EXIT_WARNINGS

@@ -57,7 +57,7 @@ def verify(
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.progress import VerifyProgress
-    from kstate_cli.cli.views.stores import only_kept, say_only_kept
+    from kstate_cli.cli.views.stores import backups_of_missing, say_backups
     from kstate_cli.statedir.find import find_application
     from kstate_cli.verify.application import VerifyRequest, verify_application
 
@@ -85,8 +85,8 @@ def verify(
             _sum_up(report)
         sys.stdout.flush()
         _remarks(report, subset, quiet=quiet)
-        emptied = only_kept(request.app)
-        say_only_kept(emptied, quiet=quiet)
+        emptied = backups_of_missing(request.app)
+        say_backups(emptied, quiet=quiet)
         return metrics.finish(_verdict(codes, report) or (EXIT_WARNINGS if report.doubtful or emptied else EXIT_OK))
 
 

@@ -72,7 +72,7 @@ def wipe(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
     from kstate_cli.cli.subject import set_app
-    from kstate_cli.cli.views.plan import PlanShown, show_plan
+    from kstate_cli.cli.views.plan import PlanView, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.errors import UsageError
     from kstate_cli.statedir.find import find_application
@@ -86,7 +86,7 @@ def wipe(
     path = find_application(app)
     set_app(path)
     stores_at_once = at_once(workers)
-    view = PlanShown(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, is_undoable=not purge)
+    view = PlanView(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, is_undoable=not purge)
     request = ChangeRequest(
         Terms(
             path,

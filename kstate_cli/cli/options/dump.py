@@ -15,7 +15,7 @@ from kstate_cli.cli.output import Format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DumpedOptions:
+class DumpSourceOptions:
     """What to dump, from which broker, to which place."""
 
     bootstrap_server: Annotated[
@@ -74,7 +74,7 @@ class ReadingOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldOptions:
+class DumpReportOptions:
     """Output, metrics and exit code."""
 
     HELP_PANEL: ClassVar = OUTPUT_PANEL

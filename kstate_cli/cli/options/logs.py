@@ -46,7 +46,7 @@ def facts_source(
 
 
 @dataclass(frozen=True, slots=True)
-class KnownOfLogs:
+class LogSources:
     """The sources of log bounds that the command line names."""
 
     offsets: Path | None = None

@@ -104,7 +104,7 @@ class FleetOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoredOptions:
+class SelectionOptions:
     """The dump, the release, and the stores to restore."""
 
     HELP_PANEL: ClassVar = "Source and target"

@@ -61,7 +61,7 @@ class BarrierView:
         }
 
 
-def came_of(waiting: Waiting | None) -> str | None:
+def barrier_members(waiting: Waiting | None) -> str | None:
     """Return the result for programs; None without a barrier."""
     return None if waiting is None else "passed" if waiting.all_here else "not-all-came"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kstate_cli.check.lag import Lag
     from kstate_cli.check.predict import Report
     from kstate_cli.check.snapshot import CheckRequest
-    from kstate_cli.cli.options.logs import KnownOfLogs
+    from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.statedir.model import Application
 
 
@@ -273,7 +273,7 @@ class Start:
         return f"{text}: {duration_text(max(1, round(self.seconds)))} at the rate of {self.rate.run}, Streams is slower"
 
 
-def start_of(app: Application, report: Report, request: CheckRequest, logs: KnownOfLogs) -> Start:
+def start_of(app: Application, report: Report, request: CheckRequest, logs: LogSources) -> Start:
     """Return the start, by the predictions and the journals of earlier runs. Raise as the sources of logs do."""
     from kstate_cli.change.earlier_runs import measured_rate
     from kstate_cli.change.folder import read_runs

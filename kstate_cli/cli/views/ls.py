@@ -32,7 +32,7 @@ class Move(str, Enum):
     """The topology has it in no task."""
 
 
-def tell_homes(
+def add_homes(
     app: Application, rows: Sequence[dict[str, Any]], new: Path, old: Path | None
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Add ``new_task`` and ``home`` to each row; return the stores that tasks lack, and a doubt about the text.
@@ -91,7 +91,7 @@ def home_text(row: dict[str, Any]) -> str:
     return "" if row["home"] == Move.stays.value else f"{row['new_task'] or '-'} ({row['home']})"
 
 
-def say_lacked(lacked: Sequence[dict[str, Any]], *, quiet: bool) -> None:
+def say_missing_stores(lacked: Sequence[dict[str, Any]], *, quiet: bool) -> None:
     """Print the stores that no task here has."""
     from kstate_cli.cli.output import say
     from kstate_cli.texts import some
@@ -140,7 +140,7 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     sys.stdout.write(to_toml(draft, notes=(about, *notes)))
     for entry in missing:
         say(question_text(entry), quiet=quiet)
-    for note in (*notes, *_of_no_store(app, draft, topics)):
+    for note in (*notes, *_changelogs_without_store(app, draft, topics)):
         say(note, quiet=quiet)
     return len(missing) + len(notes)
 
@@ -186,7 +186,7 @@ def _broker_topics(
     return report_of_broker(ask_broker(bootstrap, conf, group=None, topics=topics))
 
 
-def _of_no_store(app: Application, draft: SpecDraft, topics: tuple[TopicReport, ...]) -> list[str]:
+def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[TopicReport, ...]) -> list[str]:
     """Return a note about changelogs of the application without a store here."""
     from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, is_changelog
     from kstate_cli.texts import some

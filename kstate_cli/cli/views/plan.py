@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanShown:
+class PlanView:
     """How to print a plan."""
 
     output: Format
@@ -33,7 +33,7 @@ class PlanShown:
     """The engine that reads the dump; None for a plan that reads none."""
 
 
-def show_plan(plan: Plan, how: PlanShown) -> None:
+def show_plan(plan: Plan, how: PlanView) -> None:
     """Print the plan, as a summary and step by step, or as JSON lines; warnings and notes on standard error.
 
     For a dry run the plan is the result; before a run it is a message, which ``quiet`` hides. It is flushed before the
@@ -43,7 +43,7 @@ def show_plan(plan: Plan, how: PlanShown) -> None:
     standard.finish()
 
 
-def _show_steps(plan: Plan, how: PlanShown) -> None:
+def _show_steps(plan: Plan, how: PlanView) -> None:
     from kstate_cli.cli.columns import Column, Fold
     from kstate_cli.cli.output import print_line, safe, say, table
 
@@ -71,7 +71,7 @@ def _show_steps(plan: Plan, how: PlanShown) -> None:
         say(f"note: {text}", quiet=how.quiet)
 
 
-def _summed_up(plan: Plan, how: PlanShown) -> Iterator[str]:
+def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
     """Return the number of steps, disk space and time, and the place of the backup."""
     from kstate_cli.change.folder import runs_folder
     from kstate_cli.change.location_checks import required_space
@@ -107,7 +107,7 @@ def _extent(plan: Plan) -> str:
     return " in ".join([*of_stores, _number(len(tasks), "task")])
 
 
-def _time(plan: Plan, how: PlanShown) -> str:
+def _time(plan: Plan, how: PlanView) -> str:
     from kstate_cli.change.earlier_runs import expected
     from kstate_cli.change.folder import read_runs
     from kstate_cli.pace import duration_text

@@ -125,7 +125,7 @@ class Meter:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=text)
 
-    def tell(self, text: str, *, always: bool = False) -> None:
+    def say(self, text: str, *, always: bool = False) -> None:
         """Print a message, above the bar if there is one; with ``always`` even if quiet."""
         if self._bar is not None:
             self._bar.console.print(safe(text), markup=False, highlight=False)
@@ -212,7 +212,7 @@ class VerifyProgress(VerifyWatcher):
 
     def on_finding(self, finding: VerifyFinding) -> None:
         """Print a finding at once: the rest may take hours."""
-        self._meter.tell(f"{finding.code.name}: {finding.file}: {finding.text}")
+        self._meter.say(f"{finding.code.name}: {finding.file}: {finding.text}")
 
 
 class ExportProgress(ExportWatcher):

@@ -34,7 +34,7 @@ def finish(
 
     ``waiting``: the result of the barrier, if there was one.
     """
-    from kstate_cli.cli.views.barrier import came_of
+    from kstate_cli.cli.views.barrier import barrier_members
     from kstate_cli.cli.views.plan import engine_members, show_end
 
     change = outcome.plan.change
@@ -48,7 +48,7 @@ def finish(
             "stores": len(outcome.plan.work),
             "left": len(outcome.plan.unchanged),
             "records": sum(report.records for report in outcome.reports),
-            "barrier": came_of(waiting),
+            "barrier": barrier_members(waiting),
             **engine_members(outcome.engine),
         },
         nothing=f"no store of {change.app} needs anything from the dump",
@@ -79,7 +79,7 @@ def show_restored(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> No
         _show_stores(outcome, quiet=quiet)
 
 
-def tell_round(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:
+def show_round(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:
     """Print a round of many; for people nothing if the round had nothing to do."""
     from kstate_cli.cli.output import say
 
@@ -270,4 +270,4 @@ class RestoreProgress(RestoreWatcher):
         if self._lines is not None:
             self._lines.line(kind, members)
         elif kind == "warning" or not self._meter.on_a_terminal or not self._meter.has_begun:
-            self._meter.tell(f"kstate: {text}", always=True)
+            self._meter.say(f"kstate: {text}", always=True)

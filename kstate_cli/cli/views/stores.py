@@ -158,7 +158,7 @@ _SIGNS: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
 """The meaning of a sign, and whether it is in the cells of a row."""
 
 
-def say_rows_lacking(
+def say_incomplete_stores(
     application: Application, places: Collection[tuple[str, str]] | None = None, *, quiet: bool
 ) -> bool:
     """Name the stores that may lack rows of a segment, and return if there is one.
@@ -194,7 +194,7 @@ def print_problems(lines: JsonLines, problems: Iterable[Problem]) -> None:
         )
 
 
-def only_kept(app: Path) -> list[LostCopy]:
+def backups_of_missing(app: Path) -> list[LostCopy]:
     """Return the backups of stores that APP no longer has. Raise Refused if they cannot be read."""
     from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lost import lost_copies
@@ -202,7 +202,7 @@ def only_kept(app: Path) -> list[LostCopy]:
     return list(lost_copies(app, read_runs(app)))
 
 
-def say_only_kept(copies: Sequence[LostCopy], *, quiet: bool) -> None:
+def say_backups(copies: Sequence[LostCopy], *, quiet: bool) -> None:
     """Print a line for each backup, for people."""
     from kstate_cli.cli.output import say
 

@@ -15,7 +15,7 @@ import pytest
 
 from kstate_cli.change.commits_made import committed, forget_commits, note_commit
 from kstate_cli.cli.app import app
-from kstate_cli.cli.ending import exit_code_of, tell
+from kstate_cli.cli.ending import exit_code_of, report_errors
 from kstate_cli.errors import (
     ConditionNotMet,
     Interrupted,
@@ -68,11 +68,11 @@ ERRORS: list[tuple[BaseException, int, int]] = [
 def test_codes(error: BaseException, before: int, after: int, capsys: pytest.CaptureFixture[str]) -> None:
     """6 means that nothing has changed: it never is the code once something has."""
     assert exit_code_of(error) == before
-    tell(error)
+    report_errors(error)
     assert "was changed" not in capsys.readouterr().err
     note_commit("0007-migrate", Path("/data/my app"))
     assert exit_code_of(error) == after
-    tell(error)
+    report_errors(error)
     told = capsys.readouterr().err
     if after:
         assert "/data/my app was changed by run 0007-migrate" in told
@@ -91,14 +91,14 @@ def test_every_error_of_the_tree_is_here() -> None:
 
 def test_an_undo_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     note_commit("0007-migrate", Path("/data/app"), undone=True)
-    tell(LOST)
+    report_errors(LOST)
     told = capsys.readouterr().err
     assert "run 0007-migrate was undone: /data/app is as before the run" in told
     assert "kstate undo" not in told
 
 
 def _said(error: BaseException, capsys: pytest.CaptureFixture[str]) -> str:
-    tell(error)
+    report_errors(error)
     told = capsys.readouterr().err
     assert "nothing has changed" not in told
     return told.splitlines()[0]
@@ -141,7 +141,7 @@ def test_a_defect_can_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     """The code stays that of a failure: it was 1, as of warnings, and a traceback."""
     assert "a defect of kstate: ValueError: odd" in _said(ValueError("odd"), capsys)
     monkeypatch.setenv("KSTATE_DEBUG", "1")
-    tell(ValueError("odd"))
+    report_errors(ValueError("odd"))
     assert "Traceback" not in capsys.readouterr().out
     assert exit_code_of(ValueError("odd")) == 6
 
@@ -156,7 +156,7 @@ def test_where_to_look_is_told_with_the_directory(capsys: pytest.CaptureFixture[
             (ValueError("odd"), "kstate status '/nowhere/my app'"),
             (RocksError("Corruption"), "kstate verify '/nowhere/my app'"),
         ):
-            tell(error)
+            report_errors(error)
             assert capsys.readouterr().err.rstrip().endswith(told)
 
 
@@ -193,7 +193,7 @@ import errno, os, resource, sys
 import kstate_cli.cli.app
 from click import UsageError as OfClick
 from kstate_cli.cli import json_lines
-from kstate_cli.cli.ending import exit_code_of, tell, tell_program
+from kstate_cli.cli.ending import exit_code_of, report_errors, print_json_error
 from kstate_cli.errors import *
 from kstate_cli.rocks.errors import RocksError
 
@@ -215,8 +215,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 for error in errors:
     json_lines._Command.has_failed = False
     code = exit_code_of(error)
-    tell_program(error, code)
-    tell(error)
+    print_json_error(error, code)
+    report_errors(error)
 print("all of them")
 """
 
@@ -258,7 +258,7 @@ def test_a_shortage_comes_before_what_it_led_to(
                 except Exception as raised:
                     error = raised
         assert exit_code_of(error) == 6
-        tell(error)
+        report_errors(error)
         told = capsys.readouterr().err
         assert hint in told and "defect" not in told, told
         assert outcome is None or str(outcome.headline) in told
@@ -270,5 +270,5 @@ def test_workers_are_named_where_the_command_has_them(
     """No hint names an option that the command does not have, or repeats one that was given."""
     for workers, named in ((None, False), (0, True), (4, True), (1, False)):
         monkeypatch.setattr("kstate_cli.cli.ending.workers", lambda workers=workers: workers)
-        tell(MemoryError())
+        report_errors(MemoryError())
         assert ("--workers 1" in capsys.readouterr().err) is named

@@ -19,7 +19,7 @@ from kstate_cli import errors
 from kstate_cli.change.commits_made import forget_commits, note_commit
 from kstate_cli.cli import json_lines as emitter
 from kstate_cli.cli import subject
-from kstate_cli.cli.ending import exit_code_of, tell_program
+from kstate_cli.cli.ending import exit_code_of, print_json_error
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import CommandEnd, Interrupted, InUse, KstateError, OutputLost, Refused, RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
@@ -139,8 +139,8 @@ ENDS: list[tuple[BaseException, str]] = [
 def test_a_failure_is_a_line(error: BaseException, code: str, capsys: pytest.CaptureFixture[str]) -> None:
     emitter.begin(["ls", "x", "-o", "json"])
     number = exit_code_of(error)
-    tell_program(error, number)
-    tell_program(error, number)
+    print_json_error(error, number)
+    print_json_error(error, number)
     (line,) = json_lines.parsed(capsys.readouterr().out)
     json_lines.check_line("ls", line)
     assert (line["type"], line["code"], line["exit"], line["app"]) == ("error", code, number, None)
@@ -157,7 +157,7 @@ def test_what_was_changed_is_said_to_programs_too(tmp_path: Path, capsys: pytest
     note_commit("0001-migrate", tmp_path)
     error = RunFailed("late")
     errors.note(error, "beside")
-    tell_program(error, exit_code_of(error))
+    print_json_error(error, exit_code_of(error))
     (line,) = json_lines.parsed(capsys.readouterr().out)
     assert (line["code"], line["exit"], line["app"]) == ("run-halfway", 7, str(tmp_path))
     assert line["details"][0] == "beside" and line["details"][1].startswith("what was done: ")
@@ -168,7 +168,7 @@ def test_what_was_changed_is_said_to_programs_too(tmp_path: Path, capsys: pytest
 )
 def test_without_json_there_is_none(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     emitter.begin(["ls", *words])
-    tell_program(Refused("r"), 4)
+    print_json_error(Refused("r"), 4)
     assert capsys.readouterr().out == ""
 
 
@@ -194,7 +194,7 @@ def test_the_environment_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_results_that_got_lost_are_followed_by_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     emitter.begin(["ls", "-o", "json"])
-    tell_program(OutputLost(OSError(errno.ENOSPC, "No space left on device")), 6)
+    print_json_error(OutputLost(OSError(errno.ENOSPC, "No space left on device")), 6)
     assert capsys.readouterr().out == ""
 
 

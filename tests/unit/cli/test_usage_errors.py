@@ -9,7 +9,7 @@ import pytest
 import typer.main
 
 from kstate_cli.cli.app import app
-from kstate_cli.cli.ending import exit_code_of, tell
+from kstate_cli.cli.ending import exit_code_of, report_errors
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import KstateError
 
@@ -60,7 +60,7 @@ def test_hostile_arguments(
         with pytest.raises(BaseException) as caught:
             app(line, standalone_mode=False, prog_name="kstate")
         assert exit_code_of(caught.value) in (2, 4), (line, caught.value)
-        tell(caught.value)
+        report_errors(caught.value)
         told = capfd.readouterr()
         assert told.out == "", line
         lines = told.err.removesuffix("\n").split("\n")

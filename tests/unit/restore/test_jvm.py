@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.cli.ending import exit_code_of, tell
+from kstate_cli.cli.ending import exit_code_of, report_errors
 from kstate_cli.errors import Interrupted, Refused, RunFailed
 from kstate_cli.spark import context, jvm
 from kstate_cli.spark.jvm import Jvm
@@ -93,7 +93,7 @@ def test_who_may_still_write_is_told_beside_another_error(
             assert inner is error
             raise RunFailed("the run") from inner
     for one in (error, caught.value):
-        tell(one)
+        report_errors(one)
         said = capsys.readouterr().err
         assert said.count("what Spark has started does not end (process 4711): it may still write") == 1
     assert exit_code_of(error) == getattr(error, "exit_code", 6)
