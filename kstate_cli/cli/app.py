@@ -62,7 +62,7 @@ def _root(
 
         to_standard_error(sys.argv[1:])
     if verbose and not version:
-        raise UsageError("--verbose says more of the version only", hint=f"see {command('--version', '--verbose')}")
+        raise UsageError("--verbose goes with --version", hint=f"see {command('--version', '--verbose')}")
 
 
 def _on_signal(number: int, _frame: FrameType | None) -> None:

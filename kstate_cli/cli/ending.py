@@ -164,7 +164,7 @@ def _as_report(error: BaseException) -> CommandEnd | None:
     if isinstance(error, SystemExit) or type(error).__name__ in ("Abort", "Exit"):
         return None
     if isinstance(error, OSError):
-        again = "fix that, and run the command again"
+        again = "fix it, and run the command again"
         if error.errno in FULL:
             again = full_hint(error)
         elif error.errno == errno.EFBIG:
@@ -247,5 +247,5 @@ def _write_change(change: Commit) -> None:
 def _change_lines(change: Commit) -> list[str]:
     lines = [f"what was done: {change}"]
     if change.app is not None and change.has_backup and not change.undone:
-        lines.append(f"to take it back: {command('undo', change.app)}")
+        lines.append(f"to undo it: {command('undo', change.app)}")
     return lines

@@ -101,9 +101,7 @@ def unread(click_command: Any, path: str) -> list[str]:
                 f"{name} is not read: a variable has the command in its name: {some(alone[name], _MAX_LISTED)}"
             )
         elif name in decisions:
-            warnings.append(
-                f"{name} is not read: what is done, or may be, is said with the command: --{decisions[name]}"
-            )
+            warnings.append(f"{name} is not read: pass it on the command line: --{decisions[name]}")
         elif name.startswith(f"{variable_of(path)}_") and name not in settings:
             warnings.append(f"{name} is not read{_instead(name, [*settings])}: {command_line(*path.split(), '--help')}")
     return warnings

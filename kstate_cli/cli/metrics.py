@@ -124,23 +124,21 @@ class Metrics:
         if folder is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise UsageError(
                 f"--metrics-file {quoted(path)} is in the {'dump' if self._is_dump else 'application directory'}",
-                hint="nothing foreign belongs there: name a file in the collector's folder",
+                hint="name a file in the collector's folder",
             )
         if path.is_dir():
             raise UsageError(f"--metrics-file {quoted(path)} is a directory", hint="name a file in it")
         if path.exists() and not path.is_file():
             # It is replaced as a whole, and what it said before is read.
             kind = kind_of(path.stat().st_mode)
-            raise UsageError(
-                f"--metrics-file {quoted(path)} is {kind}", hint="name a regular file, or one that is not there"
-            )
+            raise UsageError(f"--metrics-file {quoted(path)} is {kind}", hint="name a regular file, or a new one")
         _require_ours(path)
         try:
             lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise UsageError(
                 f"--metrics-file {quoted(path)} cannot be written: {error.strerror}",
-                hint=access_hint(path.parent, os.W_OK) if error.errno in DENIED else "its folder has to be there",
+                hint=access_hint(path.parent, os.W_OK) if error.errno in DENIED else "create its folder first",
             ) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,8 +208,8 @@ def _require_ours(path: Path) -> None:
         ) from None
     if data.strip(_NOTHING) and not data.startswith(_BEGINNINGS):
         raise Refused(
-            f"--metrics-file {quoted(path)} is a file that kstate has not written, and would be lost",
-            hint="name another one, in the collector's folder; if it is of no use, remove it",
+            f"--metrics-file {quoted(path)} was not written by kstate, and would be lost",
+            hint="name another file in the collector's folder, or remove this one",
         )
 
 

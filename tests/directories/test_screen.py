@@ -123,8 +123,8 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
     for more in ((), ("-q",)):
         lines = kstate(*planned, "--dry-run", *more).out.splitlines()
         assert lines[1].startswith(f"  7 stores in 3 tasks; {len(steps)} steps: ")
-        assert "data written anew: 0 B; room needed: " in lines[2]
-        assert lines[3] == "  rough time: less than 10 s (by a rough figure)"
+        assert "data rewritten: 0 B; space needed: " in lines[2]
+        assert lines[3] == "  estimated time: less than 10 s (by an estimate)"
         assert lines[4].endswith(f"stays in {tmp_path}/.kstate/orders, until:")
         assert lines[5].strip() == f"kstate clean {app}"
         assert sum(line.startswith(("edit store  ", "write file  ")) for line in lines) == len(steps)
@@ -133,9 +133,9 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
     kstate("undo", app)
     again = kstate(*planned).out
     assert "24 steps: 15 x edit store, 9 x write file" in again
-    assert "rough time: less than 10 s (as run 0001-migrate went)" in again
+    assert "estimated time: less than 10 s (as run 0001-migrate went)" in again
     done = kstate("wipe", app, "--all", "--purge", "--dry-run", status=None)
-    assert "nothing of what leaves is kept" in done.out and "  3 tasks; " in done.out
+    assert "there is no backup of the removed stores" in done.out and "  3 tasks; " in done.out
 
 
 def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_signal_is_named(app: Path, number: signal.Signals) -> None:
     interrupted(app, number)
     text = shown(app)
     assert f"interrupted by {number.name}" in end_of(text, "0001-migrate"), text
-    assert "has left the directory as it was: run its command again" in text
+    assert "left the directory unchanged: run its command again" in text
     assert "failed" not in end_of(text, "0001-migrate")
     (row,) = kstate_here("status", app, "-o", "json").rows
     assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, number.name)
@@ -121,7 +121,7 @@ def test_only_the_newest_that_is_kept_is_offered(app: Path) -> None:
     interrupted_run = create_run(app, "migrate --to 4.3")
     interrupted_run.write("failed", why="refused")
     text = shown(app)
-    assert "to take 0002-wipe back (wipe --store visits):" in text and "0001-migrate back" not in text
+    assert "to undo 0002-wipe (wipe --store visits):" in text and "undo 0001-migrate" not in text
 
 
 def test_one_list_of_states() -> None:

@@ -412,4 +412,4 @@ def test_the_way_out_promises_no_changelog_to_a_store_without_one(tmp_path: Path
     (sst,) = (app / "0_0" / "rocksdb" / "kv-nolog").glob("*.sst")
     _flip(sst, 10)
     told = " ".join(kstate("verify", app, "--store", "kv-nolog", status=3).err.split())
-    assert "restores it at its next start from its changelog, if it has one:" in told
+    assert "the application restores them from their changelogs, if they have one:" in told

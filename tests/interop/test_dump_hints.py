@@ -42,7 +42,7 @@ def test_what_is_dumped_and_from_where(harness: Harness, topic: Topic, tmp_path:
     topic.produce(10)
     out = ("--out", tmp_path / "dump", "--engine", "local", *QUICK)
     refused = kstate("dump", "--bootstrap-server", harness.bootstrap, *out)
-    assert refused.status == 2 and "--app ID, --spec FILE, or --topic TOPIC" in refused.err, refused.told
+    assert refused.status == 2 and "pass --app ID, --spec FILE, or --topic TOPIC" in refused.err, refused.told
     refused = kstate("dump", "--bootstrap-server", "127.0.0.1:9", *out, "--topic", topic.name)
     assert refused.status == 6 and "check the address" in refused.err, refused.told
     settings = tmp_path / "kafka.properties"

@@ -88,5 +88,5 @@ def test_short_as_ever(tmp_path: Path) -> None:
 def test_it_is_for_the_version_only(tmp_path: Path) -> None:
     done = _run("--verbose", "ls", ".", folder=tmp_path)
     assert done.returncode == 2
-    assert "kstate: --verbose says more of the version only" in done.stderr
+    assert "kstate: --verbose goes with --version" in done.stderr
     assert "see kstate --version --verbose" in done.stderr

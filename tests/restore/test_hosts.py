@@ -153,7 +153,7 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
         (("--before", "NOW"), "pass both"),
         (("--missing", "NOW", "--before", "NOW"), "--host NAME"),
         (("--missing", "NOW", "--before", "NOW", "--host", "web-11"), "did you mean web-1"),
-        (("--hosts", "3"), "--hosts is for --barrier"),
+        (("--hosts", "3"), "--hosts goes with --barrier"),
         (("--barrier", "FOLDER"), "how many hosts"),
         (("--barrier", "FOLDER", "--hosts", "3", "--share", "1/2"), "differ"),
         (("--barrier", "FOLDER/missing", "--hosts", "3"), "is not a folder"),

@@ -101,7 +101,7 @@ def pair(tmp_path: Path) -> Pair:
 
 
 def test_what_comes_next_is_said_of_a_standby(pair: Pair) -> None:
-    """Nobody is told to start an application on it, or to take it back: either would end the standby."""
+    """Nobody is told to start an application on it, or to undo it: either would end the standby."""
     done = kstate(*pair.argv("--standby"))
     assert "next: run the same command again after the next dump" in done.told
     assert "start the application" not in done.told and "undo" not in done.told

@@ -81,8 +81,8 @@ def clean(
             # Whoever names a run knows what it is about; nothing else could ever delete it.
             stays.append(run.name)
             say(
-                f"warning: {error.headline}: look at it and remove it yourself: "
-                f"once run {run.name} is deleted, nothing tells of it"
+                f"warning: {error.headline}: inspect it and remove it yourself: "
+                f"once run {run.name} is deleted, nothing refers to it"
             )
             return False
 

@@ -33,7 +33,7 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
 
     request = _request(source, how)
     if source.follow is not None and source.dry_run:
-        raise UsageError("--follow goes on writing, and --dry-run writes nothing", hint="leave one of them out")
+        raise UsageError("--follow and --dry-run exclude each other", hint="leave out one of them")
     folder = None if is_s3(request.out) else Path(request.out)
     application = source.app or request.group or request.out.rpartition("/")[2]
     with Metrics(report.metrics_file, "dump", folder, application=application) as metrics:
@@ -76,13 +76,13 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     from kstate_cli.errors import UsageError
 
     if source.app is None and not source.topic and source.spec is None:
-        raise UsageError("nothing says what is to be dumped", hint="--app ID, --spec FILE, or --topic TOPIC")
+        raise UsageError("no topic to dump is selected", hint="pass --app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:
         raise UsageError("--app finds topics by their names, --spec says them", hint="leave out one of the two")
     spark = spark_settings(how.master, how.conf)
     rate = bytes_of(how.max_rate, "--max-rate") if how.max_rate else None
     if rate == 0:
-        raise UsageError("--max-rate 0 would never end", hint="leave it out for as fast as it goes")
+        raise UsageError("--max-rate 0 would never end", hint="leave it out for no limit")
     application, topics = _specified(source.spec)
     return DumpRequest(
         bootstrap=source.bootstrap_server,
@@ -221,9 +221,7 @@ def _planned_text(outcome: RoundOutcome) -> str:
     from kstate_cli.texts import size_text
 
     most = sum(plan.records for plan in outcome.plans)
-    size = (
-        "bytes are not known before anything was dumped" if outcome.size is None else f"about {size_text(outcome.size)}"
-    )
+    size = "the size is not known before a first dump" if outcome.size is None else f"about {size_text(outcome.size)}"
     return f"at most {most:,} records in about {outcome.files} new files and a manifest; {size}"
 
 

@@ -49,7 +49,7 @@ def examples(
         lines.summary({"out": str(folder), "files": len(files), "bytes": sum(size for _, size in files)})
         return 0
     table(None, ("file", "bytes"), [(path, f"{size:,}") for path, size in files], right=frozenset({"bytes"}))
-    say(f"what each of them is: {folder / 'README.md'}", quiet=quiet)
+    say(f"a description of each: {folder / 'README.md'}", quiet=quiet)
     restored = (out.with_name("orders"), "--from-changelog", out / "dump", "--spec", out / "dump.toml", "--for", "4.3")
     say(f"to try a restoration of the dump: {command('restore', *restored)}", quiet=quiet)
     return 0
@@ -106,13 +106,13 @@ def _check(out: Path) -> None:
     parent = out.parent
     if not parent.is_dir():
         raise UsageError(
-            f"--out {quoted(out)}: {parent} is no directory", hint="name a new directory in one that is there"
+            f"--out {quoted(out)}: {parent} is no directory", hint="name a new directory in an existing one"
         )
     if os.path.lexists(out):
         raise _exists_already(out)
     if OWN_FOLDER in parent.parts or looks_like_application(parent):
         raise UsageError(
-            f"--out {quoted(out)} is within an application directory, or what kstate keeps of one",
+            f"--out {quoted(out)} is inside an application directory, or its backups",
             hint="name a new directory elsewhere",
         )
 

@@ -87,7 +87,7 @@ def fleet(
     from kstate_cli.fleet.model import Fleet
 
     if listing.count(STREAM) > 1:
-        raise UsageError("- stands twice: standard input is read once", hint="give it once")
+        raise UsageError("- is given twice: standard input can be read only once", hint="give it once")
     reports = read_listings(listing)
     names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
     application = names[0] if len(names) == 1 else ""
@@ -170,12 +170,12 @@ def _notes(fleet: Fleet) -> list[str]:
     if fleet.group is not None and fleet.group.why is not None:
         notes.append(f"the members of the group are not known: {fleet.group.why}")
     if topics := _topics_without_end(fleet):
-        notes.append(f"nobody says where these logs end, or whether they are there: {some(topics, _MAX_LISTED)}")
+        notes.append(f"these logs have no known end, or do not exist: {some(topics, _MAX_LISTED)}")
     if len({report.app_id for report in fleet.reports} - {None}) > 1:
-        notes.append("the group was not looked at: there are directories of several applications")
+        notes.append("the group was not checked: the listings are of several applications")
     running = [report.name for report in fleet.reports if report.running is not False and report.whole]
     if running:
-        notes.append(f"{some(running, _MAX_LISTED)}: running, or nobody can tell: as of the last flush")
+        notes.append(f"{some(running, _MAX_LISTED)}: running, or unknown: as of the last flush")
     return notes
 
 

@@ -174,12 +174,12 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
     if wrong:
         raise ConditionNotMet(
             f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in wrong[:_MAX_LISTED]))}",
-            hint=f"what the next start makes of it: {command('check', application.path, '--for', 'RELEASE')}",
+            hint=f"to predict the next start: {command('check', application.path, '--for', 'RELEASE')}",
         )
     if behind:
         raise ConditionNotMet(
             f"not up to the bound: {', '.join(behind)}",
-            hint="let the application run on, or restore it from a newer dump, then ask again",
+            hint="let the application continue, or restore it from a newer dump, then run this again",
         )
 
 

@@ -151,7 +151,7 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
     to_do = print_spec(application, sources, quiet=quiet)
     condition = ""
     if to_do:
-        condition = "; it flushes all when it is closed, and then less is asked"
+        condition = "; after it is stopped, fewer values are missing"
     has_warnings = _say_remarks(application, quiet=quiet, flush_condition=condition, count_rows=False)
     _raise_problems(application, set(), frozenset())
     return EXIT_WARNINGS if to_do or has_warnings else EXIT_OK
@@ -223,14 +223,14 @@ def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Or
     if spec and sort is not Order.task:
         raise UsageError("--spec prints its stores by name", hint="leave out one of --spec and --sort")
     if spec and transactional:
-        raise UsageError(
-            "--spec says what stores are, --transactional-stores how they were left", hint="leave out one of them"
-        )
+        raise UsageError("--spec and --transactional-stores exclude each other", hint="leave out one of them")
     if spec and "--from" in options:
-        raise UsageError("--from says what was, --spec writes down what is", hint="leave out one of them")
+        raise UsageError("--from and --spec exclude each other", hint="leave out one of them")
     without_spec = [] if spec else [option for option in options if option not in ("--topology", "--from")]
     if without_spec:
-        raise UsageError(f"{without_spec[0]} goes with --spec", hint="add --spec; how far stores are behind says check")
+        raise UsageError(
+            f"{without_spec[0]} goes with --spec", hint="add --spec; check reports how far stores are behind"
+        )
 
 
 def _raise_problems(application: Application, uncounted: AbstractSet[str], unread: AbstractSet[str]) -> None:
@@ -247,7 +247,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
         bool(fatal) or uncounted == unread
     )
     state = "not all of it can be read" if only_unread else "not as Kafka Streams leaves it"
-    outlook = f"what the next start does says: {command('check', application.path, '--for', 'RELEASE')}"
+    outlook = f"to predict the next start: {command('check', application.path, '--for', 'RELEASE')}"
     raise ConditionNotMet(
         f"{state}: {', '.join(wrong[:_MAX_LISTED])}{' …' if len(wrong) > _MAX_LISTED else ''}",
         hint=STORES_STAY if only_unread else outlook,
@@ -315,7 +315,7 @@ def _altogether(app: Application, rows: list[dict[str, Any]]) -> str:
     from kstate_cli.cli.views.stores import span
     from kstate_cli.texts import size_text
 
-    running = {True: f"running (pid {app.pid})", False: "not running", None: "running or not: nobody can tell"}
+    running = {True: f"running (pid {app.pid})", False: "not running", None: "may be running"}
     there = [row for row in rows if row["kind"] != "no-directory"]
     common = [name for name in (there[0]["opens_in"] if there else ()) if all(name in row["opens_in"] for row in there)]
     opens = f"opens in {span(common)}" if common else "no release opens all of it" if there else ""

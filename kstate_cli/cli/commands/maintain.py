@@ -220,6 +220,6 @@ def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
     return kind(
         f"{bad.task.name} ended with exit code {bad.exit}, the worst of {len(ends)}: {bad.message}",
         details=others,
-        hint="the next call tries again what was not done; to see more of it, run it by hand:",
+        hint="the next call retries it; for details, run the command yourself:",
         hint_details=[command(*bad.task.plain_words)],
     )

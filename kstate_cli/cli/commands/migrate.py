@@ -131,7 +131,7 @@ def migrate(
 
     target = chosen_release("--to", to, to_jar, quiet=quiet or output is Format.json)
     if wipe_unclean and unclean is OnUnclean.refuse:
-        raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="leave one of them out")
+        raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="leave out one of them")
     options = MigrateOptions(
         at_least_once=guarantee is Guarantee.at_least_once,
         wipe_unclean=wipe_unclean or unclean is OnUnclean.wipe,

@@ -31,7 +31,7 @@ class _Group(HelpfulGroup):
             store, subcommand, *more = rest
             # A path that begins with a dash was behind "--", which the parser has taken away.
             path = Path(app) if app.startswith("-") else app
-            raise UsageError(first, hint=f"write it so: {command('query', subcommand, path, store, *more)}")
+            raise UsageError(first, hint=f"write: {command('query', subcommand, path, store, *more)}")
         for word in rest:
             if word in self.commands:
                 raise UsageError(first, hint=f"see {command('query', word, '--help')}")
@@ -129,7 +129,7 @@ def range_(
     return answer(request, RangeQuery(*ends), _PLAIN, lambda row: {"key": row[0], "value": row[1]}, collated=collate)
 
 
-@_subcommand("raw-key", "A row by the key that it has in RocksDB.")
+@_subcommand("raw-key", "A row by its key in RocksDB.")
 def raw_key(request: StoreRequest, key: Key) -> int:
     """Print the value of a row by its key in RocksDB, from any kind of store.
 
@@ -146,7 +146,7 @@ def raw_key(request: StoreRequest, key: Key) -> int:
     )
 
 
-@_subcommand("raw-scan", "All rows as they lie in RocksDB.")
+@_subcommand("raw-scan", "All rows as stored in RocksDB.")
 def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
     """Print all rows as they are stored in RocksDB, from any kind of store, including expired rows.
 
@@ -220,7 +220,7 @@ def session(request: StoreRequest, key: Key, collate: Collate = False) -> int:
     )
 
 
-@_subcommand("versioned", "The version of a key that is valid, or was.")
+@_subcommand("versioned", "The latest version of a key, or an earlier one.")
 def versioned(
     request: StoreRequest,
     key: Key,

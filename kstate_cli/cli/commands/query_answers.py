@@ -231,9 +231,7 @@ class _Answer:
         if FailureReason.STORE_EXCEPTION in self._failed.values():
             if self._streams.application(self._request.store).running and not self._request.options.last_flush:
                 # As every command that is in the application's way.
-                return InUse(
-                    message, hint="ask the application, stop it, or ask for what was flushed last: --last-flush"
-                )
+                return InUse(message, hint="query the application, stop it, or read its last flush: --last-flush")
             usual = look_closer(self._streams.path, by_host=self._by_host)
             hint, details = joined(self._advices, (usual, ()))
             return StoreUnreadable(message, hint=hint, hint_details=details)

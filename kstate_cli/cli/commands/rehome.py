@@ -251,7 +251,7 @@ def _finish(
         "records": sum(report.records for report in reports),
         **engine_members(engine),
     }
-    nothing = f"every store of {plan.app} is at home"
+    nothing = f"every store of {plan.app} is in its task"
     show_end(plan, result, output, members=members, nothing=nothing, lines_of=lines, quiet=quiet)
     return exit_code(plan, warnings_ok=warnings_ok, warned=any(report.null_keys for report in reports))
 

@@ -232,7 +232,7 @@ def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> No
     option = next((name for name, is_given in once if is_given), None)
     if option is not None:
         raise UsageError(
-            f"{option} is asked for once, and --follow goes on", hint=f"{option} with --standby, then --follow"
+            f"{option} applies to one run, and --follow repeats it", hint=f"{option} with --standby, then --follow"
         )
 
 
@@ -248,7 +248,7 @@ def _show_plan(plan: RestorePlan, how: PlanView, progress: RestoreProgress) -> N
         if how.output is Format.json:
             lines.line("left", {"task": store.task, "store": store.store, "message": store.why})
         else:
-            say(f"{store.title}: left as it is: {store.why}", quiet=how.quiet)
+            say(f"{store.title}: unchanged: {store.why}", quiet=how.quiet)
 
 
 _MAKE = command("fleet", "HOST.json", "-o", "json")
@@ -269,19 +269,19 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
     if fleet.missing is None:
         if fleet.before is not None:
             raise UsageError(
-                "--before says what this host had, and --missing what nobody has",
+                "--before needs --missing",
                 hint="pass both, --missing FILE of now and --before FILE of before the loss, and --host NAME; "
                 f"each file is made by {_MAKE}",
             )
         return frozenset(), None
     if (fleet.before is None) == (fleet.share is None):
         raise UsageError(
-            "--missing tells which tasks nobody has, and not which of them are this host's",
+            "--missing lists tasks without a host, not which of them are for this host",
             hint="--share 1/2 and --share 2/2 on two empty hosts, --share 1/1 where this is the only one; or --before "
-            f"FILE --host NAME, with what was said before the loss by {_MAKE}",
+            f"FILE --host NAME, with its output from before the loss: {_MAKE}",
         )
     if fleet.before is not None and fleet.host is None:
-        raise UsageError("--before tells of hosts by their names", hint="--host NAME: this one's, as the file has it")
+        raise UsageError("--before needs the name of this host", hint="--host NAME: this one's, as the file has it")
     elsewhere = held_elsewhere(read_fleet(fleet.missing), application, fleet.host)
     if fleet.before is None or fleet.host is None:
         return elsewhere, None
@@ -294,16 +294,18 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
 
     if fleet.barrier is None:
         if fleet.hosts is not None:
-            raise UsageError("--hosts is for --barrier", hint="--barrier PLACE: a folder or URI that all hosts reach")
+            raise UsageError(
+                "--hosts goes with --barrier", hint="--barrier PLACE: a folder or URI that all hosts reach"
+            )
         return None
     if not is_started:
-        raise UsageError("a standby is not started, and waits for nobody", hint="leave out --barrier")
+        raise UsageError("a standby is not started, and waits at no barrier", hint="leave out --barrier")
     share = share_of(fleet)
     if share is not None and fleet.hosts not in (None, share[1]):
         raise UsageError("--share and --hosts differ in the number of hosts", hint="leave --hosts out")
     hosts = fleet.hosts if share is None else share[1]
     if hosts is None:
-        raise UsageError("how many hosts are to come to the barrier?", hint="--hosts N, this one among them")
+        raise UsageError("--barrier needs the number of hosts", hint="--hosts N, this one among them")
     names: tuple[str, ...] = ()
     host = fleet.host
     if share is not None and host is None and fleet.missing is None:

@@ -114,8 +114,8 @@ def _verdict(codes: Counter[VerifyCode], report: AppReport) -> int:
     if any(code.level is VerifyLevel.DAMAGE for code in codes):
         raise ConditionNotMet(
             f"damaged: {counts}",
-            hint="take out what is damaged; the application restores it at its next start from its changelog, if it "
-            "has one:",
+            hint="move the damaged stores out; at its next start the application restores them from their changelogs, "
+            "if they have one:",
             hint_details=first_lines(_ways_out(report)),
         )
     if codes.keys() == {IN_USE}:

@@ -42,7 +42,7 @@ def warm_up(
         return 0
     size, where = size_text(warmed.bytes), printable(str(warmed.archive))
     if warmed.seconds is None:
-        say(f"it is there already: {where}, {size}", quiet=quiet)
+        say(f"exists already: {where}, {size}", quiet=quiet)
     else:
-        say(f"made: {where}, {size}; Spark starts, works and ends in {warmed.seconds:.1f} s", quiet=quiet)
+        say(f"created: {where}, {size}; Spark starts, works and ends in {warmed.seconds:.1f} s", quiet=quiet)
     return 0

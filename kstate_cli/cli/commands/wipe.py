@@ -81,7 +81,7 @@ def wipe(
     if for_reset and not (every_task and everything):
         raise UsageError("--for-reset goes with --all --everything")
     if purge and not (yes or dry_run):
-        raise UsageError("--purge deletes the stores: nothing can be undone", hint="if that is wanted, say --yes too")
+        raise UsageError("--purge deletes the stores: nothing can be undone", hint="to confirm, say --yes too")
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
     set_app(path)
@@ -127,24 +127,30 @@ def _finish(
     plan, result = outcome.plan, outcome.result
 
     def lines(result: RunResult) -> Iterator[str]:
-        way_back = "nothing is kept" if purge else f"what left is kept: {command('undo', plan.app)}"
+        way_back = "nothing is kept" if purge else f"to undo: {command('undo', plan.app)}"
         yield f"wiped (run {result.run}); {way_back}"
         restore = command("restore", plan.app, "--from-changelog", "DUMP", "--for", "RELEASE")
         yield f"next: start the application, which restores from the brokers, or: {restore}"
         if for_reset:
             yield (
-                f"or, to begin anew: kafka-streams-application-reset --application-id {quoted(plan.app.name)} "
-                "--bootstrap-server HOST:PORT --input-topics TOPICS"
+                "or, to start from the beginning: kafka-streams-application-reset "
+                f"--application-id {quoted(plan.app.name)} --bootstrap-server HOST:PORT --input-topics TOPICS"
             )
 
     members = {"undoable": result is not None and not purge}
     show_end(
-        plan, result, output, members=members, nothing=f"{plan.app} holds nothing of that", lines_of=lines, quiet=quiet
+        plan,
+        result,
+        output,
+        members=members,
+        nothing=f"{plan.app} has none of these stores",
+        lines_of=lines,
+        quiet=quiet,
     )
     if for_reset and result is not None and output is not Format.json:
         # Whatever --quiet says: nobody may overlook it.
         say(
-            "note: that deletes the changelog topics, the only source that a store can be rebuilt from; "
+            "note: this deletes the changelog topics, the only source for rebuilding stores; "
             "input topics are read again from their beginning, as far as they still have it"
         )
     return exit_code(plan, warnings_ok=warnings_ok)

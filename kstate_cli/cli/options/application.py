@@ -57,7 +57,7 @@ def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bo
     if jar is None:
         version, row = str(name), release(str(name), option)
     elif name is not None:
-        raise UsageError(f"{option} and {option}{_JAR} are two answers to one question", hint="leave one of them out")
+        raise UsageError(f"{option} and {option}{_JAR} exclude each other", hint="leave out one of them")
     else:
         from kstate_cli.jars import release_in
 
@@ -105,7 +105,7 @@ NewKinds = Annotated[
 def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
     """Raise UsageError for options of a new topology without ``--topology``."""
     if others and new is None:
-        raise UsageError(f"{others[0]} goes with --topology", hint="name the text of the new topology too")
+        raise UsageError(f"{others[0]} goes with --topology", hint="pass the text of the new topology too")
 
 
 def read_topologies(

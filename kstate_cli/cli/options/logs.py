@@ -29,7 +29,7 @@ def facts_source(
 ) -> Callable[[Iterable[str]], Facts] | None:
     """Return a function from topics to their log bounds; None without file and broker. Raise UsageError."""
     if offsets is not None and bootstrap is not None:
-        raise UsageError("--offsets and --bootstrap-server are two answers to one question", hint="give one of them")
+        raise UsageError("--offsets and --bootstrap-server exclude each other", hint="leave out one of them")
     refuse_settings_alone(bootstrap, settings)
     if offsets is not None:
         from kstate_cli.broker.facts import read_facts

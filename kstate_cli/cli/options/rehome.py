@@ -114,9 +114,7 @@ class CompletionOptions:
             release(self.release_name)  # kstate.toml may name it for all commands; a wrong one is said all the same
         option = next((name for name, value in values.items() if value), None)
         if option is not None and self.from_changelog is None:
-            raise UsageError(
-                f"{option} goes with --from-changelog", hint="name the dump that half a task is completed from"
-            )
+            raise UsageError(f"{option} goes with --from-changelog", hint="name the dump to complete tasks from")
 
     def request(
         self, options: RehomeOptions, terms: Terms, source: BrokerOptions, *, after_error: bool

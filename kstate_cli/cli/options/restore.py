@@ -278,7 +278,7 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
                     raise ValueError(f"{key}: {str(offset)[:100]} is not an offset")
                 committed[key] = offset
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint='it holds JSON: {"topic": {"0": 42}}') from None
+        raise UsageError(f"{path} cannot be read: {error}", hint='it must contain JSON: {"topic": {"0": 42}}') from None
     return committed
 
 

@@ -187,7 +187,7 @@ def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 
 _WORDS: Final = {
-    Outcome.OPENS: "opens as it is",
+    Outcome.OPENS: "opens unchanged",
     Outcome.OPENS_EMPTY: "opens silently without its rows",
     Outcome.RESTORES: "restores {records}",
     Outcome.RESTORES_ALL: "restores everything{all}",
@@ -304,7 +304,7 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
     try:
         report = predict(read_application(app), request)
     except (KstateError, RocksError, OSError) as error:
-        return f"what the next start does could not be foretold: {error}; by itself: {whole}"
+        return f"the next start could not be predicted: {error}; by itself: {whole}"
     good = {Outcome.OPENS, Outcome.RESTORES, Outcome.IGNORED}
     if report.clean or all(
         prediction.outcome in good or (prediction.task == GLOBAL and prediction.outcome is Outcome.RESTORES_ALL)
@@ -346,7 +346,7 @@ def say_parts(dump: str, parts: list[dict[str, Any]], *, quiet: bool) -> None:
     from kstate_cli.texts import command
 
     if not parts:
-        say(f"dump verified: never here: {command('verify-dump', dump)}", quiet=quiet)
+        say(f"dump verified: never: {command('verify-dump', dump)}", quiet=quiet)
         return
     say(f"dump verified: {', '.join(_text(part) for part in parts)}", quiet=quiet)
 

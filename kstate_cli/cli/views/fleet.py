@@ -120,7 +120,7 @@ def totals(fleet: Fleet) -> str:
     tasks = [task for task in fleet.tasks if task != GLOBAL]
     sources = {expectation.source for expectation in fleet.expected.values()}
     should = sum(expectation.count for expectation in fleet.expected.values())
-    limit = "; above the highest task that is seen nobody can tell" if CountSource.TASKS in sources else ""
+    limit = "; tasks above the highest listed one are unknown" if CountSource.TASKS in sources else ""
     size = size_text(sum(report.size for report in fleet.reports))
     ends = "" if fleet.facts is not None else "; the ends of the logs are not known"
     return f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}, {size}{limit}{ends}"

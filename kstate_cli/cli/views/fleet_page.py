@@ -55,7 +55,7 @@ def write_page(path: Path, fleet: Fleet, findings: Sequence[FleetFinding]) -> No
     """Write the page, whole or not at all. Raise UsageError if it cannot be written."""
     if path.is_dir() or (os.path.lexists(path) and not path.is_file()):
         kind = kind_of(os.lstat(path).st_mode)
-        raise UsageError(f"--html {quoted(path)} is {kind}", hint="name a regular file, or one that is not there")
+        raise UsageError(f"--html {quoted(path)} is {kind}", hint="name a regular file, or a new one")
     text = "".join(_page(fleet, findings))
     try:
         replace_text(path, text, mode=0o666)

@@ -86,10 +86,10 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
         yield f"engine: {engine_text(how.engine)}"
     yield _time(plan, how)
     if how.is_undoable and plan.app.exists():
-        yield f"the directory as it is now stays in {runs_folder(plan.app)}, until:"
+        yield f"the current directory stays in {runs_folder(plan.app)}, until:"
         yield f"  {command('clean', plan.app)}"
     elif not how.is_undoable:
-        yield "nothing of what leaves is kept"
+        yield "there is no backup of the removed stores"
 
 
 def _number(count: int, noun: str) -> str:

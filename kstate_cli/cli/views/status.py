@@ -22,9 +22,9 @@ Row = Mapping[str, Any]
 _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.FAILED.value
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
 _STANDBY = {
-    StandbyUse.unused: "a standby: nobody has used it since its last round",
+    StandbyUse.unused: "a standby: unused since its last round",
     StandbyUse.used: "it was a standby, and was used since: it is not followed any more",
-    StandbyUse.unreadable: "it was made a standby; what was written of that cannot be read",
+    StandbyUse.unreadable: "it is a standby; its record cannot be read",
 }
 _NEWEST = 10
 """Runs on a terminal: a screen shows those of the last night."""
@@ -127,14 +127,14 @@ def _took(seconds: float | None) -> str:
 
 _Step = tuple[str, str | None]
 """A sentence, and the command that does it."""
-_RERUN = "run its command again: that takes over what it has left"
+_RERUN = "run its command again: it continues from there"
 
 
 def _next(app: Path, rows: Sequence[Row], copies: Copies, *, is_locked: bool | None) -> Iterator[_Step]:
     """Yield what to do next, most urgent first: lost copies, unfinished runs, the last run, then free space."""
     if copies.only is not None:
         # The directory itself is gone: only the backup matters until it is restored.
-        yield f"{copies.only.text}; to put it back:", copies.only.back
+        yield f"{copies.only.text}; to restore the backup:", copies.only.back
         return
     yield from _of_lost_copies(copies)
     for row in rows:
@@ -150,37 +150,40 @@ def _of_lost_copies(copies: Copies) -> Iterator[_Step]:
     for copy in copies.lost:
         yield f"{copy.run.name}: {copy.text}", None
         if copy.back is not None:
-            yield "to put them back:", copy.back
+            yield "to restore them:", copy.back
         yield "to delete it for good:", copy.delete
 
 
 def _of_unfinished(app: Path, row: Row, *, is_locked: bool | None) -> Iterator[_Step]:
     name, state = row["run"], row["state"]
     if state == DAMAGED:
-        yield f"{name}: {row['message']}: nothing of it is touched. Look at {row['path']}, then move it elsewhere", None
+        yield f"{name}: {row['message']}: kstate does not touch it. Inspect {row['path']}, then move it elsewhere", None
     elif state in (INTERRUPTED, CREATED):
         # The switch is one rename: an interrupted run never leaves a mixture.
-        yield f"{name}: its process is gone; the directory is wholly the old or wholly the new one; {_RERUN}", None
+        yield (
+            f"{name}: its process has ended; the directory is entirely the old or entirely the new one; {_RERUN}",
+            None,
+        )
     elif state == RunState.CLEANING.value and not is_locked:
-        yield f"{name}: half deleted; go on with it:", command("clean", app, "--run", name)
+        yield f"{name}: partially deleted; to continue:", command("clean", app, "--run", name)
 
 
 def _of_last_run(last: Row) -> Iterator[_Step]:
     if last["cut_short"]:
-        yield f"{last['run']} has left the directory as it was: {_RERUN}", None
+        yield f"{last['run']} left the directory unchanged: {_RERUN}", None
     elif last["state"] == _FAILED:
         yield f"{last['run']}: {last['message']}", None
         more = ""
         if last["restoration"] == "ERROR":
             more = " with --after-error"
-        yield f"it has left the directory as it was: fix that, then run its command again{more}", None
+        yield f"it left the directory unchanged: fix that, then run its command again{more}", None
 
 
 def _of_backups(app: Path, rows: Sequence[Row], lost_runs: Collection[str]) -> Iterator[_Step]:
     """Yield how to undo, and how to free space. A backup that exists nowhere else is in neither."""
     undoable = next((row for row in reversed(rows) if row["state"] == _KEPT), None)
     if undoable is not None and undoable["run"] not in lost_runs:
-        yield f"to take {undoable['run']} back ({undoable['command']}):", command("undo", app)
+        yield f"to undo {undoable['run']} ({undoable['command']}):", command("undo", app)
     deletable = [row for row in rows if row["state"] in (_KEPT, _UNDONE, _FAILED) and row["run"] not in lost_runs]
     if deletable:
         freed = size_text(sum(row["bytes_pinned"] for row in deletable))
@@ -196,7 +199,7 @@ def _show_staging(rows: Sequence[Row]) -> None:
         return
     print_line("")
     table(
-        "left in a staging area, until its run is cleaned",
+        "in a staging area until its run is cleaned",
         ("run", "place", Column("files", right=True), Column("bytes", right=True), Column("stays", fold=Fold.WORDS)),
         [(run, area["path"], area["files"], size_text(area["bytes"]), area["message"] or "-") for run, area in staging],
     )

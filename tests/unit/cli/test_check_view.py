@@ -25,7 +25,7 @@ def test_what_happens_is_said_in_one_sentence() -> None:
     unknown = Prediction("0_2", "n", Outcome.WIPED, or_else=Outcome.OPENS, by_chance=False)
     assert (
         verdict([unknown])
-        == "task 0_2 is wiped and restores everything or opens as it is (not known here, see the findings)"
+        == "task 0_2 is wiped and restores everything or opens unchanged (not known here, see the findings)"
     )
     assert verdict([]) == "there are no stores"
 

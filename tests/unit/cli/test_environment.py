@@ -190,7 +190,7 @@ def test_a_misspelt_variable_is_told_and_the_one_that_is_meant(tmp_path: Path) -
     done = _run("export", "nowhere", "count", "-q", folder=tmp_path, **wrong)
     assert done.returncode == 2
     assert done.stderr.splitlines()[:3] == [
-        "warning: KSTATE_EXPORT_OVERWRITE is not read: what is done, or may be, is said with the command: --overwrite",
+        "warning: KSTATE_EXPORT_OVERWRITE is not read: pass it on the command line: --overwrite",
         "warning: KSTATE_EXPORT_WORKER is not read; it may be that KSTATE_EXPORT_WORKERS is meant: kstate export --help",
         "warning: KSTATE_WORKERS is not read: a variable has the command in its name: KSTATE_EXPORT_WORKERS",
     ]
