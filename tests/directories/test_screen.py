@@ -124,7 +124,7 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
         lines = kstate(*planned, "--dry-run", *more).out.splitlines()
         assert lines[1].startswith(f"  7 stores in 3 tasks; {len(steps)} steps: ")
         assert "data rewritten: 0 B; space needed: " in lines[2]
-        assert lines[3] == "  estimated time: less than 10 s (by an estimate)"
+        assert lines[3] == "  estimated time: less than 10 s (no earlier run to compare with)"
         assert lines[4].endswith(f"stays in {tmp_path}/.kstate/orders, until:")
         assert lines[5].strip() == f"kstate clean {app}"
         assert sum(line.startswith(("edit store  ", "write file  ")) for line in lines) == len(steps)
