@@ -78,7 +78,7 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     if source.app is None and not source.topic and source.spec is None:
         raise UsageError("no topic to dump is selected", hint="pass --app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:
-        raise UsageError("--app finds topics by their names, --spec says them", hint="leave out one of the two")
+        raise UsageError("--app and --spec exclude each other", hint="leave out one of them")
     spark = spark_settings(how.master, how.conf)
     rate = bytes_of(how.max_rate, "--max-rate") if how.max_rate else None
     if rate == 0:

@@ -41,7 +41,7 @@ def engine_of(text: str, settings: SparkSettings) -> EngineChoice:
     option = EngineOption(text)
     if option is EngineOption.local and (settings.master is not None or settings.conf):
         unused = "--conf" if settings.master is None else "--master"
-        raise UsageError(f"{unused} is about Spark, and --engine local uses none", hint="leave one of them out")
+        raise UsageError(f"{unused} is about Spark, and --engine local uses none", hint="leave out one of them")
     return choose_engine(option, settings)
 
 

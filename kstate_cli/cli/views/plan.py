@@ -81,7 +81,7 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
     counts = Counter(step.action for step in plan.steps)
     actions = ", ".join(f"{count} x {action}" for action, count in counts.most_common())
     yield f"{_extent(plan)}; {_number(len(plan.steps), 'step')}: {actions}"
-    yield f"data written anew: {size_text(plan.rewritten_bytes)}; room needed: {size_text(room)}"
+    yield f"data rewritten: {size_text(plan.rewritten_bytes)}; space needed: {size_text(room)}"
     if how.engine is not None:
         yield f"engine: {engine_text(how.engine)}"
     yield _time(plan, how)
@@ -116,8 +116,8 @@ def _time(plan: Plan, how: PlanView) -> str:
     forecast = expected(plan, how.workers, read_runs(plan.app))
     amount = "less than 10 s" if forecast.is_short else f"about {duration_text(forecast.rounded)}"
     start = ", and Spark's start of about 10 s" if is_spark and forecast.like is None else ""
-    reckoned = "by a rough figure" if forecast.like is None else f"as run {forecast.like} went"
-    return f"rough time: {amount}{start} ({reckoned})"
+    reckoned = "no earlier run to compare with" if forecast.like is None else f"as run {forecast.like} went"
+    return f"estimated time: {amount}{start} ({reckoned})"
 
 
 def engine_text(choice: EngineChoice) -> str:
