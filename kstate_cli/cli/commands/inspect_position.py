@@ -179,7 +179,7 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
     if behind:
         raise ConditionNotMet(
             f"not up to the bound: {', '.join(behind)}",
-            hint="let the application continue, or restore it from a newer dump, then run this again",
+            hint="let the application run on, or restore it from a newer dump, then ask again",
         )
 
 

@@ -135,7 +135,7 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     topics = _topic_sources(app, sources, topology)
     draft, notes = draft_of_directory(app, topology, topics)
     missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
-    about = "Written by kstate (ls --spec); comments name the source of each value, and values to fill in."
+    about = "Written by kstate (ls --spec); comments say what a value was taken from, and what is to fill in."
     as_data()
     sys.stdout.write(to_toml(draft, notes=(about, *notes)))
     for entry in missing:
