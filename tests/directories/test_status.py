@@ -76,7 +76,7 @@ def test_a_signal_is_named(app: Path, number: signal.Signals) -> None:
 def test_what_died_is_interrupted_before_and_after_it_is_swept(app: Path) -> None:
     run = create_run(app, "migrate --to 4.2")
     text = shown(app)
-    assert " interrupted " in end_of(text, run.name) and "its process is gone" in text
+    assert " interrupted " in end_of(text, run.name) and "its process has ended" in text
     kstate("wipe", app, "--store", "visits")
     text = shown(app)
     assert " interrupted " in end_of(text, run.name), text

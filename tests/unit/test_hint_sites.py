@@ -174,7 +174,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_a_directory_that_cannot_be_rehomed_as_it_is",
     (
         "cli/commands/inspect_position.py",
-        "what the next start makes of it",
+        "to predict the next start",
     ): "directories/test_hints_followed.py::test_a_position_that_is_not_known",
     (
         "specification/draft.py",
