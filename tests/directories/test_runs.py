@@ -346,7 +346,7 @@ def test_what_cannot_be_looked_at_keeps_a_run_until_it_is_named(app: Path, tmp_p
     (row,) = kstate("status", app, "-o", "json").rows
     assert row["staging"]["path"] == str(left)
     assert "not mounted" in row["staging"]["message"]
-    assert "left in a staging area" in kstate("status", app).out
+    assert "in a staging area" in kstate("status", app).out
     told = kstate("clean", app, status=6).err
     assert f"kstate clean {app} --run {run.name}" in told
     assert run.path.is_dir()
