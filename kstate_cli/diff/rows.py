@@ -20,7 +20,7 @@ from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.store import StoreReader
-from kstate_cli.rows.values import known
+from kstate_cli.rows.values import timestamp_or_none
 
 Same = Callable[[bytes, bytes], bool]
 Fields = dict[str, Any]
@@ -89,7 +89,7 @@ def value_fields(layout: Layout, data: bytes) -> Fields:
     read = layout.read(data)
     fields: Fields = {"value": read.value.hex()}
     if layout.has_timestamps:
-        fields["timestamp"] = known(read.timestamp)
+        fields["timestamp"] = timestamp_or_none(read.timestamp)
     if layout.has_headers:
         fields["headers"] = [
             {"key": header.key, "value": None if header.value is None else header.value.hex()}

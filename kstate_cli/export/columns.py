@@ -10,7 +10,7 @@ from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row
 from kstate_cli.rows.errors import SerdeError
 from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.records import Record, Shape
-from kstate_cli.rows.serde_type import BYTES, NOT_TAKEN, Serde
+from kstate_cli.rows.serde_type import BYTES, SERDE_ERRORS, Serde
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,7 +146,7 @@ def _reader(name: str, serde: Serde) -> Callable[[bytes | None], Any]:
         try:
             value = serde.deserialize(data)
             return serde.text(value) if as_text else value
-        except NOT_TAKEN as error:
+        except SERDE_ERRORS as error:
             raise SerdeError(
                 f"{name} cannot be read as {serde.name}: {error}",
                 hint="name the serde that the application uses, or bytes",

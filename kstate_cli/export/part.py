@@ -143,7 +143,7 @@ def _batches(job: PartJob) -> Generator[pa.RecordBatch, None, None]:
         yield from batches(_pieces(segment, job), job.layout, shape, job.partition, key, value)
     except SerdeError as error:
         raise SerdeError(
-            f"{segment.shown}: {error.message}", hint=error.hint, hint_details=error.hint_details
+            f"{segment.relative_path}: {error.message}", hint=error.hint, hint_details=error.hint_details
         ) from None
     except UNREADABLE as error:
         raise segment.blame(error) from None

@@ -33,16 +33,16 @@ _COMBINED = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """``decode`` raises MalformedBytesError for a bad row; ``fits`` is true only where it would raise for none."""
+    """``decode`` raises MalformedBytesError for a bad row; ``fits`` is true only if it would raise for none."""
 
     decode: Callable[[bytes, bytes], object]
     fits: Callable[[Rows, Rows], bool]
 
 
 def row_check_for(kind: Kind, family: str, *, segmented: bool) -> RowCheck | None:
-    """How the rows of a column family are checked; None where any bytes are good.
+    """Return the check for the rows of a column family; None if any bytes are correct.
 
-    Where the kind is not certain, only what the column family itself promises is checked.
+    If the kind is uncertain, the check covers only the common part of all kinds with that family.
     """
     if kind.certain:
         layout = store_kind(kind.name).layout_in(family)
@@ -52,7 +52,7 @@ def row_check_for(kind: Kind, family: str, *, segmented: bool) -> RowCheck | Non
 
 
 def _promised(family: str, *, segmented: bool) -> RowCheck | None:
-    """What all kinds with that column family have in common: a key schema, and what comes before a value."""
+    """Return the check for the common part of all kinds with that family: key schema, and prefix of the value."""
     having = [
         (kind, layout)
         for kind in store_kinds()
@@ -173,7 +173,7 @@ _FITS: dict[ValueLayout, Callable[[bytes], bool]] = {
 
 
 def _index_values(family: str) -> frozenset[bytes]:
-    """What an index row may hold; a zero byte once Streams has moved it into a family with headers."""
+    """Return the values of an index row: empty, or a zero byte after Streams moved it to a family with headers."""
     return _EMPTY if family == DEFAULT_CF else _EMPTY_OR_MIGRATED
 
 
@@ -201,7 +201,7 @@ def _row_check_of(key: KeySchema, layout: ValueLayout, index: frozenset[bytes]) 
 
 
 def _subscriptions(key: KeySchema, layout: ValueLayout) -> RowCheck:
-    """Rows of an older family are those of the older layout, until Streams moves them."""
+    """Return the check for subscriptions: rows of an older family have the older layout until Streams moves them."""
     if layout is ValueLayout.PLAIN:
         return RowCheck(_row(key.read, SubscriptionWrapper.from_bytes), _subscription(0))
     fits = _subscription(_TIMESTAMP) if layout is ValueLayout.TIMESTAMPED else _subscription_with_headers
@@ -225,7 +225,7 @@ _PARTITION_BYTES = 4
 
 
 def headers_end(value: bytes, tail: int) -> bool:
-    """``hs:zz ‖ H ‖ tail``, at least ``tail`` bytes after the headers (``decode_headers``)."""
+    """Return whether ``hs:zz ‖ H ‖ tail`` has at least ``tail`` bytes after the headers (``decode_headers``)."""
     try:
         size = value[0]
         at = 1
@@ -240,39 +240,45 @@ def headers_end(value: bytes, tail: int) -> bool:
         end = at + (size >> 1)
         if len(value) < end + tail:
             return False
-        if not size:
-            return True
-        count = value[at]
-        if count >= _SMALL or count & 1:
-            return False
-        at += 1
-        for _ in range(count >> 1):
-            length = value[at]
-            if length >= _SMALL or length & 1:
-                return False
-            key = value[at + 1 : at + 1 + (length >> 1)]
-            if not key.isascii():
-                return False
-            at += 1 + (length >> 1)
-            length = value[at]
-            if length == _NULL_HEADER:
-                at += 1
-                continue
-            if length & 1:
-                return False
-            if length >= _SMALL:
-                if value[at + 1] >= _SMALL:
-                    return False
-                length += (value[at + 1] - 1) * _SMALL
-                at += 1
-            at += 1 + (length >> 1)
+        return not size or _headers_end_at(value, at) == end
     except IndexError:
         return False
-    return at == end
+
+
+def _headers_end_at(value: bytes, at: int) -> int:
+    """Return the offset after ``count:zz ‖ (len:zz ‖ key ‖ len:zz ‖ value) …`` at ``at``; -1 leaves it to the codec.
+
+    Raises IndexError for a value that is too short.
+    """
+    count = value[at]
+    if count >= _SMALL or count & 1:
+        return -1
+    at += 1
+    for _ in range(count >> 1):
+        length = value[at]
+        if length >= _SMALL or length & 1:
+            return -1
+        key = value[at + 1 : at + 1 + (length >> 1)]
+        if not key.isascii():
+            return -1
+        at += 1 + (length >> 1)
+        length = value[at]
+        if length == _NULL_HEADER:
+            at += 1
+            continue
+        if length & 1:
+            return -1
+        if length >= _SMALL:
+            if value[at + 1] >= _SMALL:
+                return -1
+            length += (value[at + 1] - 1) * _SMALL
+            at += 1
+        at += 1 + (length >> 1)
+    return at
 
 
 def segment_fits(value: bytes) -> bool:
-    """``next ‖ min ‖ (ts ‖ size) per version ‖ values`` (``SegmentValue``); a degenerate row is left to the codec."""
+    """Check ``next ‖ min ‖ (ts ‖ size) per version ‖ values`` (``SegmentValue``); false for a degenerate row."""
     try:
         later, least = _SEGMENT.unpack_from(value)
         at = _SEGMENT.size
@@ -292,7 +298,7 @@ def segment_fits(value: bytes) -> bool:
 
 
 def list_fits(value: bytes) -> bool:
-    """``01 ‖ count:i32 ‖ count × (len:i32 ‖ side:u8 ‖ value)`` (``decode_list``)."""
+    """Check ``01 ‖ count:i32 ‖ count × (len:i32 ‖ side:u8 ‖ value)`` (``decode_list``)."""
     try:
         if value[0] != 1:
             return False
@@ -314,12 +320,12 @@ def list_fits(value: bytes) -> bool:
 
 
 def subscription_fits(value: bytes, at: int) -> bool:
-    """``SubscriptionWrapper`` from offset ``at`` on."""
+    """Check a ``SubscriptionWrapper`` from offset ``at`` on."""
     if len(value) < at + 2:
         return False
     first = value[at]
     version = first & 0x7F
     if version > 1 or value[at + 1] > 3:
         return False
-    needed = 2 + (0 if first & _SMALL else _HASH_BYTES) + (_PARTITION_BYTES if version else 0)
-    return len(value) >= at + needed
+    size = 2 + (0 if first & _SMALL else _HASH_BYTES) + (_PARTITION_BYTES if version else 0)
+    return len(value) >= at + size

@@ -1,4 +1,4 @@
-"""What goes wrong while rows of a store are looked for and read."""
+"""The errors of finding a store and reading its rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class UnknownStateStoreError(UsageError):
 
 
 class StoreUnreadable(KstateError):
-    """A store cannot be read: damaged, open in another process, of a kind that its bytes leave open. Names the file.
+    """A store cannot be read: it is damaged, open in another process, or of uncertain kind. The message has the file.
 
-    Before the first row it is a failure STORE_EXCEPTION; after it, the iterator raises it.
+    Before the first row it becomes a failure STORE_EXCEPTION; later the iterator raises it.
     """
 
     exit_code = 6
@@ -41,7 +41,7 @@ class StoreUnreadable(KstateError):
         """False where no file can be damaged: then the hint of this error counts, and `verify` would find nothing."""
 
     def on(self, side: str) -> StoreUnreadable:
-        """The same of a store that is one of several, with the name of that one before it."""
+        """Return the error of one of several stores, with the name of its side first."""
         return StoreUnreadable(
             f"{side}: {self.message}",
             hint=self.hint,
@@ -52,7 +52,7 @@ class StoreUnreadable(KstateError):
 
 
 class SerdeError(KstateError):
-    """A key cannot be written, or a key or value cannot be read, by the serde that was named for it."""
+    """The requested serde cannot write a key, or cannot read a key or value."""
 
     exit_code = 4
     code = "serde"
@@ -76,7 +76,7 @@ def joined(advices: Iterable[Advice | None], usual: Advice) -> Advice:
 
 
 def look_closer(app: str | os.PathLike[str], *, by_host: bool = False) -> str:
-    """What to do about a store that cannot be read, as a hint; ``by_host``: as of :class:`StoreUnreadable`."""
+    """Return the hint for an unreadable store; ``by_host`` as in :class:`StoreUnreadable`."""
     if by_host:
         return STORES_STAY
     return f"see which files are damaged: {command('verify', app)}"

@@ -1,7 +1,7 @@
-"""How a kind of store lies in its column families, for reading: which family is newest, and what a value holds.
+"""The layout of a kind of store in its column families, for reading: the newest family, and the parts of a value.
 
-Rows of an older family have not been migrated yet; Streams converts them when it reads them, and writes them back
-(``DualColumnFamilyAccessor``). Each conversion puts a constant before the value, so that reading needs no writing.
+Streams converts rows of an older family when it reads them, and writes them back (``DualColumnFamilyAccessor``). Each
+conversion puts a constant before the value, so that kstate can read such rows without writing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from kstate_cli.formats.values import HeadersSessionValue, HeadersValue, Timesta
 from kstate_cli.rows.values import ValueAndTimestamp
 
 ValueReader = Callable[[bytes], ValueAndTimestamp[bytes]]
-"""Splits the value of a row; the timestamp is -1 where there is none. Raises MalformedBytesError."""
+"""Splits the value of a row; the timestamp is -1 without one. Raises MalformedBytesError."""
 Family = tuple[str, bytes]
-"""A column family, and what makes the newest layout of its values when it is put before them."""
+"""A column family, and the prefix that turns its values into those of the newest layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the rows of a store are read. ``families``: the newest first; empty where there are no rows to read."""
+    """The layout of a store's rows. ``families``: the newest first; empty if there are no rows to read."""
 
     kind: str
     families: tuple[Family, ...]
@@ -32,17 +32,17 @@ class Layout:
 
     @property
     def key(self) -> KeySchema:
-        """How the keys of its rows are built."""
+        """The schema of its keys."""
         return store_kind(self.kind).key
 
     @property
     def decode(self) -> ValueReader | None:
-        """Splits a value of the newest layout; None where the value is the whole of it: then nothing need be called."""
+        """The function that splits a value of the newest layout; None if the value has no other part."""
         return _DECODE.get(self.values)
 
     @property
     def read(self) -> ValueReader:
-        """As ``decode``, whatever the layout is."""
+        """As ``decode``, for every layout."""
         return value_reader(self.values)
 
     @property
@@ -57,7 +57,7 @@ class Layout:
 
 
 def value_reader(values: ValueLayout) -> ValueReader:
-    """What reads the values of a layout."""
+    """Return the function that reads the values of a layout."""
     return _DECODE.get(values, _plain)
 
 
@@ -90,10 +90,10 @@ _DECODE: Final[Mapping[ValueLayout, ValueReader]] = MappingProxyType(
 
 
 def layout_of(kind: str, families: frozenset[str]) -> Layout | None:
-    """The layout of a kind in a store with these column families; None for what could be several kinds."""
-    known = store_kind(kind)
-    if not known.is_exact:
+    """Return the layout of a kind in a store with these column families; None for a name of several kinds."""
+    row = store_kind(kind)
+    if not row.is_exact:
         return None
-    families_here = known.families_in(families)
+    families_here = row.families_in(families)
     newest = families_here[0].layout
-    return Layout(kind, tuple((one.name, lifted(one.layout, newest)) for one in families_here), newest)
+    return Layout(kind, tuple((family.name, lifted(family.layout, newest)) for family in families_here), newest)

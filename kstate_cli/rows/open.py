@@ -25,20 +25,21 @@ from kstate_cli.texts import command, did_you_mean
 
 
 def open_store(task: Task, store: Store, others: Sequence[Store], databases: Databases, read_as: ReadAs) -> StoreReader:
-    """The reader of a store; ``others`` are those of its name in all tasks.
+    """Return the reader of a store; ``others`` are the stores of its name in all tasks.
 
-    Raises StoreUnreadable where it or a part of it is damaged, or where it is not certain how its rows are to be read.
+    Raises StoreUnreadable if it or a part of it is damaged, or if its layout is uncertain.
     """
-    problems = (one for database in store.databases for one in database.problems if one.fatal)
+    problems = (other for database in store.databases for other in database.problems if other.fatal)
     problem = first_problem(task, store) or next(problems, None)
     if problem is not None:
-        # Rows would be missing in silence.
+        # Rows would be missing silently.
         by_host = problem.code is ProblemCode.UNREADABLE
         raise StoreUnreadable(problem.text, hint=look_closer(task.app, by_host=by_host), by_host=by_host)
     layout = _layout(task, store, others, read_as.kind)
-    # A store whose kind is not known has no rows, so that nothing of it need be read.
-    databases_in_order = sorted(store.databases if layout.families else (), key=lambda one: one.segment_start or 0)
-    ends = [*(one.segment_start or 0 for one in databases_in_order[1:]), FOREVER + 1]
+    # A store of unknown kind has no rows, so none of its databases is opened.
+    with_rows = store.databases if layout.families else ()
+    databases_in_order = sorted(with_rows, key=lambda database: database.segment_start or 0)
+    ends = [*(database.segment_start or 0 for database in databases_in_order[1:]), FOREVER + 1]
     segments = tuple(
         Segment(
             database.path,
@@ -63,7 +64,7 @@ def open_store(task: Task, store: Store, others: Sequence[Store], databases: Dat
 def _misplaced_segments(
     kind: str, segments: Sequence[Segment], databases: Sequence[Database]
 ) -> StoreUnreadable | None:
-    """What is wrong where a sampled row does not lie in its segment: the one interval that there must be is none."""
+    """Return the error for segments with a sampled row of another segment: no interval fits them; else None."""
     if not expires(kind):
         return None
     time_of = store_kind(kind).key.segment_time
@@ -74,7 +75,7 @@ def _misplaced_segments(
     except StoreUnreadable as error:
         return error
     except MalformedBytesError:
-        return None  # whoever reads the row says so
+        return None  # the reading of the row reports it
     return None
 
 
@@ -82,11 +83,11 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
     name = store.kind.name
     if not store.kind.certain:
         # A store without rows looks like several kinds; with rows in another task it does not.
-        known = {other.kind.name for other in others if other.kind.certain}
+        certain = {other.kind.name for other in others if other.kind.certain}
         if kind not in (None, IN_MEMORY):
             name = str(kind)
-        elif len(known) == 1:
-            name = known.pop()
+        elif len(certain) == 1:
+            name = certain.pop()
         elif not store.empty:
             raise StoreUnreadable(
                 f"{task.name}/{store.name} could be of several kinds ({store.kind.inferred_from})",
@@ -109,7 +110,7 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
             is_damage=False,
         )
     if layout is None:
-        # Only an empty store comes here: whatever it is asked, it has no rows.
+        # The checks above leave an empty store only: every query returns no rows.
         return Layout(name, ())
     return layout
 
@@ -117,69 +118,79 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
 def stores_of(
     app: Application, name: str, *, topology: str | None = None, subtopology: int | None = None
 ) -> list[tuple[Task, Store]]:
-    """The tasks that have the store, each partition once; of one named topology or subtopology where they are given.
+    """Return the tasks that have the store, each partition once; of one named topology or sub-topology if given.
 
-    Raises UnknownStateStoreError, and Refused where it is not certain which tasks those are: several topologies or
-    subtopologies have the name (one is left over from an older topology), or a part of it cannot be seen.
+    Raises UnknownStateStoreError, and Refused if the tasks are uncertain: several topologies or sub-topologies have the
+    name (one is left over from an older topology), or a part of the store may be hidden.
     """
     tasks = [
-        task
-        for task in app.tasks
-        if topology in (None, task.topology) and subtopology in (None, None if task.is_global else _number(task))
+        task for task in app.tasks if topology in (None, task.topology) and subtopology in (None, _subtopology(task))
     ]
+    _refuse_hidden(app, tasks, name)
     matching = [(task, store) for task in tasks for store in task.stores if store.name == name]
-    for problem in (*_hidden_tasks(app), *(one for task in tasks for one in _hidden_stores(task, name))):
+    if not matching:
+        raise UnknownStateStoreError(
+            f"no task of {app.path} has a store {name}{f' in topology {topology}' if topology else ''}",
+            hint=f"{_suggestion(app, name, topology)}the stores that there are: {command('ls', app.path)}",
+        )
+    refuse_several_places([task for task, _ in matching], name)
+    return matching
+
+
+def _refuse_hidden(app: Application, tasks: Sequence[Task], name: str) -> None:
+    """Raise Refused for a problem that may hide a task, or the store in a task."""
+    hidden_stores = (problem for task in tasks for problem in _hidden_stores(task, name))
+    for problem in chain(_hidden_tasks(app), hidden_stores):
         raise Refused(
             f"{problem.place.text} {problem.description}: a part of store {name} may be out of sight",
             hint=f"{problem.rule}: put back what belongs there",
         )
-    if not matching:
-        raise UnknownStateStoreError(
-            f"no task of {app.path} has a store {name}{f' in topology {topology}' if topology else ''}",
-            hint=f"{_meant(app, name, topology)}the stores that there are: {command('ls', app.path)}",
-        )
-    topologies = sorted({task.topology or "" for task, _ in matching})
+
+
+def refuse_several_places(tasks: Sequence[Task], name: str) -> None:
+    """Raise Refused if the tasks of a store are of several named topologies or several sub-topologies."""
+    topologies = sorted({task.topology or "" for task in tasks})
     if len(topologies) > 1:
         raise Refused(
             f"store {name} is in several topologies: {', '.join(topologies)}", hint="name one of them: --topology"
         )
-    if len({None if task.is_global else _number(task) for task, _ in matching}) > 1:
+    if len({_subtopology(task) for task in tasks}) > 1:
         raise Refused(
-            f"store {name} is in tasks of several subtopologies: {', '.join(task.name for task, _ in matching)}",
+            f"store {name} is in tasks of several subtopologies: {', '.join(task.name for task in tasks)}",
             hint=f"all but one are left over; say which one counts in kstate.toml (--spec): "
             f"[stores.{name}] subtopology = …",
         )
-    return matching
 
 
-def _meant(app: Application, name: str, topology: str | None) -> str:
-    stores = set(store_folders(app.path))  # of the application only the stores that are asked for were read
+def _suggestion(app: Application, name: str, topology: str | None) -> str:
+    stores = set(store_folders(app.path))  # the model has only the stores that were requested
     topologies = {task.topology for task in app.tasks if task.topology}
     return did_you_mean([name], stores) or did_you_mean([topology] if topology else [], topologies)
 
 
 def first_problem(task: Task, store: Store) -> Problem | None:
-    """What is wrong with the folder of a store beyond its databases: a segment that is none any more, or a link."""
+    """Return the first problem in the folder of a store beside its databases: a foreign entry or a link; else None."""
     return next(_within(task, Place.of(task.app, store.path)), None)
 
 
-def _number(task: Task) -> int:
-    return task.id.subtopology or 0
+def _subtopology(task: Task) -> int | None:
+    """Return the number of a task's sub-topology; None for ``global``."""
+    return None if task.is_global else task.id.subtopology or 0
 
 
 def _hidden_tasks(app: Application) -> Iterator[Problem]:
-    """Task directories that were not read."""
-    yield from (one for one in app.problems if one.fatal and one.place.hides_tasks)
+    """Yield the problems of task directories that were not read."""
+    yield from (problem for problem in app.problems if problem.fatal and problem.place.hides_tasks)
 
 
 def _hidden_stores(task: Task, name: str) -> Iterator[Problem]:
-    """What is in the place of a store in a task that seems to have none."""
+    """Yield the problems at the place of a store in a task that seems to have none."""
     if any(store.name == name for store in task.stores):
         return
-    yield from (one for one in task.problems if one.fatal and one.place.is_rocksdb_folder)
+    yield from (problem for problem in task.problems if problem.fatal and problem.place.is_rocksdb_folder)
     for folder in both_places(task.name, name):
         yield from _within(task, folder)
 
 
 def _within(task: Task, folder: Place) -> Iterator[Problem]:
-    yield from (one for one in task.problems if one.fatal and one.place.within(folder))
+    yield from (problem for problem in task.problems if problem.fatal and problem.place.within(folder))

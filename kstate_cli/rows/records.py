@@ -1,8 +1,8 @@
-"""What the rows of each kind of store become: one function per shape, from rows in the newest layout to records.
+"""Records of the rows of each kind of store: one function per shape, from rows in the newest layout to records.
 
-A record is a tuple in the order of the shape's columns. Keys and values in it are bytes still; a serde comes later.
-Kinds that differ only in what a value carries have one shape, so that tasks of a store in different layouts fit
-together. All times are ms. A timestamp that the row does not have is None.
+A record is a tuple in the order of the shape's columns. Its keys and values are bytes; a serde converts them later.
+Kinds that differ only in the parts of a value share a shape, so that tasks of a store in different layouts fit
+together. All times are ms. A timestamp is None if the row has none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kstate_cli.formats.values import BufferValue, Header, decode_list
 from kstate_cli.formats.versioned import LatestValue, read_versions
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rows.layout import Layout
-from kstate_cli.rows.values import ValueAndTimestamp, known
+from kstate_cli.rows.values import ValueAndTimestamp, timestamp_or_none
 
 Record = tuple[Any, ...]
 _I64: Final = Struct(">q")
@@ -28,7 +28,7 @@ _I64: Final = Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``columns`` come after ``partition``; ``internal`` where Streams itself owns the value: no serde is for it."""
+    """``columns`` come after ``partition``; ``internal`` if the value is Streams' own, so that no serde reads it."""
 
     name: str
     columns: tuple[str, ...]
@@ -38,17 +38,17 @@ class Shape:
 
 
 def shape_of(kind: str) -> Shape:
-    """The shape of a kind of store (``formats.store_kinds``)."""
+    """Return the shape of a kind of store (``formats.store_kinds``)."""
     return _SHAPES[store_kind(kind).key]
 
 
-def listed(headers: tuple[Header, ...]) -> list[tuple[str, bytes | None]]:
-    """Headers as Arrow takes them for a list of structs."""
+def header_pairs(headers: tuple[Header, ...]) -> list[tuple[str, bytes | None]]:
+    """Return headers in the form that Arrow accepts for a list of structs."""
     return [(header.key, header.value) for header in headers]
 
 
 def _splitter(layout: Layout) -> Callable[[bytes], tuple[bytes, int | None, Any]]:
-    """What makes value, timestamp and headers of a row's value."""
+    """Return the function that splits a row's value into value, timestamp and headers."""
     decode = layout.decode
     if decode is None:
         return lambda data: (data, None, None)
@@ -56,16 +56,16 @@ def _splitter(layout: Layout) -> Callable[[bytes], tuple[bytes, int | None, Any]
         return lambda data: _stamped(decode(data))
 
     def split(data: bytes) -> tuple[bytes, int | None, Any]:
-        # As the decoder does, several times as fast.
+        # As the decoder, but without an object per row: several times as fast.
         if len(data) < _I64.size:
             decode(data)  # raises
-        return data[_I64.size :], known(_I64.unpack_from(data)[0]), None
+        return data[_I64.size :], timestamp_or_none(_I64.unpack_from(data)[0]), None
 
     return split
 
 
 def _stamped(stamped: ValueAndTimestamp[bytes]) -> tuple[bytes, int | None, Any]:
-    return stamped.value, known(stamped.timestamp), listed(stamped.headers)
+    return stamped.value, timestamp_or_none(stamped.timestamp), header_pairs(stamped.headers)
 
 
 def _key_value(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
@@ -97,7 +97,7 @@ def _versions(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
         if isinstance(segment, LatestValue):
             yield key.key, segment.value, segment.valid_from, None, True, False
             continue
-        # Nothing says when a lone tombstone ended: Streams puts its own time where its end would be.
+        # A lone tombstone has no end: Streams stores its own timestamp there.
         valid_to = None if segment.is_degenerate else segment.next_timestamp
         for version in segment.versions:
             yield key.key, version.value, version.valid_from, valid_to, False, version.value is None
@@ -121,7 +121,7 @@ def _subscription(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
 def _buffer(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
     for row, data in rows:
         key, value = WindowKey.from_time_first(row), BufferValue.from_bytes(data)
-        yield key.key, data, known(value.timestamp), listed(value.headers), key.start, key.seq
+        yield key.key, data, timestamp_or_none(value.timestamp), header_pairs(value.headers), key.start, key.seq
 
 
 _KEY_VALUE: Final = Shape(KeySchema.KEY.value, ("key", "value", "timestamp", "headers"), _key_value)

@@ -27,7 +27,7 @@ from kstate_cli.statedir.places import Place
 from kstate_cli.texts import command
 
 UNREADABLE = (RocksError, OSError, MalformedBytesError, InUse)
-"""What reading a database may raise."""
+"""The errors of reading a database."""
 
 
 class Segment:
@@ -51,7 +51,7 @@ class Segment:
         self._databases = databases
 
     @property
-    def shown(self) -> str:
+    def relative_path(self) -> str:
         """Its path below the application directory: ``0_1/rocksdb/count``."""
         return str(self.path.relative_to(self.app))
 
@@ -65,7 +65,7 @@ class Segment:
         return Place.of(self.app, self.path).task
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a row in the newest layout. Raises StoreUnreadable."""
+        """Return the value of a row in the newest layout, or None. Raise StoreUnreadable."""
         with self._reading() as shadow:
             for family, prefix in self._present(shadow):
                 value = shadow.get(family, key)
@@ -74,16 +74,16 @@ class Segment:
         return None
 
     def scan(self, lower: bytes | None = None, below: bytes | None = None, *, reverse: bool = False) -> Iterator[Row]:
-        """Rows with ``lower <= key < below``, values in the newest layout.
+        """Yield the rows with ``lower <= key < below``, values in the newest layout.
 
-        The database is open from the first row to the last one, or until the iterator is dropped. Raises
-        StoreUnreadable at any row, the first one too.
+        The database is open from the first row to the last, or until the iterator is dropped. Raises StoreUnreadable at
+        any row, the first too.
         """
         with self._reading() as shadow:
             yield from _rows(shadow, self._filled(shadow), lower, below, reverse=reverse)
 
     def pieces(self, lower: bytes | None, below: bytes | None, sizes: PieceSizes) -> Iterator[FlatPiece]:
-        """As :meth:`scan`, forwards, for whoever takes many rows at once."""
+        """Yield the rows of :meth:`scan`, forwards, many at once."""
         with self._reading() as shadow:
             families = self._filled(shadow)
             if [prefix for _, prefix in families] == [b""]:
@@ -92,7 +92,7 @@ class Segment:
                 yield from in_pieces(_rows(shadow, families, lower, below), sizes)
 
     def ids(self, prefix_bytes: int) -> list[bytes]:
-        """The first ``prefix_bytes`` of its keys, each once, ascending: one seek each. Raises StoreUnreadable."""
+        """Return the first ``prefix_bytes`` of its keys, each once, ascending: one seek each. Raise StoreUnreadable."""
         prefixes: list[bytes] = []
         lower: bytes | None = b""
         while lower is not None:
@@ -104,11 +104,11 @@ class Segment:
         return prefixes
 
     def own(self, time: int) -> int:
-        """The time of a row of this segment. Raises StoreUnreadable for one that cannot lie in it."""
-        # Streams divides towards zero: what is before 1970 lies in segment 0.
+        """Return the time of a row. Raise StoreUnreadable if a row of that time belongs to another segment."""
+        # Streams divides towards zero: rows before 1970 are in segment 0.
         if not (self.start or 0) <= max(time, 0) < self.end:
             raise StoreUnreadable(
-                f"{self.shown} has a row of {time}, and segments begin elsewhere: they are not of one segment interval",
+                f"{self.relative_path} has a row of {time}, and segments begin elsewhere: they are not of one segment interval",
                 hint="its retention was changed, or a segment was renamed; to read the rows of every segment:",
                 hint_details=[command("query", "raw-scan", self.app, self._store)],
                 is_damage=False,
@@ -116,21 +116,21 @@ class Segment:
         return time
 
     def _filled(self, shadow: Shadow) -> list[Family]:
-        return [one for one in self._present(shadow) if _has_rows(shadow, one[0])]
+        return [family for family in self._present(shadow) if _has_rows(shadow, family[0])]
 
     def _present(self, shadow: Shadow) -> list[Family]:
         foreign = set(shadow.column_families) - {name for name, _ in self._layout.families} - {OFFSETS_CF}
         if foreign:
-            # Its rows would be missing from every answer.
+            # Its rows would be missing from every result.
             names = ", ".join(sorted(foreign))
             raise StoreUnreadable(
-                f"{self.shown}: column family {names} is not one of a {self._layout.kind} store",
+                f"{self.relative_path}: column family {names} is not one of a {self._layout.kind} store",
                 hint="it is no database of this store, or a newer release wrote it: put the right one there, or move "
                 "it out, which undo reverses:",
                 hint_details=[command("wipe", self.app, "--task", str(self._task), "--store", self._store)],
                 is_damage=False,
             )
-        return [one for one in self._layout.families if one[0] in shadow.column_families]
+        return [family for family in self._layout.families if family[0] in shadow.column_families]
 
     def blame(self, error: Exception) -> KstateError:
         """The error, with the file that it is about where the error names it, else with the database.
@@ -140,16 +140,16 @@ class Segment:
         """
         if isinstance(error, InUse):
             return StoreUnreadable(
-                f"{self.shown}: {error.message}",
+                f"{self.relative_path}: {error.message}",
                 hint=error.hint or look_closer(self.app),
                 hint_details=error.hint_details,
             )
         if isinstance(error, OSError) and (short := host_error(error)) is not None:
             return short
         if isinstance(error, OSError) and cannot_be_read(error):
-            text = f"{self.shown}: cannot be read: {error.strerror}"
+            text = f"{self.relative_path}: cannot be read: {error.strerror}"
             return StoreUnreadable(text, hint=STORES_STAY, by_host=True)
-        text = str(error) if self._is_named_by(error) else f"{self.shown}: {error}"
+        text = str(error) if self._is_named_by(error) else f"{self.relative_path}: {error}"
         if cannot_be_read(error):
             return StoreUnreadable(text, hint=STORES_STAY, by_host=True)
         rebuild = command("restore", self.app, "--from-changelog", "DUMP", "--for", "RELEASE")
@@ -178,7 +178,7 @@ class Segment:
 
 
 def next_prefix(prefix: bytes) -> bytes | None:
-    """The least bytes that are greater than everything with this prefix; None where there are none."""
+    """Return the least bytes that are greater than all with this prefix; None if no bytes are."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None
 
@@ -199,7 +199,7 @@ def _converted(rows: Iterator[Row], prefix: bytes) -> Iterator[Row]:
 
 
 def _newest(scans: list[Iterator[Row]], reverse: bool) -> Iterator[Row]:
-    """Merged by key; of equal keys the row of the family that comes first in the layout."""
+    """Merge rows by key; of equal keys the row of the first family in the layout remains."""
     last: bytes | None = None
     # heapq.merge is stable: of equal keys the first iterator's comes first, in both directions.
     for key, value in heapq.merge(*scans, key=lambda row: row[0], reverse=reverse):
@@ -218,15 +218,15 @@ class _Open:
 
 
 class Databases:
-    """Shadows that are shared while they are open. Those that nobody uses are closed, the longest unused first."""
+    """A pool of open shadows. Unused ones are closed, the longest unused first, beyond ``_IDLE``."""
 
     def __init__(self) -> None:
-        # Each partition that is being read has its database open.
+        # A query of all partitions opens one database for each of them.
         most_descriptors()
         self._open: OrderedDict[Path, _Open] = OrderedDict()
 
     def take(self, path: Path) -> Shadow:
-        """The database in ``path``, to be given back. Raises RocksError and OSError where it cannot be opened."""
+        """Return the database in ``path``; the caller gives it back. Raise RocksError and OSError."""
         entry = self._open.get(path)
         if entry is None:
             entry = self._open[path] = _Open(Shadow(path).__enter__())
@@ -235,16 +235,16 @@ class Databases:
         return entry.shadow
 
     def give_back(self, path: Path) -> None:
-        """Ends one use of a database."""
+        """End one use of a database."""
         entry = self._open.get(path)
         if entry is None:
-            return  # everything was closed meanwhile
+            return  # close() was called meanwhile
         entry.users -= 1
-        idle = [one for one, known in self._open.items() if not known.users]
-        for one in idle[: max(0, len(idle) - _IDLE)]:
-            self._open.pop(one).shadow.close()
+        idle = [other for other, state in self._open.items() if not state.users]
+        for other in idle[: max(0, len(idle) - _IDLE)]:
+            self._open.pop(other).shadow.close()
 
     def close(self) -> None:
-        """Closes all of them, used or not."""
+        """Close all of them, used or not."""
         while self._open:
             self._open.popitem()[1].shadow.close()

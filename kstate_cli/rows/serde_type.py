@@ -9,36 +9,36 @@ from typing import Any, Final
 
 from kstate_cli.rows.values import as_text, bytes_text, jsonable, text_bytes
 
-NOT_TAKEN: Final = (ValueError, TypeError, LookupError, ArithmeticError)
-"""What a serde raises for something that is not its own; a user's may raise more than the ValueError of kstate's."""
+SERDE_ERRORS: Final = (ValueError, TypeError, LookupError, ArithmeticError)
+"""The errors of a serde for foreign bytes or values: kstate's raise ValueError, a user's any of these."""
 
 
 def itself(text: str) -> str:
-    """The text."""
+    """Return the text."""
     return text
 
 
 @dataclass(frozen=True, slots=True)
 class Serde:
-    """Turns what a caller writes into bytes and back. All of them raise ValueError for what they cannot turn."""
+    """Converts values of a caller to bytes and back. Every function raises ValueError for a value of another type."""
 
     name: str
     serialize: Callable[[Any], bytes]
     deserialize: Callable[[bytes], Any]
     parse: Callable[[str], Any] = itself
-    """What a text, such as an argument of a command, means; ``serialize`` takes it."""
+    """Returns the value of a text, such as an argument of a command, for ``serialize``."""
     render: Callable[[Any], Any] = jsonable
-    """Something that ``json.dumps`` takes."""
+    """Returns the form of a value for ``json.dumps``."""
     show: Callable[[Any], str] | None = None
-    """The text that ``parse`` reads; None: what ``render`` gives, as JSON where it is not a string."""
+    """Returns the text that ``parse`` reads; None: the result of ``render``, as JSON unless it is a string."""
 
     def text(self, value: Any) -> str:
-        """A value as a cell of a table. Raises ValueError."""
+        """Return a value as a cell of a table. Raise ValueError."""
         return self.show(value) if self.show is not None else as_text(self.render(value))
 
 
 def same(data: bytes) -> bytes:
-    """The bytes. Raises ValueError for anything else."""
+    """Return the bytes. Raise ValueError for anything else."""
     if not isinstance(data, bytes):
         raise ValueError(f"{data!r} is not bytes")
     return data
@@ -54,48 +54,57 @@ class StoreSerdes:
     key: Serde = BYTES
     value: Serde = BYTES
     tolerant: bool = False
-    """What cannot be read becomes an ``Unreadable`` in its row; else reading ends there with a SerdeError."""
+    """Whether foreign bytes become an ``Unreadable`` in the row; else a SerdeError ends the reading."""
 
 
-def imported(name: str, module: str, path: str) -> Serde:
-    """The serde ``path`` of a module, as ``serde`` says. Raises ValueError where there is none."""
+def import_serde(name: str, module: str, path: str) -> Serde:
+    """Return the serde ``path`` of a module in a user's code, as ``serde`` describes. Raise ValueError if it has none.
+
+    Importing and calling run the user's code, so every error of theirs, ``sys.exit`` too, becomes a ValueError.
+    """
+    candidate = _attribute(name, module, path)
+    if isinstance(candidate, type) or (callable(candidate) and not _serializes(candidate)):
+        try:
+            candidate = candidate()
+        except (Exception, SystemExit) as error:
+            raise ValueError(f"{name!r}: {_error_text(error)}") from None
+    if isinstance(candidate, Serde):
+        show = None if candidate.show is None else _text_of(candidate.show)
+        parse, render = candidate.parse, candidate.render
+    elif _serializes(candidate):
+        show = _text_of(candidate.text) if callable(getattr(candidate, "text", None)) else None
+        parse, render = getattr(candidate, "parse", itself), getattr(candidate, "render", jsonable)
+    else:
+        raise ValueError(f"{name!r} is a {type(candidate).__name__}, not a serde: it has no serialize and deserialize")
+    serialize, rendered = _guarded(candidate.serialize), _guarded(render)
+    return Serde(
+        name,
+        lambda value: same(serialize(value)),
+        _guarded(candidate.deserialize),
+        _guarded(parse),
+        # json.dumps must not get a value that it rejects, or writes as anything but JSON.
+        lambda value: jsonable(rendered(value)),
+        show,
+    )
+
+
+def _attribute(name: str, module: str, path: str) -> Any:
+    """Import a module, and return its attribute ``path``, with dots for nested ones. Raise ValueError."""
     try:
-        named: Any = importlib.import_module(module)
+        candidate: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # A module that the user's own imports is another matter than the user's own.
+        # The missing module may be one that the user's own module imports.
         is_missing = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
-        what = "there is no such module" if is_missing else f"{module} cannot be imported: {error}"
-        raise ValueError(f"{name!r}: {what} (PYTHONPATH says where modules are looked for)") from None
+        text = "there is no such module" if is_missing else f"{module} cannot be imported: {error}"
+        raise ValueError(f"{name!r}: {text} (PYTHONPATH says where modules are looked for)") from None
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{name!r}: {module} cannot be imported: {_told(error)}") from None
+        raise ValueError(f"{name!r}: {module} cannot be imported: {_error_text(error)}") from None
     for part in path.split("."):
         try:
-            named = getattr(named, part)
+            candidate = getattr(candidate, part)
         except AttributeError:
             raise ValueError(f"{name!r}: {module} has no {path}") from None
-    if isinstance(named, type) or (callable(named) and not _serializes(named)):
-        try:
-            named = named()
-        except (Exception, SystemExit) as error:
-            raise ValueError(f"{name!r}: {_told(error)}") from None
-    if isinstance(named, Serde):
-        show = None if named.show is None else _text_of(named.show)
-        parts = (named.serialize, named.deserialize, named.parse, named.render)
-    elif _serializes(named):
-        show = _text_of(named.text) if callable(getattr(named, "text", None)) else None
-        parts = (
-            named.serialize,
-            named.deserialize,
-            getattr(named, "parse", itself),
-            getattr(named, "render", jsonable),
-        )
-    else:
-        raise ValueError(f"{name!r} is a {type(named).__name__}, not a serde: it has no serialize and deserialize")
-    serialize, deserialize, parse, render = (_guarded(part) for part in parts)
-    # What json.dumps does not take, or would not write as JSON, must not reach it.
-    return Serde(
-        name, lambda value: same(serialize(value)), deserialize, parse, lambda value: jsonable(render(value)), show
-    )
+    return candidate
 
 
 def _serializes(candidate: Any) -> bool:
@@ -103,7 +112,7 @@ def _serializes(candidate: Any) -> bool:
 
 
 def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The user's function, whose every error is a ValueError: also its ``sys.exit``, which would end us as done."""
+    """Return the user's function with every error as a ValueError; its ``sys.exit`` would end kstate with success."""
 
     def guarded(value: Any) -> Any:
         try:
@@ -111,7 +120,7 @@ def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         except ValueError:
             raise
         except (Exception, SystemExit) as error:
-            raise ValueError(_told(error)) from error
+            raise ValueError(_error_text(error)) from error
 
     return guarded
 
@@ -128,5 +137,5 @@ def _text_of(function: Callable[[Any], Any]) -> Callable[[Any], str]:
     return show
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

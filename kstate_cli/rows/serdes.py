@@ -1,4 +1,4 @@
-"""Serdes: what keys and values mean. Without one they are bytes.
+"""Serdes by name. Without one keys and values are bytes.
 
 :func:`serde` knows them by name:
 
@@ -15,10 +15,10 @@ name                               bytes                                        
 ``hex``, ``base64``                any; shown in that form                                ``00ff``, ``AP8=``
 ``time-windowed:INNER[:SIZE]``     ``key ‖ start:i64`` (``TimeWindowedSerializer``)       ``KEY@START``
 ``session-windowed:INNER``         ``key ‖ end:i64 ‖ start:i64``                          ``KEY@START/END``
-``MODULE:NAME``                    as that code says                                      as that code says
+``MODULE:NAME``                    as that code does                                      as that code does
 =================================  =====================================================  ==========================
 
-``SIZE`` of a window is in milliseconds; without it a window's end is not known. Times are those of
+``SIZE`` of a window is in milliseconds; without it the end of a window is unknown. Times are those of
 :func:`~kstate_cli.rows.values.parse_time`. Windowed serdes are for windowed keys in key-value stores: the keys of
 window and session stores are taken apart anyway.
 """
@@ -34,38 +34,38 @@ from uuid import UUID
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.keys import SessionKey
-from kstate_cli.rows.serde_type import BYTES, Serde, imported
+from kstate_cli.rows.serde_type import BYTES, Serde, import_serde
 from kstate_cli.rows.values import Windowed, base64_bytes, jsonable, milliseconds, parse_time
 from kstate_cli.texts import command, did_you_mean
 
 
 def serde(name: str) -> Serde:
-    """The serde of a name: one of :data:`NAMES`, a windowed one, or ``MODULE:NAME``, which runs that module.
+    """Return the serde of a name: one of :data:`NAMES`, a windowed one, or ``MODULE:NAME``, which runs that module.
 
-    ``NAME`` is a :class:`Serde`; or an object with ``serialize`` and ``deserialize``, and ``parse``, ``render`` and
-    ``text`` if it likes; or a function without arguments, or a class, that gives one. Raises ValueError for a name
-    that is not known, and for a module that cannot be imported.
+    ``NAME`` is a :class:`Serde`, or an object with ``serialize`` and ``deserialize``, and optionally ``parse``,
+    ``render`` and ``text``. It may also be a class, or a function without arguments, that returns one. Raises
+    ValueError for an unknown name, and for a module that cannot be imported.
     """
-    known = _NAMED.get(name)
-    if known is not None:
-        return known
+    built_in = _BUILT_IN.get(name)
+    if built_in is not None:
+        return built_in
     kind, colon, inner = name.partition(":")
     if colon and kind == "time-windowed":
         return _time_windowed(name, inner)
     if colon and kind == "session-windowed":
         return _session_windowed(name, serde(inner))
     if colon:
-        return imported(name, kind, inner)
+        return import_serde(name, kind, inner)
     raise ValueError(f"{name!r} is not a serde: {', '.join(NAMES)}, or MODULE:NAME")
 
 
 def serde_for(option: str, name: str) -> Serde:
-    """As :func:`serde`, for an option of a command: UsageError, which names it."""
+    """Return as :func:`serde`, for an option of a command. Raise UsageError with its name."""
     try:
         return serde(name)
     except ValueError as error:
-        meant = did_you_mean([name], NAMES)
-        more = f"{meant}which there are, and how to use one of your own: {command('query', '--help')}"
+        suggestion = did_you_mean([name], NAMES)
+        more = f"{suggestion}which there are, and how to use one of your own: {command('query', '--help')}"
         raise UsageError(f"{option}: {error}", hint=more) from None
 
 
@@ -87,7 +87,7 @@ def _json_value(data: bytes | str) -> Any:
 
 def _json_bytes(value: Any) -> bytes:
     try:
-        # As Jackson writes it: no spaces, characters as they are.
+        # As Jackson writes it: no spaces, no escapes.
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
@@ -118,7 +118,7 @@ def _base64_text(data: bytes) -> str:
 
 
 def _checked(check: Callable[[Any], Any]) -> Callable[[str], str]:
-    """A text that stays as it is, once it is known to be good."""
+    """Return a parser that returns its text unchanged if ``check`` does not raise."""
 
     def parse(text: str) -> str:
         check(text)
@@ -131,7 +131,7 @@ def _checked(check: Callable[[Any], Any]) -> Callable[[str], str]:
 
 
 def _number(name: str, form: str) -> Serde:
-    """An integer of ``struct``'s format."""
+    """Return the serde of an integer in ``struct``'s format."""
     layout = struct.Struct(form)
 
     def serialize(value: Any) -> bytes:
@@ -199,9 +199,9 @@ def _boolean_text(text: str) -> bool:
     return text == "true"
 
 
-_NAMED: Final = {
-    one.name: one
-    for one in (
+_BUILT_IN: Final = {
+    built_in.name: built_in
+    for built_in in (
         BYTES,
         Serde("string", _string_bytes, lambda data: data.decode("utf-8")),
         Serde("json", _json_bytes, _json_value, _json_value, show=lambda value: _json_bytes(jsonable(value)).decode()),
@@ -217,8 +217,8 @@ _NAMED: Final = {
     )
 }
 
-NAMES: Final = (*_NAMED, "time-windowed:INNER[:SIZE_MS]", "session-windowed:INNER")
-"""All names but those of a user's own code."""
+NAMES: Final = (*_BUILT_IN, "time-windowed:INNER[:SIZE_MS]", "session-windowed:INNER")
+"""All names but those of a user's code."""
 
 
 # --- windowed keys ----------------------------------------------------------------------------------------------------

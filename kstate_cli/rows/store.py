@@ -1,4 +1,4 @@
-"""One store of one task, as handlers see it: its databases, its layout, its serdes, what has expired."""
+"""One store of one task for handlers: its databases, layout and serdes, and the time before which rows have expired."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.rows.errors import SerdeError, StoreUnreadable
 from kstate_cli.rows.layout import Layout
 from kstate_cli.rows.segment import Segment
-from kstate_cli.rows.serde_type import BYTES, NOT_TAKEN, StoreSerdes
+from kstate_cli.rows.serde_type import BYTES, SERDE_ERRORS, StoreSerdes
 from kstate_cli.rows.values import Unreadable, ValueAndTimestamp
 from kstate_cli.statedir.model import Store, Task
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAs:
-    """How whoever asks wants a store to be read."""
+    """The options of the caller for reading a store."""
 
     kind: str | None = None
-    """What the specification says that it is."""
+    """Its kind in the specification."""
     serdes: StoreSerdes = field(default_factory=StoreSerdes)
     retention_ms: int | None = None
-    """How long rows are shown, ms, by the times of the store's own rows; None: for ever."""
+    """Rows expire after so many ms, by the newest row of the store; None: never."""
 
 
 class StoreReader:
-    """A store that can be asked. Nothing of it is open before it is read, and nothing is ever written."""
+    """A store to read. It opens databases at the first reading, and never writes."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class StoreReader:
         self.partition = task.partition
         self.layout = layout
         self.segments = segments
-        """In the order of their starts; one without a start for a store that is not segmented."""
+        """In the order of their starts; a store that is not segmented has one without a start."""
         self.serdes = read_as.serdes
         self.retention_ms = read_as.retention_ms
         self._misplaced_segments = misplaced_segments
@@ -61,22 +61,24 @@ class StoreReader:
 
     @property
     def database(self) -> Segment | None:
-        """The only database of a store that is not segmented; None where it was never opened."""
+        """The only database of a store that is not segmented; None if it was never opened."""
         if self.layout.key.expires:
             raise StoreUnreadable(f"{self} has a database per segment")
         return self.segments[0] if self.segments else None
 
     def between(self, time_from: int, time_to: int) -> tuple[Segment, ...]:
-        """The segments that may have rows from ``time_from`` to ``time_to``, in the order of time.
+        """Return the segments that may have rows from ``time_from`` to ``time_to``, in the order of time.
 
-        Raises StoreUnreadable where the starts of segments do not tell which ones those are.
+        Raises StoreUnreadable if rows and starts of segments contradict each other.
         """
         if self._misplaced_segments is not None:
             raise self._misplaced_segments
-        return tuple(one for one in self.segments if (one.start or 0) <= time_to and one.end > time_from)
+        return tuple(
+            segment for segment in self.segments if (segment.start or 0) <= time_to and segment.end > time_from
+        )
 
     def earliest(self, stream_time: Callable[[StoreReader], int | None]) -> int:
-        """The first time that is not expired: that of the newest row, less the retention. 0 without a retention."""
+        """Return the first time that has not expired: that of the newest row less the retention; 0 without one."""
         if self.retention_ms is None:
             return 0
         if self._earliest is None:
@@ -92,37 +94,36 @@ class StoreReader:
         return self.layout.decode is None and self.serdes.key is BYTES and self.serdes.value is BYTES
 
     def key_bytes(self, key: Any) -> bytes:
-        """A key as the store has it. Raises SerdeError."""
+        """Return a key as bytes of the store. Raise SerdeError."""
         serde = self.serdes.key
         try:
             return serde.serialize(key)
-        except NOT_TAKEN as error:
-            raise self._refused(f"key {key!r} cannot be written", serde.name, error) from None
+        except SERDE_ERRORS as error:
+            raise self._serde_error(f"key {key!r} cannot be written", serde.name, error) from None
 
     def key(self, data: bytes) -> Any:
-        """A key as the caller knows it. Raises SerdeError, unless the serdes are tolerant."""
+        """Return a key as a value of the caller. Raise SerdeError, unless the serdes are tolerant."""
         serde = self.serdes.key
         try:
             return serde.deserialize(data)
-        except NOT_TAKEN as error:
-            return self._unreadable(data, self._refused(f"key {data!r} cannot be read", serde.name, error))
+        except SERDE_ERRORS as error:
+            return self._unreadable(data, self._serde_error(f"key {data!r} cannot be read", serde.name, error))
 
     def value(self, data: bytes, key: bytes | None = None) -> Any:
-        """The value of a row, without timestamp and headers; ``key`` is for messages.
+        """Return the value of a row, without timestamp and headers; ``key`` is for messages.
 
         Raises SerdeError and MalformedBytesError, unless the serdes are tolerant.
         """
         return self.stamped(data, key).value
 
     def stamped(self, data: bytes, key: bytes | None = None) -> ValueAndTimestamp[Any]:
-        """The value of a row with its timestamp; -1 in a store without. Raises as :meth:`value`."""
+        """Return the value of a row with its timestamp; -1 in a store without. Raise as :meth:`value`."""
         try:
             parts = self._read(data)
         except MalformedBytesError as error:
             if not self.serdes.tolerant:
                 raise
-            what = "a value" if key is None else f"the value of key {key!r}"
-            why = f"{self.task}/{self.name}: {what} is none of a {self.kind} store: {error}"
+            why = f"{self.task}/{self.name}: {_value_of(key)} is none of a {self.kind} store: {error}"
             return ValueAndTimestamp(Unreadable(data, why), -1)
         return ValueAndTimestamp(self._deserialized(parts.value, key), parts.timestamp, parts.headers)
 
@@ -130,17 +131,20 @@ class StoreReader:
         serde = self.serdes.value
         try:
             return serde.deserialize(value)
-        except NOT_TAKEN as error:
-            what = "a value" if key is None else f"the value of key {key!r}"
-            return self._unreadable(value, self._refused(f"{what} cannot be read", serde.name, error))
+        except SERDE_ERRORS as error:
+            return self._unreadable(value, self._serde_error(f"{_value_of(key)} cannot be read", serde.name, error))
 
     def _unreadable(self, data: bytes, error: SerdeError) -> Unreadable:
         if not self.serdes.tolerant:
             raise error
         return Unreadable(data, error.message)
 
-    def _refused(self, what: str, serde: str, error: Exception) -> SerdeError:
+    def _serde_error(self, failure: str, serde: str, error: Exception) -> SerdeError:
         return SerdeError(
-            f"{self.task}/{self.name}: {what} as {serde}: {error}",
+            f"{self.task}/{self.name}: {failure} as {serde}: {error}",
             hint="name the serde that the application uses, or hex",
         )
+
+
+def _value_of(key: bytes | None) -> str:
+    return "a value" if key is None else f"the value of key {key!r}"

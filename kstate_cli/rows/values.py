@@ -44,21 +44,21 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class ValueAndTimestamp(Generic[V]):
-    """A value, its timestamp (ms; -1 where the row has none, as in sessions) and, in stores with them, its headers."""
+    """A value, its timestamp (ms; -1 if the row has none, as in sessions) and its headers in stores with them."""
 
     value: V
     timestamp: int
     headers: tuple[Header, ...] = ()
 
 
-def known(timestamp: int) -> int | None:
-    """None for the timestamp of a row that was written without one."""
+def timestamp_or_none(timestamp: int) -> int | None:
+    """Return None for the timestamp of a row that was written without one."""
     return None if timestamp == UNKNOWN_TIMESTAMP else timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedRecord(Generic[V]):
-    """One version: valid from ``timestamp`` until before ``valid_to``; None while it is the latest."""
+    """One version: valid from ``timestamp`` until before ``valid_to``; None for the latest."""
 
     value: V
     timestamp: int
@@ -67,31 +67,31 @@ class VersionedRecord(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """In place of a key or value that is none: its bytes, where they are known, and what is wrong with them."""
+    """Stands for a key or value that cannot be read: its bytes if they are available, and the reason."""
 
     data: bytes | None
     why: str
 
 
 class Windowed(NamedTuple, Generic[K]):
-    """A key and its window, ms. The end of a session is inclusive; that of a window is not stored: None."""
+    """A key and its window in ms. The end of a session is inclusive; that of a window is not stored: None."""
 
     key: K
     start: int
     end: int | None
 
 
-_SHOWN: Final = tuple("\\\\" if b == 0x5C else chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}" for b in range(256))
+_BYTE_TEXTS: Final = tuple("\\\\" if b == 0x5C else chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}" for b in range(256))
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(\\)|)")
 
 
 def bytes_text(data: bytes) -> str:
-    r"""Bytes as text that :func:`text_bytes` reads: ``alice``, ``\x00\x00\x00\x2a``, ``a\\b``."""
-    return "".join(map(_SHOWN.__getitem__, data))
+    r"""Return bytes as text that :func:`text_bytes` reads: ``alice``, ``\x00\x00\x00\x2a``, ``a\\b``."""
+    return "".join(map(_BYTE_TEXTS.__getitem__, data))
 
 
 def text_bytes(text: str) -> bytes:
-    r"""The bytes that a text stands for: UTF-8, with ``\xNN`` and ``\\``. Raises ValueError for another backslash."""
+    r"""Return the bytes of a text: UTF-8, with ``\xNN`` and ``\\``. Raise ValueError for another backslash."""
     out = bytearray()
     end = 0
     for escape in _ESCAPE.finditer(text):
@@ -107,7 +107,7 @@ def text_bytes(text: str) -> bytes:
 
 
 def base64_bytes(text: str) -> bytes:
-    """The bytes of standard base64. Raises ValueError."""
+    """Return the bytes of standard base64. Raise ValueError."""
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
@@ -115,7 +115,7 @@ def base64_bytes(text: str) -> bytes:
 
 
 def jsonable(value: Any) -> Any:
-    """The value, of what ``json.dumps`` takes. Raises ValueError for a type that it has no form for."""
+    """Return the value in types of ``json.dumps``. Raise ValueError for a type without a form in JSON."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"base64": binascii.b2a_base64(value, newline=False).decode("ascii")}
     if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, Enum)):
@@ -136,9 +136,9 @@ def _compound(value: Any) -> Any:
         if isinstance(value, Windowed):
             return {"key": jsonable(value.key), "start": value.start, "end": value.end}
         if isinstance(value, Mapping):
-            return {_name(key): jsonable(one) for key, one in value.items()}
+            return {_name(key): jsonable(member) for key, member in value.items()}
         if isinstance(value, (list, tuple, AbstractSet)):
-            return [jsonable(one) for one in value]
+            return [jsonable(member) for member in value]
         if is_dataclass(value) and not isinstance(value, type):
             return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
     except RecursionError:
@@ -147,7 +147,7 @@ def _compound(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value of JSON as a cell: a string is itself, anything else is JSON on one line."""
+    """Return a value of JSON as a cell: a string unchanged, anything else as JSON on one line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -175,10 +175,9 @@ FOREVER: Final = MAX_I64
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970 of ``1700000000000`` or ``2023-11-14T22:13:20.5Z``; UTC where no zone is given.
+    """Return the milliseconds since 1970 of ``1700000000000`` or ``2023-11-14T22:13:20.5Z``; UTC without a zone.
 
-    What is finer than a millisecond is cut off. Raises ValueError, for digits that may be another time than so many
-    milliseconds too.
+    Fractions of a millisecond are cut off. Raises ValueError, also for digits that may be another form of a time.
     """
     number = _NUMBER.fullmatch(text)
     if number is not None:
@@ -187,7 +186,7 @@ def parse_time(text: str) -> int:
         if other is not None:
             raise ValueError(f"{text} may be {other}: write that, or {text}ms for milliseconds")
     else:
-        # Python 3.10 does not know the Z.
+        # fromisoformat of Python 3.10 rejects the Z.
         at = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", _three_digits(text)))
         time_ms = ((at if at.tzinfo else at.replace(tzinfo=timezone.utc)) - _EPOCH) // _MILLISECOND
     if not -FOREVER - 1 <= time_ms <= FOREVER:
@@ -224,7 +223,7 @@ def milliseconds(time_ms: int) -> str:
 
 
 def _other_reading(digits: str) -> str | None:
-    """What digits may mean beside milliseconds, in ISO 8601."""
+    """Return the other time that digits may mean, in ISO 8601; None if they can only be milliseconds."""
     if len(digits) == 10 and digits.isdigit() and int(digits) in _SECONDS:
         return f"{datetime.fromtimestamp(int(digits), timezone.utc):%Y-%m-%dT%H:%M:%SZ} in seconds"
     form = _DATES.get(len(digits))
@@ -249,5 +248,5 @@ def show_time(time_ms: int) -> str:
 
 
 def _three_digits(text: str) -> str:
-    """Seconds with three digits behind the point: Python 3.10 takes no other number of them."""
+    """Return seconds with three digits after the point: Python 3.10 accepts no other number of them."""
     return re.sub(r"([.,])(\d+)", lambda digits: "." + digits[2][:3].ljust(3, "0"), text)

@@ -25,23 +25,24 @@ from kstate_cli.statedir.model import Application, Store, Task
 def open_whole(
     task: Task, store: Store, others: Sequence[Store], databases: Databases, *, kind: str | None = None
 ) -> StoreReader:
-    """The reader of a store of which every row is wanted, as bytes; raises and takes what ``open_store`` does."""
+    """Return the reader of a store to read whole, as bytes; arguments and errors as for ``open_store``."""
     return open_store(task, store, others, databases, ReadAs(kind))
 
 
 def others_of(app: Application, task: Task, store: Store) -> list[Store]:
-    """The stores of that name in all tasks of the topology: what its own rows do not tell of its kind, theirs may."""
-    return [one for of in app.tasks if of.topology == task.topology for one in of.stores if one.name == store.name]
+    """Return the stores of that name in all tasks of the topology: their rows may prove the kind of the store."""
+    tasks = [other for other in app.tasks if other.topology == task.topology]
+    return [same for other in tasks for same in other.stores if same.name == store.name]
 
 
 def filled(reader: StoreReader, store: Store) -> list[Segment]:
-    """The databases of a store that have rows."""
+    """Return the databases of a store that have rows."""
     with_rows = {database.path for database in store.databases if not database.empty}
     return [segment for segment in reader.segments if segment.path in with_rows]
 
 
 def refuse_running(app: Application, *, last_flush: bool) -> None:
-    """Raises InUse beside a running application, unless what was flushed last is asked for."""
+    """Raise InUse while the application is running, unless the caller wants the last flush."""
     if app.running and not last_flush:
         holder = f"process {app.pid}" if app.pid else "another process"
         raise InUse(
@@ -52,27 +53,29 @@ def refuse_running(app: Application, *, last_flush: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """What databases look like that nobody writes to."""
+    """The state of databases, to prove later that no process has written to them."""
 
     app: Path
-    seen: tuple[tuple[Path, tuple[object, ...]], ...]
+    states: tuple[tuple[Path, tuple[object, ...]], ...]
 
     @classmethod
     def of(cls, app: Application, stores: Iterable[Store]) -> Steady:
-        """As they are now."""
-        return cls(app.path, tuple((one.path, _look(one.path)) for store in stores for one in store.databases))
+        """Return their state of now."""
+        return cls(
+            app.path, tuple((database.path, _state(database.path)) for store in stores for database in store.databases)
+        )
 
     def check(self) -> None:
-        """Raises InUse where one of them has been opened or written to since: its parts may not fit together."""
-        for path, before in self.seen:
-            if _look(path) != before:
+        """Raise InUse if one of them was opened or written to since: the rows may be of different times."""
+        for path, before in self.states:
+            if _state(path) != before:
                 raise InUse(
                     f"{path.relative_to(self.app)} has changed while it was read",
                     hint="stop the application, and run the command again",
                 )
 
 
-def _look(path: Path) -> tuple[object, ...]:
+def _state(path: Path) -> tuple[object, ...]:
     """RocksDB replaces CURRENT when it opens a database for writing, and writes the MANIFEST when files change."""
     try:
         current = (path / CURRENT).stat()
@@ -86,72 +89,72 @@ def _look(path: Path) -> tuple[object, ...]:
 
 MOST_BYTES: Final = 64 << 20
 _DATABASES: Final = 400
-"""What is read at most to count the rows of one application, and as much again while it is read: about a second."""
+"""The most that is read to count the rows of one application, and again while it is read: about a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """``number`` is None where the store cannot be read; an estimate unless ``exact``."""
+    """``number`` is None if the store cannot be read, and an estimate unless ``exact``."""
 
     number: int | None
     exact: bool
     unread: bool = False
-    """Only because of a disk that does not answer, or rights: that says nothing of the store."""
+    """Whether a disk or missing rights are the only cause, so that the store itself may be whole."""
 
 
 def count_rows(app: Application) -> dict[tuple[str, str], Rows]:
-    """The rows of each store, by task and name, without the index rows of time-ordered stores.
+    """Return the rows of each store, by task and name, without the index rows of time-ordered stores.
 
-    Where they were not counted as the directory was read they are in the smallest stores first, until so many bytes or
-    databases were read.
+    The smallest stores are counted first, until ``MOST_BYTES`` or ``_DATABASES`` are reached. If the reading of the
+    directory has counted the rows, that count is used.
     """
     stores = [(task, store) for task in app.tasks for store in task.stores]
     counts: dict[tuple[str, str], Rows] = {}
     size = databases = 0
-    for task, store in sorted(stores, key=lambda one: sum(database.size for database in one[1].databases)):
-        if (known := _known(app, task, store)) is not None:
-            counts[task.name, store.name] = Rows(known, exact=True)
+    for task, store in sorted(stores, key=lambda pair: sum(database.size for database in pair[1].databases)):
+        if (number := _count_of_scan(app, task, store)) is not None:
+            counts[task.name, store.name] = Rows(number, exact=True)
             continue
         size += sum(database.size for database in store.databases)
         databases += sum(not database.empty for database in store.databases)
-        counted = size <= MOST_BYTES and databases <= _DATABASES
-        counts[task.name, store.name] = _counted(app, task, store) if counted else _estimated(store)
+        is_small = size <= MOST_BYTES and databases <= _DATABASES
+        counts[task.name, store.name] = _count(app, task, store) if is_small else _estimate(store)
     return counts
 
 
-def _known(app: Application, task: Task, store: Store) -> int | None:
-    """What the rows of its column families add up to; None where some were not counted, or a key may count twice."""
+def _count_of_scan(app: Application, task: Task, store: Store) -> int | None:
+    """Return the sum of its families' rows; None if some were not counted, or a key may be in two families."""
     families = [dict(database.row_counts) for database in store.databases if database.row_counts is not None]
-    if len(families) < len(store.databases) or any(sum(map(bool, one.values())) > 1 for one in families):
+    if len(families) < len(store.databases) or any(sum(map(bool, counts.values())) > 1 for counts in families):
         return None
     with closing(Databases()) as databases:
         try:
             layout = open_whole(task, store, others_of(app, task, store), databases).layout
         except (StoreUnreadable, MalformedBytesError):
             return None
-    return None if layout.key.time_ordered else sum(sum(one.values()) for one in families)
+    return None if layout.key.time_ordered else sum(sum(counts.values()) for counts in families)
 
 
-def _counted(app: Application, task: Task, store: Store) -> Rows:
+def _count(app: Application, task: Task, store: Store) -> Rows:
     with closing(Databases()) as databases:
         try:
             reader = open_whole(task, store, others_of(app, task, store), databases)
         except (StoreUnreadable, MalformedBytesError):
-            return _estimated(store)  # of no certain kind
+            return _estimate(store)  # its kind is uncertain
         bounds = reader.layout.key.base_rows
         try:
             return Rows(sum(_length(segment.scan(*bounds)) for segment in filled(reader, store)), exact=True)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
-            # Beside a running application a file may have gone meanwhile.
+            # A running application may have removed a file meanwhile.
             unread = isinstance(error, StoreUnreadable) and error.by_host
-            return _estimated(store) if app.running else Rows(None, exact=False, unread=unread)
+            return _estimate(store) if app.running else Rows(None, exact=False, unread=unread)
 
 
 def _length(rows: Iterator[object]) -> int:
     return sum(1 for _ in rows)
 
 
-def _estimated(store: Store) -> Rows:
+def _estimate(store: Store) -> Rows:
     if any(problem.fatal for database in store.databases for problem in database.problems):
         return Rows(None, exact=False)
     sampled = sum(len(rows) for database in store.databases for rows in database.samples.values())

@@ -174,20 +174,20 @@ class StoreRequest:
 
     def raw_key(self, data: bytes) -> Any:
         """Return the decoded key of a row, or Unreadable."""
-        from kstate_cli.rows.serde_type import NOT_TAKEN
+        from kstate_cli.rows.serde_type import SERDE_ERRORS
 
         try:
             return self.serdes.key.deserialize(data)
-        except NOT_TAKEN as error:
+        except SERDE_ERRORS as error:
             return self._unreadable(data, f"key {data!r}", self.serdes.key, error)
 
     def value(self, data: bytes, key: bytes) -> Any:
         """Return the decoded value of a row, or Unreadable."""
-        from kstate_cli.rows.serde_type import NOT_TAKEN
+        from kstate_cli.rows.serde_type import SERDE_ERRORS
 
         try:
             return self.serdes.value.deserialize(data)
-        except NOT_TAKEN as error:
+        except SERDE_ERRORS as error:
             return self._unreadable(data, f"the value of key {key!r}", self.serdes.value, error)
 
     def _unreadable(self, data: bytes, subject: str, serde: Serde, error: BaseException) -> Unreadable:
