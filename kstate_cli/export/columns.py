@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Column = Any
-"""A binary array of Arrow's, or what the records have there: a sequence."""
+"""A binary array of Arrow, or the sequence of the records' members."""
 
 PIECES: Final = PieceSizes(first=64, most=8192, most_bytes=4 << 20)
-"""Keys and values that are in Python's hands at once; a single row may be larger."""
+"""Python has at most so many keys and values in memory at once; a single row may be larger."""
 _BYTES_COLUMNS: Final = ("key", "value", "foreign_key")
 _TYPES: Final = {
     "long": "int64", "int": "int32", "short": "int16", "double": "float64", "float": "float32", "boolean": "bool"
 }  # fmt: skip
-"""Arrow types by serde; what any other serde gives is written as text."""
+"""Arrow types by serde; values of any other serde are written as text."""
 
 
 def schema_of(shape: Shape, key: Serde, value: Serde) -> pa.Schema:
-    """The columns of a shape. Times are int64 milliseconds, bytes are ``binary``."""
+    """Return the columns of a shape. Times are int64 milliseconds, bytes are ``binary``."""
     import pyarrow as pa
 
     serdes = _serdes(shape, key, value)
@@ -65,9 +65,9 @@ def schema_of(shape: Shape, key: Serde, value: Serde) -> pa.Schema:
 def batches(
     pieces: Iterator[FlatPiece], layout: Layout, shape: Shape, partition: int | None, key: Serde, value: Serde
 ) -> Iterator[pa.RecordBatch]:
-    """Rows as record batches: of each piece one, where that need not be read row by row.
+    """Yield rows as record batches: one for each piece, unless the layout must be read row by row.
 
-    Raises SerdeError for bytes that are none of a serde's, MalformedBytesError for a row that is none of the layout.
+    Raises SerdeError for bytes that the serde rejects, MalformedBytesError for a row of another layout.
     """
     import pyarrow as pa
 
@@ -88,7 +88,7 @@ def _of_pieces(
 
 
 def _of_records(pieces: Iterator[FlatPiece], layout: Layout, shape: Shape) -> Iterator[dict[str, Column]]:
-    """A row may be many records."""
+    """Yield columns record by record, for layouts in which a row has many records."""
     records = shape.records(chain.from_iterable(map(_rows, pieces)), layout)
     many = PIECES.first
     while columns := _by_column(islice(records, many), shape):
@@ -102,12 +102,12 @@ def _rows(piece: FlatPiece) -> Iterator[Row]:
 
 
 def _by_column(records: Iterator[Record], shape: Shape) -> dict[str, Column]:
-    taken = list(records)
-    return dict(zip(shape.columns, zip(*taken, strict=True), strict=True)) if taken else {}
+    rows = list(records)
+    return dict(zip(shape.columns, zip(*rows, strict=True), strict=True)) if rows else {}
 
 
 def _array(column: Column, field: pa.Field, serde: Serde) -> pa.Array:
-    """A column as its serde reads it. Raises SerdeError."""
+    """Return a column as its serde reads it. Raise SerdeError."""
     import pyarrow as pa
 
     if isinstance(column, pa.Array):

@@ -1,7 +1,7 @@
-"""The folder of an export: whose it is, what may be in it before, and how its files get their names.
+"""The folder of an export: its owner, the files that it may have before, and the naming of the new ones.
 
-Files are written in ``_incomplete`` within it, which Spark and pyarrow pass over. When all of them are on disk they are
-renamed, ``_manifest.json`` last: where that is, the export is complete.
+An export writes its files in the sub-folder ``_incomplete``, which Spark and pyarrow skip. When all of them are on disk
+it renames them, ``_manifest.json`` last: an export with that file is complete.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PART: Final = re.compile(r"part-.+-\d{5,}\.parquet")
 
 
 def check_out(out: Path, app: Path) -> Path:
-    """The absolute path of ``out``. Raises UsageError within an application directory or what kstate keeps."""
+    """Return the absolute path of ``out``. Raise UsageError in an application directory or in kstate's own folder."""
     absolute = Path(os.path.realpath(out))
     for forbidden in (app, app.parent / OWN_FOLDER):
         if absolute == forbidden or forbidden in absolute.parents:
@@ -41,10 +41,10 @@ def check_out(out: Path, app: Path) -> Path:
 
 
 class OutFolder:
-    """``out`` while an export goes on. A context manager: without :meth:`publish` nothing of the export is left.
+    """``out`` during an export. A context manager: without :meth:`publish` nothing of the export remains.
 
-    ``owner`` tells an interrupted export of the same from another one. Raises Refused where ``out`` holds anything
-    else, InUse where another export writes to it.
+    ``owner`` distinguishes an interrupted export of the same store from another one. Raises Refused if ``out`` has
+    other files, InUse if another export writes to it.
     """
 
     def __init__(self, out: Path, owner: Mapping[str, Any], *, overwrite: bool) -> None:
@@ -53,7 +53,7 @@ class OutFolder:
         self._owner = dict(owner)
         self._overwrite = overwrite
         self._lock: int | None = None
-        self._made: list[Path] = []
+        self._created: list[Path] = []
 
     def __enter__(self) -> OutFolder:
         self._make(self.out)
@@ -77,41 +77,44 @@ class OutFolder:
         self._leave()
 
     def publish(self, names: Mapping[str, str], manifest: Mapping[str, Any]) -> None:
-        """Gives each complete file its name (name -> name in ``folder``), and writes the manifest."""
+        """Give each complete file its name (name -> name in ``folder``), and write the manifest."""
         _write(self.folder / MANIFEST, manifest)
         _write(self.folder / _NAMES, sorted(names))
         _sync(self.folder)
-        before = [] if not self._overwrite else sorted(one for one in os.listdir(self.out) if _PART.fullmatch(one))
-        done: list[str] = []
+        before: list[str] = []
+        if self._overwrite:
+            before = sorted(name for name in os.listdir(self.out) if _PART.fullmatch(name))
+        renamed: list[str] = []
         try:
-            # From here on the old export is not complete any more.
+            # The manifest first: without it the old export is incomplete, and no reader takes its files for whole.
             for name in [MANIFEST] * (MANIFEST in os.listdir(self.out)) + before:
                 os.unlink(self.out / name)
-            for name, written in names.items():
-                done.append(name)
-                os.rename(self.folder / written, self.out / name)
+            for name, attempt in names.items():
+                renamed.append(name)
+                os.rename(self.folder / attempt, self.out / name)
+            # The names must be durable before the manifest that lists them.
             _sync(self.out)
             os.rename(self.folder / MANIFEST, self.out / MANIFEST)
         except BaseException:
-            for name in done:
+            for name in renamed:
                 (self.out / name).unlink(missing_ok=True)
             raise
         _sync(self.out)
-        self._made.clear()
+        self._created.clear()
 
     def _make(self, out: Path) -> None:
         for parent in reversed([out, *out.parents]):
             if not parent.exists():
                 parent.mkdir()
-                self._made.append(parent)
+                self._created.append(parent)
 
     def _leave(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-        for made in reversed(self._made):
+        for folder in reversed(self._created):
             with contextlib.suppress(OSError):
-                made.rmdir()
+                folder.rmdir()
 
     def _refuse_others(self) -> None:
         names = set(os.listdir(self.out))
@@ -122,7 +125,7 @@ class OutFolder:
             return
         if INCOMPLETE not in names or MANIFEST in names or own - {INCOMPLETE} - self._renamed():
             raise Refused(f"{self.out} holds an export", hint="name a new folder, or --overwrite")
-        # Without a file it was interrupted before there was anything.
+        # Without that file the export was interrupted before it wrote anything.
         if self._read(_OWNER) not in (None, self._owner):
             raise Refused(
                 f"{self.out} holds an interrupted export of something else", hint="name a new folder, or --overwrite"
@@ -136,7 +139,7 @@ class OutFolder:
             shutil.rmtree(self.folder)
 
     def _renamed(self) -> set[str]:
-        """The names of files that an interrupted export may have given already."""
+        """Return the names that an interrupted export may have given to files already."""
         names = self._read(_NAMES)
         return {str(name) for name in names if _PART.fullmatch(str(name))} if isinstance(names, list) else set()
 
@@ -148,7 +151,7 @@ class OutFolder:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _descriptor_of(path: Path) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -157,7 +160,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _sync(path: Path) -> None:
-    with _opened(path) as descriptor:
+    with _descriptor_of(path) as descriptor:
         os.fsync(descriptor)
 
 

@@ -31,18 +31,18 @@ from kstate_cli.parallel.workers import Processes, progress_counters
 
 _GROUP_BYTES: Final = 32 << 20
 _GROUP_ROWS: Final = 1 << 20
-"""A row group is written when so much has come together: what a part holds in memory at most, but for its encoding."""
+"""A row group of this size is written: it bounds the memory of a part, without its encoding."""
 _COMPRESSION: Final = "zstd"
 
 
 @dataclass(frozen=True, slots=True)
 class PartJob:
-    """What is to be written; plain data."""
+    """The work of one part; plain data, which any process can take."""
 
     name: str
-    """Of the file in the end."""
+    """The final name of the file."""
     folder: Path
-    """Where it is written under another name."""
+    """The folder in which it is written under the name of its attempt."""
     partition: int | None
     layout: Layout
     key_serde: str
@@ -50,7 +50,7 @@ class PartJob:
     path: Path | None = None
     """The database; None for a part without rows."""
     app: Path | None = None
-    """The application directory that it lies in."""
+    """The application directory of the database."""
     start: int | None = None
     lower: bytes | None = None
     below: bytes | None = None
@@ -59,45 +59,45 @@ class PartJob:
     """Estimated."""
     counter: Counter | None = None
     scratch: Path | None = None
-    """Where a worker process makes shadows: the parent removes it, however the worker ends."""
+    """The folder for shadows of a worker process: the parent removes it, even if the worker is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """A part that is complete and on disk, under a name of its attempt."""
+    """A part that is complete and on disk, under the name of its attempt."""
 
     name: str
-    written: str
+    attempt: str
     rows: int
     size: int
 
 
 def write_in_worker(job: PartJob) -> PartResult:
-    """As :func:`write_part`, in a process that may be killed at any time."""
+    """Run :func:`write_part` in a process that may be killed at any time."""
     if job.scratch is not None:
         leave_everything_in(job.scratch)
     return write_part(job)
 
 
 def write_part(job: PartJob) -> PartResult:
-    """Writes the file and flushes it to disk. Raises StoreUnreadable, SerdeError, OSError; leaves no file then."""
+    """Write the file and flush it to disk. Raise StoreUnreadable, SerdeError, OSError, and leave no file then."""
     progress = Progress(job.counter, job.rows)
-    written = f"{job.folder}/{job.name}.{os.getpid()}-{secrets.token_hex(4)}"
-    descriptor = os.open(written, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    path = f"{job.folder}/{job.name}.{os.getpid()}-{secrets.token_hex(4)}"
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
     try:
-        rows = _write(job, written, progress)
+        rows = _write(job, path, progress)
         os.fsync(descriptor)
         size = os.fstat(descriptor).st_size
     except BaseException:
-        os.unlink(written)
+        os.unlink(path)
         raise
     finally:
         os.close(descriptor)
     progress.finished()
-    return PartResult(job.name, os.path.basename(written), rows, size)
+    return PartResult(job.name, os.path.basename(path), rows, size)
 
 
-def _write(job: PartJob, written: str, progress: Progress) -> int:
+def _write(job: PartJob, path: str, progress: Progress) -> int:
     require_headroom(WRITING_THREADS)
     import pyarrow as pa
     from pyarrow import parquet
@@ -106,10 +106,10 @@ def _write(job: PartJob, written: str, progress: Progress) -> int:
     key, value = serde(job.key_serde), serde(job.value_serde)
     schema = schema_of(shape, key, value)
     rows = 0
-    # Closed in any case, a signal too: it holds a database open.
+    # Closed in any case, also after a signal: the generator has a database open.
     with (
         closing(_batches(job)) as batches,
-        parquet.ParquetWriter(written, schema, compression=_COMPRESSION) as writer,
+        parquet.ParquetWriter(path, schema, compression=_COMPRESSION) as writer,
     ):
         for group in _groups(batches, progress):
             writer.write_table(pa.Table.from_batches(group, schema))
@@ -172,8 +172,8 @@ class ExportWatcher:
         """So many are written. Called now and then, from another thread."""
 
 
-def chosen(choice: EngineChoice, size: int, parts: int, workers: int) -> str:
-    """``spark``, ``processes`` or ``one process`` for so many bytes of SSTs in so many parts."""
+def choose_engine(choice: EngineChoice, size: int, parts: int, workers: int) -> str:
+    """Return ``spark``, ``processes`` or ``one process`` for ``size`` bytes of SSTs in ``parts`` parts."""
     if choice.is_spark:
         return "spark"
     return "processes" if min(parts, workers) > 1 and size >= PROCESSES_BYTES else "one process"
@@ -182,16 +182,18 @@ def chosen(choice: EngineChoice, size: int, parts: int, workers: int) -> str:
 def write_parts(
     jobs: Sequence[PartJob], rows: int, engine: str, workers: int, watcher: ExportWatcher
 ) -> tuple[PartResult, ...]:
-    """Writes all parts; ``engine`` is what :func:`chosen` gave. Raises what ``write_part`` raises, and RunFailed."""
+    """Write all parts; ``engine`` is the result of :func:`choose_engine`. Raise as ``write_part``, and RunFailed."""
     with temporary.private_folder("export") as scratch:
         watcher.begin(rows, len(jobs), engine)
         with progress_counters(scratch, len(jobs), watcher.at) as counters:
-            told = [replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)]
+            counted_jobs = [
+                replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)
+            ]
             if engine == "spark":
-                return _on_spark(told, workers)
+                return _on_spark(counted_jobs, workers)
             if engine == "processes":
-                return _in_processes(told, workers)
-            return tuple(map(write_part, told))
+                return _in_processes(counted_jobs, workers)
+            return tuple(map(write_part, counted_jobs))
 
 
 def _in_processes(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
@@ -202,6 +204,6 @@ def _in_processes(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ..
 def _on_spark(jobs: Sequence[PartJob], workers: int) -> tuple[PartResult, ...]:
     from kstate_cli.spark.context import SparkSettings, run_tasks, spark_context
 
-    # The databases are on this host, so the tasks are.
+    # The databases are on this host, so Spark runs locally.
     with spark_context(SparkSettings(master=f"local[{workers},4]"), name="kstate export") as context:
         return tuple(run_tasks(context, write_in_worker, jobs, lambda: None))

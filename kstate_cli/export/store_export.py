@@ -14,7 +14,7 @@ from typing import Any, Final
 from kstate_cli.errors import Refused
 from kstate_cli.export.columns import schema_of
 from kstate_cli.export.out_folder import OutFolder, check_out
-from kstate_cli.export.part import ExportWatcher, PartJob, PartResult, chosen, write_parts
+from kstate_cli.export.part import ExportWatcher, PartJob, PartResult, choose_engine, write_parts
 from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.offsets.segments import position_reached, reader_remarks
 from kstate_cli.rocks.shadow import Shadow
@@ -38,10 +38,10 @@ SCHEMA: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What to export, and where to."""
+    """The store to export, the folder, and the options."""
 
     app: Path
-    """Absolute, of the application directory."""
+    """The absolute path of the application directory."""
     store: str
     out: Path
     topology: str | None = None
@@ -57,7 +57,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written: the manifest, and which engine it was."""
+    """The result of an export: its manifest and its engine."""
 
     manifest: Mapping[str, Any]
     engine: str
@@ -65,24 +65,24 @@ class Exported:
     size: int
     """Bytes of all files."""
     remarks: tuple[str, ...] = ()
-    """What whoever reads it should know of the stores."""
+    """Remarks about the stores for the reader of the export."""
     warned: bool = True
-    """False beside a running application, whose files are between two states all the time."""
+    """False while the application is running, because its files change all the time."""
 
 
 def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
-    """Writes a store. Raises UsageError, Refused, InUse, StoreUnreadable, SerdeError and RunFailed.
+    """Write a store. Raise UsageError, Refused, InUse, StoreUnreadable, SerdeError and RunFailed.
 
-    Whatever it raises, nothing of this export is left but, after a kill, the folder ``_incomplete``.
+    After an error nothing of this export remains; after a kill the folder ``_incomplete`` does.
     """
     out = check_out(request.out, request.app)
     key, value = serde_for("--key-serde", request.key_serde), serde_for("--value-serde", request.value_serde)
     app = read_application(request.app, stores={request.store}, workers=request.workers)
     refuse_running(app, last_flush=request.last_flush)
-    stated = request.spec.store(request.store) or StoreDraft(name=request.store)
-    stores = stores_of(app, request.store, topology=request.topology, subtopology=stated.subtopology)
+    in_spec = request.spec.store(request.store) or StoreDraft(name=request.store)
+    stores = stores_of(app, request.store, topology=request.topology, subtopology=in_spec.subtopology)
     if request.spec.stores or request.spec.application is not None:
-        merge(app, request.spec, file_name=request.spec_named)  # raises where the file is not about this directory
+        merge(app, request.spec, file_name=request.spec_named)  # raises if the file is about another directory
     steady = Steady.of(app, [store for _, store in stores])
     owner = {
         "schema_version": SCHEMA,
@@ -97,8 +97,8 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
             place.folder,
             key_serde=request.key_serde,
             value_serde=request.value_serde,
-            kind=stated.kind,
-            # Ranges of a database that is written to meanwhile would not fit together.
+            kind=in_spec.kind,
+            # Each range opens the database: ranges of a changing one would be of different times.
             part_bytes=None if app.running else PART_BYTES,
         )
         if plan.shape.internal and request.value_serde != "bytes":
@@ -106,21 +106,21 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
                 f"values of a {plan.shape.name} store are Streams' own: no serde reads them",
                 hint="leave out --value-serde",
             )
-        engine = chosen(request.engine, plan.size, len(plan.parts), request.workers)
+        engine = choose_engine(request.engine, plan.size, len(plan.parts), request.workers)
         results = write_parts(plan.parts, plan.rows, engine, request.workers, watcher)
         if not app.running:
             steady.check()
         manifest = _manifest(app, request, plan, results)
         manifest["columns"] = {field.name: str(field.type) for field in schema_of(plan.shape, key, value)}
         manifest["remarks"] = list(remarks)
-        place.publish({one.name: one.written for one in results}, manifest)
-    return Exported(manifest, engine, out, sum(one.size for one in results), remarks, warned=not app.running)
+        place.publish({part.name: part.attempt for part in results}, manifest)
+    return Exported(manifest, engine, out, sum(part.size for part in results), remarks, warned=not app.running)
 
 
 def _manifest(
     app: Application, request: ExportRequest, plan: ExportPlan, results: tuple[PartResult, ...]
 ) -> dict[str, Any]:
-    by_name = {one.name: one for one in results}
+    by_name = {part.name: part for part in results}
     return {
         "schema_version": SCHEMA,
         "application": app.app_id,
@@ -129,17 +129,17 @@ def _manifest(
         "as_of": app.as_of,
         "key_serde": request.key_serde,
         "value_serde": request.value_serde,
-        "rows": sum(one.rows for one in results),
+        "rows": sum(part.rows for part in results),
         "tasks": [
             {
-                "task": one.reader.task,
-                "partition": one.reader.partition,
-                "kind": one.reader.kind,
-                "rows": sum(by_name[part.name].rows for part in one.parts),
-                "position": position_reached(one.store).as_map() if one.store.position_is_readable else None,
-                "files": [{"name": part.name, "rows": by_name[part.name].rows} for part in one.parts],
+                "task": task.reader.task,
+                "partition": task.reader.partition,
+                "kind": task.reader.kind,
+                "rows": sum(by_name[part.name].rows for part in task.parts),
+                "position": position_reached(task.store).as_map() if task.store.position_is_readable else None,
+                "files": [{"name": part.name, "rows": by_name[part.name].rows} for part in task.parts],
             }
-            for one in plan.tasks
+            for task in plan.tasks
         ],
     }
 
@@ -149,10 +149,10 @@ Range = tuple[bytes | None, bytes | None]
 
 
 def split(tables: Sequence[Table], size: int) -> list[Range]:
-    """Ranges of about ``size`` bytes of SSTs, ascending, that together hold every key.
+    """Return ranges of about ``size`` bytes of SSTs, ascending, that together cover every key.
 
-    A range begins where some SST begins or ends; the bytes of an SST are taken to be spread evenly over such keys
-    within it. So a database of one SST is one range.
+    A range begins at the first or last key of an SST; the bytes of an SST count as evenly spread over such keys in it.
+    So a database of one SST is one range.
     """
     keys = sorted({table.first for table in tables} | {table.last for table in tables})
     weights = [0.0] * len(keys)
@@ -172,7 +172,7 @@ def split(tables: Sequence[Table], size: int) -> list[Range]:
 
 
 PART_BYTES: Final = 64 << 20
-"""A database with more bytes of SSTs than this is read in ranges of about so many."""
+"""A database with more bytes of SSTs is read in ranges of about this size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class TaskPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """``size`` is the bytes of the SSTs, ``rows`` an estimate."""
+    """The plan of an export. ``size`` is the bytes of the SSTs, ``rows`` an estimate."""
 
     shape: Shape
     tasks: tuple[TaskPlan, ...]
@@ -195,7 +195,7 @@ class ExportPlan:
 
     @property
     def parts(self) -> tuple[PartJob, ...]:
-        """All of them."""
+        """The parts of all tasks."""
         return tuple(part for task in self.tasks for part in task.parts)
 
 
@@ -208,12 +208,13 @@ def plan_export(
     kind: str | None = None,
     part_bytes: int | None = PART_BYTES,
 ) -> ExportPlan:
-    """The parts of a store in these tasks; ``kind`` is what the specification says, no ``part_bytes``: no ranges.
+    """Return the parts of a store in these tasks; ``kind`` is that of the specification, no ``part_bytes``: no ranges.
 
-    Raises StoreUnreadable for a store that is damaged or of no certain kind, Refused where tasks do not fit together.
+    Raises StoreUnreadable for a store that is damaged or of uncertain kind, Refused if its tasks have different kinds.
     """
     databases = Databases()
-    readers = [open_whole(task, store, [one for _, one in stores], databases, kind=kind) for task, store in stores]
+    others = [store for _, store in stores]
+    readers = [open_whole(task, store, others, databases, kind=kind) for task, store in stores]
     shapes = {shape_of(reader.kind).name: shape_of(reader.kind) for reader in readers}
     if len(shapes) > 1:
         raise Refused(
@@ -227,8 +228,9 @@ def plan_export(
         empty = PartJob("", folder, reader.partition, reader.layout, key_serde, value_serde)
         size += sum(_bytes(database) for database in store.databases if not database.empty)
         parts = [part for segment in filled(reader, store) for part in _parts(segment, empty, part_bytes)]
-        named = (replace(part, name=_name(reader.task, number)) for number, part in enumerate(parts or [empty]))
-        plans.append(TaskPlan(reader, store, tuple(named)))
+        # A task without rows has one empty part, so that the folder has a file with its schema.
+        jobs = [replace(part, name=_name(reader.task, number)) for number, part in enumerate(parts or [empty])]
+        plans.append(TaskPlan(reader, store, tuple(jobs)))
     return ExportPlan(
         next(iter(shapes.values())), tuple(plans), size, sum(part.rows for plan in plans for part in plan.parts)
     )
@@ -264,7 +266,7 @@ def _parts(segment: Segment, empty: PartJob, part_bytes: int | None) -> Iterator
 
 
 def _within(ranges: Sequence[Range], layout: Layout) -> list[Range]:
-    """Those ranges that hold data of such a store."""
+    """Return the ranges that have base rows of a store of this layout."""
     first, end = layout.key.base_rows
     return [
         (lower, below)

@@ -1,4 +1,4 @@
-"""What a migration cannot keep from being restored, or lost, at the next start: nobody is to take it for kept."""
+"""Warnings of a migration about the next start: data that it restores, replays or loses, migrated or not."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.problems import Problem
 from kstate_cli.texts import command, some
 
-_NAMED: Final = 5
+_MOST_NAMES: Final = 5
 
 
 def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release, *, transactional: bool) -> list[str]:
-    """Warns of a task that the next start restores whole, migrated or not, because stores have no offset.
+    """Return a warning for a task that the next start restores whole, because stores have no offset.
 
-    A release that keeps offsets inside writes the first offset of a logged store when it commits first, and that of
-    each when it closes. Up to 4.2 ``.checkpoint`` has all of them or is not there
+    A release that keeps offsets in the store writes the offset of a logged store at the first commit, and of every one
+    when it closes. Up to 4.2 ``.checkpoint`` has all of them or does not exist
     (``ProcessorStateManager.initializeStoreOffsetsFromCheckpoint``).
     """
     if app.running or resolved.task.is_global:
@@ -29,8 +29,8 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
     if not never:
         return []
     text = (
-        f"{resolved.task.name}: no offset of {some(never, _NAMED)}: under exactly-once {target} wipes the task and "
-        "restores all of it, as any release would; else it restores those of them that have a changelog"
+        f"{resolved.task.name}: no offset of {some(never, _MOST_NAMES)}: under exactly-once {target} wipes the task "
+        "and restores all of it, as any release would; else it restores those of them that have a changelog"
     )
     return [text]
 
@@ -38,16 +38,19 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
 def _never_committed(resolved: TaskOffsets, target: Release, *, transactional: bool) -> list[str]:
     """Return the stores of a task that lack an offset which the release asks for."""
     without = [state.store for state in resolved.stores if state.store.databases and not state.offsets]
-    never = [
-        store.name
-        for store in without
-        if store.has_offsets_family and not has_offset_if_logged(store, transactional=transactional)
-    ]
+    names = [store.name for store in without if _lacks_offset(store, transactional=transactional)]
     if target.offsets_home is OffsetsHome.COLUMN_FAMILY:
-        never += [state.store.name for state in resolved.stores if _lacks_file(state.store)]
-    if never or resolved.absent or any(state.offsets for state in resolved.stores):
-        return never
+        names += [state.store.name for state in resolved.stores if _lacks_file(state.store)]
+    has_offsets = bool(resolved.absent) or any(state.offsets for state in resolved.stores)
+    if names or has_offsets:
+        return names
+    # No store of the task has an offset: the empty ones were opened and never committed.
     return [store.name for store in without if store.empty]
+
+
+def _lacks_offset(store: Store, *, transactional: bool) -> bool:
+    """Return True for a store without an offset that keeps offsets itself, and may be logged."""
+    return store.has_offsets_family and not has_offset_if_logged(store, transactional=transactional)
 
 
 def _lacks_file(store: Store) -> bool:
@@ -58,20 +61,21 @@ def _lacks_file(store: Store) -> bool:
 def replayed(app: Application, resolved: TaskOffsets) -> list[str]:
     """Return a warning for each versioned store whose rows may be ahead of its offset: the next start replays them."""
     return [
-        f"{resolved.task.name}/{one.store.name}: it was killed, and its rows may be ahead of its offset. The next "
+        f"{resolved.task.name}/{state.store.name}: it was killed, and its rows may be ahead of its offset. The next "
         "start replays records over them, which gives a versioned store other versions. To have it restored instead: "
-        + command("wipe", app.path, "--task", resolved.task.name, "--store", one.store.name)
-        for one in resolved.stores
-        if may_be_ahead(one.store, resolved)
+        + command("wipe", app.path, "--task", resolved.task.name, "--store", state.store.name)
+        for state in resolved.stores
+        if may_be_ahead(state.store, resolved)
     ]
 
 
 def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str]) -> list[str]:
-    """Warns of rows in a task that is left out which no changelog may bring back, with the command that keeps them.
+    """Return a warning about rows of a skipped task that no changelog may restore, with the command that exports them.
 
     ``logged`` are the stores that have an offset in any task.
     """
-    unknown = [one.store.name for one in resolved.stores if one.store.name not in logged and not one.store.empty]
+    stores = [state.store for state in resolved.stores]
+    unknown = [store.name for store in stores if store.name not in logged and not store.empty]
     if not unknown:
         return []
     untold = _untold(resolved.task, unknown)
@@ -79,12 +83,12 @@ def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str
     return [f"{untold} rows are lost with the task. To keep them, first: {keep}"]
 
 
-def lost_unread(task: Task, half_made: Collection[Problem], logged: Collection[str]) -> list[str]:
-    """Warns of stores in a task that is left out whose databases are half made: nobody can read whether they have rows.
+def lost_unread(task: Task, unfinished: Collection[Problem], logged: Collection[str]) -> list[str]:
+    """Return a warning about stores of a skipped task with unfinished databases: their rows cannot be read.
 
     ``logged`` are the stores that have an offset in any task.
     """
-    names = {problem.place.store.name for problem in half_made if problem.place.store is not None}
+    names = {problem.place.store.name for problem in unfinished if problem.place.store is not None}
     unread = sorted(names - {*logged})
     if not unread:
         return []
@@ -94,4 +98,4 @@ def lost_unread(task: Task, half_made: Collection[Problem], logged: Collection[s
 
 def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
     have = "has" if len(stores) == 1 else "have"
-    return f"{task.name}: no offset tells whether {some(stores, _NAMED)}{which} {have} a changelog: without one"
+    return f"{task.name}: no offset tells whether {some(stores, _MOST_NAMES)}{which} {have} a changelog: without one"

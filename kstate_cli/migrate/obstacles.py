@@ -1,4 +1,7 @@
-"""What a migration refuses before it plans a step: stores that the target does not read, or would read wrong."""
+"""Obstacles to a migration: stores that the target cannot read or would misread, and the conversion of headers.
+
+Releases before 4.3 do not read stores with record headers (KIP-1271): :func:`conversions` plans their older layout.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from kstate_cli.texts import command, first_lines
 
 
 def _stores(snapshot: MigrationSnapshot) -> Iterator[tuple[Task, Store, str]]:
-    """Yield each store that can be read, with how messages call it."""
+    """Yield each store of a whole task, with its name for messages."""
     for task in snapshot.whole_tasks:
         for store in task.stores:
             yield task, store, f"{task.name}/{store.name}"
@@ -39,17 +42,17 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
     """Raise Refused for stores that the target cannot read at all."""
     lines: list[str] = []
     headers: list[str] = []
-    for task, store, shown in _stores(snapshot):
+    for task, store, name in _stores(snapshot):
         kind = store.kind.name
         if store.families & headers_families() and not snapshot.into_family:
-            headers.append(f"{shown}: a store with record headers ({kind})")
-            lines += [f"{shown}: {reason}" for reason in [undecided(store)] if reason is not None]
+            headers.append(f"{name}: a store with record headers ({kind})")
+            lines += [f"{name}: {reason}" for reason in [undecided(store)] if reason is not None]
             kind = without_headers(kind)
         if not readable_by(kind, snapshot.target):
-            lines.append(f"{shown}: {kind} stores are unknown to {snapshot.target}")
+            lines.append(f"{name}: {kind} stores are unknown to {snapshot.target}")
         reason = snapshot.subscriptions.get((task.name, store.name))
         if reason is not None:
-            lines.append(f"{shown}: {reason}")
+            lines.append(f"{name}: {reason}")
     if lines:
         raise Refused(
             f"{snapshot.target} cannot read these stores",
@@ -66,25 +69,25 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
         )
 
 
-def sessions_of_before(snapshot: MigrationSnapshot) -> Iterator[Remark]:
-    """Yield a note about on-window-close sessions that 4.3.1 reads wrong once their store has headers.
+def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
+    """Yield a note about on-window-close sessions that 4.3.1 misreads once their store has headers.
 
     Raises Refused if the store has both layouts already, or the user is about to switch.
     """
     lines: list[str] = []
     names: dict[str, None] = {}
     at_risk: list[str] = []
-    for _, store, shown in _stores(snapshot):
+    for _, store, place in _stores(snapshot):
         if has_rows_without_headers(store):
-            lines.append(f"{shown}: rows without headers beside rows of the layout with them")
+            lines.append(f"{place}: rows without headers beside rows of the layout with them")
             names[store.name] = None
         elif not knows_headers(snapshot.target) or not may_be_misread_with_headers(store):
             continue
         elif snapshot.options.headers_format:
-            lines.append(f"{shown}: {store.kind.name}")
+            lines.append(f"{place}: {store.kind.name}")
             names[store.name] = None
         elif misread_with_headers(store.kind.name) is not None:
-            at_risk.append(shown)
+            at_risk.append(place)
     if lines:
         raise Refused(
             "4.3.1 reads these on-window-close sessions wrong under dsl.store.format=HEADERS",
@@ -121,7 +124,7 @@ def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[St
 
 
 def undecided(store: Store) -> str | None:
-    """Why it is not known how rows are taken back to the layout without headers; None where it is."""
+    """Return why the layout without headers of a store's rows is uncertain; None if it is certain."""
     families = sorted(headers_families() & store.families)
     for family in families:
         if not kinds_of_family(family, segmented=store.segmented):
@@ -136,7 +139,7 @@ def undecided(store: Store) -> str | None:
 
 
 def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
-    """What turns a database into the layout that the same topology has without headers.
+    """Return the conversions of a database to the layout that the same topology has without headers.
 
     Key-value and window rows keep their timestamp, sessions never had one. The windows of stream-stream joins are
     plain there (``StreamJoinedStoreFactory``); only their names tell them apart.
@@ -151,8 +154,8 @@ def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
 
 
 def _older(kind: StoreKind, family: str, store_name: str) -> tuple[str, str]:
-    """Where rows of a family with headers go, and what is left of their values (``layouts.STRIP``)."""
-    number = next(i for i, one in enumerate(kind.families) if one.name == family)
+    """Return the older family for rows of a family with headers, and how their values change (``layouts.STRIP``)."""
+    number = next(number for number, other in enumerate(kind.families) if other.name == family)
     newer, older = kind.families[number : number + 2]
     if kind.key is KeySchema.WINDOW and JOIN_WINDOW.fullmatch(store_name):
         older = kind.families[-1]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from kstate_cli.change.plan import Change, Plan, Remark, RemarkKind, note, steps_of, texts_of, warning
 from kstate_cli.errors import Refused
-from kstate_cli.migrate.obstacles import refuse_rewrites_of_forgetful, refuse_unreadable, sessions_of_before
+from kstate_cli.migrate.obstacles import misread_sessions, refuse_rewrites_of_forgetful, refuse_unreadable
 from kstate_cli.migrate.snapshot import MigrateOptions, MigrationSnapshot, read_snapshot
 from kstate_cli.migrate.task_changes import task_changes
 from kstate_cli.offsets.model import TaskOffsets
@@ -61,7 +61,7 @@ def _application_changes(snapshot: MigrationSnapshot) -> Iterator[Change]:
     for problem in snapshot.app.all_problems():
         yield note(problem.reasoned) if problem.passing else warning(problem.reasoned)
     yield from map(note, as_of_note(snapshot.app))
-    yield from sessions_of_before(snapshot)
+    yield from misread_sessions(snapshot)
 
 
 def _changes_of_tasks(snapshot: MigrationSnapshot) -> Iterator[Change]:

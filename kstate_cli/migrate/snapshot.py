@@ -1,4 +1,4 @@
-"""Everything that a migration goes by, read from disk once: the rules after it open nothing and list nothing."""
+"""The snapshot and the options of a migration: it reads the disk once, and the rules after it read nothing."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ StoreKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class MigrationSnapshot:
-    """An application directory as it is now, and where it is to go."""
+    """An application directory as it was read, the target release and the options."""
 
     app: Application
     target: Release
     options: MigrateOptions
     offsets: tuple[TaskOffsets, ...]
     """Those of every task, in the order of the tasks."""
-    half_made: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
-    """The tasks that a kill left while a database was made or dropped, with what there is of each."""
+    unfinished: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    """The tasks with a database that a killed application was creating or dropping, with the problems of each."""
     subscriptions: Mapping[StoreKey, str] = field(default_factory=dict)
     """Stores of foreign-key subscriptions that the target cannot read, and why."""
     logged: frozenset[str] = frozenset()
@@ -51,33 +51,33 @@ class MigrationSnapshot:
 
     @property
     def whole_tasks(self) -> tuple[Task, ...]:
-        """The tasks in which no database is half made."""
-        return tuple(task for task in self.app.tasks if task.name not in self.half_made)
+        """The tasks without an unfinished database."""
+        return tuple(task for task in self.app.tasks if task.name not in self.unfinished)
 
     def relative(self, path: Path) -> str:
-        """Return a path as steps have it: relative to the application directory."""
+        """Return a path for steps: relative to the application directory."""
         return str(path.relative_to(self.app.path))
 
 
 def read_snapshot(app: Application, target: Release, options: MigrateOptions) -> MigrationSnapshot:
-    """Return what a migration goes by. Raises Refused if not all of the directory can be read, and OSError."""
-    half_made = _half_made(app)
-    _refuse_fatal(app, target, options, half_made)
-    whole = [task for task in app.tasks if task.name not in half_made]
+    """Return the snapshot. Raise Refused if a part of the directory cannot be read, and OSError."""
+    unfinished = _unfinished(app)
+    _refuse_fatal(app, target, options, unfinished)
+    whole = [task for task in app.tasks if task.name not in unfinished]
     subscriptions = _subscriptions(whole, target)
     offsets = tuple(resolve_to_plan(app, transactional=options.transactional))
     logged = frozenset(state.store.name for task in offsets for state in task.stores if state.offsets)
     left_transactional = any(
         left_committed(store, transactional=options.transactional) for task in app.tasks for store in task.stores
     )
-    return MigrationSnapshot(app, target, options, offsets, half_made, subscriptions, logged, left_transactional)
+    return MigrationSnapshot(app, target, options, offsets, unfinished, subscriptions, logged, left_transactional)
 
 
-def _half_made(app: Application) -> dict[str, tuple[Problem, ...]]:
-    """Return the tasks in which nothing stands in the way but what a kill leaves of a database in the making.
+def _unfinished(app: Application) -> dict[str, tuple[Problem, ...]]:
+    """Return the tasks whose only problems are those that a kill leaves while a database is created or dropped.
 
-    A copy that was cut off, or a disk, may leave the same, and nothing tells which. What became of the task before is
-    no sign either, as a task that is being restored still has its ``.checkpoint``.
+    An incomplete copy or a disk may leave the same, and the files do not show which. The ``.checkpoint`` is no evidence
+    either: a task that is being restored still has it.
     """
     by_task: dict[str, list[Problem]] = {}
     for problem in app.all_problems():
@@ -89,17 +89,17 @@ def _half_made(app: Application) -> dict[str, tuple[Problem, ...]]:
 
 
 def _refuse_fatal(
-    app: Application, target: Release, options: MigrateOptions, half_made: Mapping[str, tuple[Problem, ...]]
+    app: Application, target: Release, options: MigrateOptions, unfinished: Mapping[str, tuple[Problem, ...]]
 ) -> None:
-    """Raise Refused for what nobody can migrate; half-made tasks are left out if the user allows it."""
-    leaves_out = half_made if options.wipe_unclean else {}
+    """Raise Refused for problems that prevent a migration; unfinished tasks are skipped if the user allows it."""
+    leaves_out = unfinished if options.wipe_unclean else {}
     fatal = [problem for problem in app.all_problems() if problem.fatal and problem.place.task not in leaves_out]
     if not fatal:
         return
     if all(problem.code is ProblemCode.UNREADABLE for problem in fatal):
         raise _not_all_read(app.path, [problem.text for problem in fatal])
     hint = f"what to do about each: {command('check', app.path, '--for', target.version)}"
-    if {problem.place.task for problem in fatal} <= half_made.keys():
+    if {problem.place.task for problem in fatal} <= unfinished.keys():
         wipe = options.command(app.path, target.version, "--wipe-unclean")
         killed = f"where the application was killed, this leaves these tasks out, so that Streams restores them: {wipe}"
         hint = f"{killed}; {hint}"
@@ -125,10 +125,10 @@ def _subscriptions(tasks: list[Task], target: Release) -> dict[StoreKey, str]:
     return {key: reason for key, reason in reasons.items() if reason is not None}
 
 
-def _newer_subscription(shown: str, store: Store, since: Mapping[int, str]) -> str | None:
+def _newer_subscription(name: str, store: Store, since: Mapping[int, str]) -> str | None:
     """Return why the target cannot read a store, None if it can.
 
-    ``shown`` is how messages call the store, ``since`` the release of each version that the target does not read.
+    ``name`` is the store in messages, ``since`` the release of each version that the target does not read.
     """
     try:
         for database in store.databases:
@@ -140,7 +140,7 @@ def _newer_subscription(shown: str, store: Store, since: Mapping[int, str]) -> s
                             return f"foreign-key subscriptions of version {version} need {since[version]}"
     except (RocksError, MalformedBytesError, OSError) as error:
         if cannot_be_read(error):
-            raise _not_all_read(store.path, [f"{shown}: {error}"]) from None
+            raise _not_all_read(store.path, [f"{name}: {error}"]) from None
         if isinstance(error, OSError):
             raise
         return f"its rows cannot be read: {error}"
@@ -148,7 +148,7 @@ def _newer_subscription(shown: str, store: Store, since: Mapping[int, str]) -> s
 
 
 def _not_all_read(where: Path, lines: list[str]) -> Refused:
-    """What cannot be read now may be whole: nothing is planned about it, and nothing advised that would end it."""
+    """Return the error for unreadable data. It may be whole, so kstate neither plans nor advises its removal."""
     return Refused(
         "what cannot be read cannot be migrated: not all of it can be",
         details=first_lines(lines),
@@ -184,5 +184,5 @@ class MigrateOptions:
             (self.transactional, (TRANSACTIONAL_STORES,)),
             (self.unproven, (UNPROVEN,)),
         )
-        words = (word for given, words in options if given for word in words)
+        words = (word for is_set, words in options if is_set for word in words)
         return command("migrate", app, "--to", target, *words, *more)

@@ -40,7 +40,7 @@ from kstate_cli.texts import command, first_lines
 def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
     """Yield everything that happens to one task. Raises Refused for offsets that no older release reads."""
     task = state.task
-    problems = snapshot.half_made.get(task.name)
+    problems = snapshot.unfinished.get(task.name)
     if problems is not None:
         yield from _leave_out(snapshot, state, problems[0].text)
         yield from map(warning, lost_unread(task, problems, snapshot.logged))
@@ -204,16 +204,16 @@ def _absent_into_family(
 
 
 def _wiped_everywhere(snapshot: MigrationSnapshot, state: TaskOffsets, name: str) -> Remark:
-    """Return what becomes of a task with a store that was wiped in all tasks: no other one tells how 4.3 keeps it."""
+    """Return the consequence for a task with a store that was wiped in all tasks: its layout in 4.3 is unknown."""
     wiped = (
         f"{state.task.name}: {name} was wiped in every task, so that nothing tells how 4.3 keeps it: if it is a "
         "RocksDB store, under exactly-once the next start wipes its whole task"
     )
-    without = [one.store for one in state.stores if not one.offsets]
+    without = [other.store for other in state.stores if not other.offsets]
     lost = [store.name for store in without if store.databases and not store.empty]
     if not lost or snapshot.options.at_least_once:
         return warning(f"{wiped} and restores it. Restore {name} first, or start the older release")
-    # StateManagerUtil wipes the directory of a corrupted task as a whole, and what has no changelog is gone then.
+    # StateManagerUtil wipes the directory of a corrupted task as a whole, and stores without a changelog are lost then.
     rows = f"{', '.join(lost)} in it has no offset: without a changelog its rows are lost"
     return Remark(RemarkKind.LOSS, f"{wiped}. {rows}")
 

@@ -1,7 +1,7 @@
-"""Which function answers which query at which kind of store. Anybody may add to it.
+"""The function that answers each query at each kind of store. A caller may add functions.
 
 A handler takes a :class:`~kstate_cli.rows.store.StoreReader` and the query, and returns the result, or a QueryResult
-where it fails. It may raise StoreUnreadable; rows that it does not return at once go into a RowIterator.
+if it fails. It may raise StoreUnreadable; rows that it does not return at once go into a RowIterator.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _versioned(kind: StoreKind) -> bool:
     return kind.key is KeySchema.VERSIONED
 
 
-def _untold(kind: StoreKind) -> bool:
+def _is_uncertain(kind: StoreKind) -> bool:
     return not kind.is_exact
 
 
@@ -97,7 +97,7 @@ class Handlers:
     """A table of handlers; a query is known by its very class, as in Streams (``StoreQueryUtils``)."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[type[Query[Any]], str], Handler] = {}
+        self._handlers: dict[tuple[type[Query[Any]], str], Handler] = {}
         self._unless: dict[tuple[type[Query[Any]], str], Unless] = {}
 
     def register(
@@ -105,35 +105,35 @@ class Handlers:
     ) -> None:
         """From now on ``handler`` answers ``query`` at these kinds. ValueError for what is no kind of store.
 
-        ``unless`` may tell of one query of the class why it has no answer at such a store.
+        ``unless`` may return why a query of the class has no answer at such a store.
         """
         names = kind_names()
         for kind in kinds:
             if kind not in names:
                 raise ValueError(f"{kind!r} is not a kind of store: {', '.join(sorted(names))}")
-            self._known[query, kind] = handler
+            self._handlers[query, kind] = handler
             self._unless.pop((query, kind), None)
             if unless is not None:
                 self._unless[query, kind] = unless
 
     def find(self, query: Query[Any], kind: str) -> Handler | None:
-        """The handler, None for a query that this kind does not answer."""
-        return self._known.get((type(query), kind))
+        """Return the handler, None for a query that this kind does not answer."""
+        return self._handlers.get((type(query), kind))
 
     def refusal(self, query: Query[Any], kind: str) -> str | None:
-        """Why a query of a class that this kind answers has no answer itself; None where it has one."""
+        """Return why this kind cannot answer a query although it answers others of its class; None if it can."""
         unless = self._unless.get((type(query), kind))
         return None if unless is None else unless(query)
 
     def knows(self, query: Query[Any]) -> bool:
-        """Whether any kind of store answers queries of this class."""
-        return any(known is type(query) for known, _ in self._known)
+        """Return whether any kind of store answers queries of this class."""
+        return any(handled is type(query) for handled, _ in self._handlers)
 
 
 def default_handlers() -> Handlers:
-    """A new table with the handlers of kstate."""
+    """Return a new table with the handlers of kstate."""
     handlers = Handlers()
-    answered: tuple[tuple[type[Query[Any]], Callable[[StoreKind], bool], Handler, Unless | None], ...] = (
+    rows: tuple[tuple[type[Query[Any]], Callable[[StoreKind], bool], Handler, Unless | None], ...] = (
         (RawKeyQuery, _any, raw_key_query, None),
         (RawScanQuery, _any, raw_scan_query, None),
         (KeyQuery, key_value, key_query, None),
@@ -149,11 +149,11 @@ def default_handlers() -> Handlers:
         (TimestampedWindowRangeWithHeadersQuery, _with_headers(_windows), window_range_query, not_by_time),
         (TimestampedWindowRangeWithHeadersQuery, _with_headers(_sessions), session_range_query, not_by_key),
         # Segments without any rows: windows or sessions, that is not known.
-        (WindowKeyQuery, _untold, window_key_query, None),
-        (WindowRangeQuery, _untold, no_rows, None),
+        (WindowKeyQuery, _is_uncertain, window_key_query, None),
+        (WindowRangeQuery, _is_uncertain, no_rows, None),
         (VersionedKeyQuery, _versioned, versioned_key_query, None),
         (MultiVersionedKeyQuery, _versioned, multi_versioned_key_query, None),
     )
-    for query, of_kind, handler, unless in answered:
+    for query, of_kind, handler, unless in rows:
         handlers.register(query, [kind.name for kind in store_kinds() if of_kind(kind)], handler, unless=unless)
     return handlers

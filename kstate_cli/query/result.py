@@ -182,21 +182,21 @@ class QueryResult(Generic[R]):
 
     @property
     def position(self) -> Position | None:
-        """The Position of the store; None where there is no store."""
+        """The Position of the store; None without a store."""
         return self._position
 
     @property
     def execution_info(self) -> tuple[str, ...]:
-        """How it was executed, where the request asked for it."""
+        """The steps of the execution, if the request enabled them."""
         return tuple(self._info)
 
     def __repr__(self) -> str:
-        what = f"result={self._result!r}" if self._reason is None else f"{self._reason.value}: {self._message}"
-        return f"QueryResult({what}, position={self._position and self._position.as_map()})"
+        text = f"result={self._result!r}" if self._reason is None else f"{self._reason.value}: {self._message}"
+        return f"QueryResult({text}, position={self._position and self._position.as_map()})"
 
 
 class StateQueryResult(Generic[R]):
-    """The answers of all partitions that were asked, or the one of a global store."""
+    """The results of all requested partitions, or that of a global store."""
 
     __slots__ = ("_global", "_partitions")
 
@@ -208,38 +208,38 @@ class StateQueryResult(Generic[R]):
 
     @property
     def partition_results(self) -> dict[int, QueryResult[R]]:
-        """Partition -> its answer, sorted; empty for a global store."""
+        """Partition -> its result, sorted; empty for a global store."""
         return dict(self._partitions)
 
     @property
     def global_result(self) -> QueryResult[R] | None:
-        """The answer of a global store."""
+        """The result of a global store."""
         return self._global
 
     @property
     def only_partition_result(self) -> QueryResult[R] | None:
-        """The one answer with a result other than None.
+        """The only partition with a result other than None.
 
-        None where all partitions succeeded and none has a result. Unlike in Streams a failure is never passed over in
-        silence: where no partition has a result and some have failed, the first failure is the answer. ValueError
-        where more than one partition has a result.
+        None if all partitions succeeded without a result. Unlike in Streams a failure is never skipped silently: if no
+        partition has a result and some have failed, the first failure is returned. Raises ValueError if more than one
+        partition has a result.
         """
-        successes = [one for one in self._partitions.values() if one.is_success and one.result is not None]
+        successes = [result for result in self._partitions.values() if result.is_success and result.result is not None]
         if len(successes) > 1:
-            with_result = [p for p, one in self._partitions.items() if one in successes]
+            with_result = [partition for partition, result in self._partitions.items() if result in successes]
             raise ValueError(f"more than one partition has a result: {', '.join(map(str, with_result))}")
         if successes:
             return successes[0]
-        return next((one for one in self._partitions.values() if one.is_failure), None)
+        return next((result for result in self._partitions.values() if result.is_failure), None)
 
     @property
     def position(self) -> Position:
-        """The Positions of all answers, merged."""
+        """The Positions of all results, merged."""
         merged = Position.empty()
-        answers: list[QueryResult[Any]] = [*self._partitions.values(), *([self._global] if self._global else [])]
-        for one in answers:
-            if one.position is not None:
-                merged = merged.merge(one.position)
+        results: list[QueryResult[Any]] = [*self._partitions.values(), *([self._global] if self._global else [])]
+        for result in results:
+            if result.position is not None:
+                merged = merged.merge(result.position)
         return merged
 
     def __repr__(self) -> str:
@@ -247,7 +247,7 @@ class StateQueryResult(Generic[R]):
 
 
 def hints(app: str | os.PathLike[str]) -> dict[FailureReason, str]:
-    """What to do about each failure, with commands about ``app``; STORE_EXCEPTION: where the store is at fault."""
+    """Return the hint for each failure, with commands about ``app``; STORE_EXCEPTION: if the store is damaged."""
     return {
         FailureReason.NOT_ACTIVE: "leave out --require-active; or say --assume-active if the tasks ran here last",
         FailureReason.NOT_UP_TO_BOUND: f"how far each store has come: {command('inspect-position', app)}",
@@ -262,12 +262,12 @@ T = TypeVar("T")
 
 
 class RowIterator(Generic[T]):
-    """Rows as they are read: nothing is kept, so a scan of any store runs in constant memory. A context manager.
+    """An iterator over rows in constant memory, for a store of any size. A context manager.
 
-    Made of ``(order, row)`` pairs' source and two functions, so that the fast path has no Python call per row.
-    ``order`` gives what rows are sorted by (bytes of the key, time of the window); ``decode`` makes of a source row
-    what the caller gets, None keeps it. Close it, or leave its ``with``, before the directory is closed.
-    Raises StoreUnreadable where the store cannot be read on: an answer never ends short in silence.
+    It has a source of rows and two functions, so that the fast path has no Python call per row. ``order`` returns the
+    sort key of a row (bytes of the key, time of the window). ``decode`` converts a source row for the caller; None
+    leaves it unchanged. Close it, or leave its ``with``, before the directory is closed. Raises StoreUnreadable at a
+    row that cannot be read: a result never ends early silently.
     """
 
     __slots__ = ("_close", "_decode", "_hint", "_order", "_source", "_where", "reverse")
@@ -288,11 +288,11 @@ class RowIterator(Generic[T]):
         self._where = "a store"
         self._hint: str | None = None
         self.reverse = reverse
-        """Whether rows come in descending order."""
+        """Whether rows are in descending order."""
 
     def __iter__(self) -> Iterator[T]:
         try:
-            # Nothing is called per row where rows need no decoding.
+            # Rows that need no decoding cost no call.
             yield from self._source if self._decode is None else map(self._decode, self._source)
         except MalformedBytesError as error:
             raise self._unreadable(error) from None
@@ -306,9 +306,9 @@ class RowIterator(Generic[T]):
         return decoded
 
     def prime(self, where: str, app: Path) -> None:
-        """Reads the first row ahead: raises now what would else be raised by the first ``next``.
+        """Read the first row ahead, so that its errors are raised now.
 
-        ``where`` is what messages about rows call the store, ``app`` the directory to be looked at then.
+        ``where`` is the name of the store in messages about rows, ``app`` the directory for their hints.
         """
         self._where = where
         self._hint = look_closer(app)
@@ -316,7 +316,7 @@ class RowIterator(Generic[T]):
         self._source = chain(first, self._source)
 
     def ordered(self) -> Iterator[tuple[Any, T]]:
-        """Each row with what it is sorted by."""
+        """Yield each row with its sort key."""
         order, decode = self._order, self._decode
         try:
             for row in self._source:
@@ -325,7 +325,7 @@ class RowIterator(Generic[T]):
             raise self._unreadable(error) from None
 
     def close(self) -> None:
-        """Ends the reading. Closing twice does nothing."""
+        """End the reading. Closing twice does nothing."""
         self._source = iter(())
         close, self._close = self._close, None
         if close is not None:
@@ -344,9 +344,9 @@ class RowIterator(Generic[T]):
 
 
 def collate(iterators: Iterable[RowIterator[T]]) -> RowIterator[T]:
-    """One iterator over the rows of several partitions in key order; closing it closes them all.
+    """Return one iterator over the rows of several partitions in key order; closing it closes them all.
 
-    They must be in one order, all ascending or all descending: ValueError otherwise.
+    Raises ValueError unless all are ascending or all are descending.
     """
     parts = list(iterators)
     directions = {part.reverse for part in parts}

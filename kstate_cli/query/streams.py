@@ -87,22 +87,24 @@ class OfflineStreams:
     def query(self, request: StateQueryRequest[R]) -> StateQueryResult[R]:
         """Asks each partition (``KafkaStreams.query``).
 
-        Raises UnknownStateStoreError where no task here has the store, SerdeError for a key that its serde does not
-        take, UsageError and Refused for a directory that cannot be asked.
+        Raises UnknownStateStoreError if no task here has the store, SerdeError for a key that its serde rejects,
+        UsageError and Refused for a directory that cannot be queried.
         """
         by_task = {task.name: (task, store) for task, store in self.stores(request.store)}
         if GLOBAL in by_task:
             return StateQueryResult(global_result=self._answer(request, *by_task[GLOBAL]))
         by_partition = {task.partition: (task, store) for task, store in by_task.values()}
-        wanted = request.partitions if request.partitions is not None else {p for p in by_partition if p is not None}
+        partitions = request.partitions
+        if partitions is None:
+            partitions = frozenset(partition for partition in by_partition if partition is not None)
         answers: dict[int, QueryResult[R]] = {}
-        for partition in sorted(wanted):
+        for partition in sorted(partitions):
             place = by_partition.get(partition)
             answers[partition] = self._answer(request, *place) if place else self._absent(request.store, partition)
         return StateQueryResult(answers)
 
     def stores(self, name: str) -> list[tuple[Task, Store]]:
-        """The tasks that have the store. Raises UnknownStateStoreError, and Refused as ``stores_of`` does."""
+        """Return the tasks that have the store. Raise UnknownStateStoreError, and Refused as ``stores_of`` does."""
         spec = self._store_spec(name)
         return stores_of(
             self.application(name), name, topology=self._topology, subtopology=spec.subtopology if spec else None

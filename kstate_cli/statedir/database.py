@@ -66,11 +66,9 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
     problems += [problem for name, problem in footless.items() if not families or name in live_names]
     for files in contents.live.values():
         check_live(path, files, place, problems)
+    # An SST without a footer explains the failure.
     if isinstance(failure, (RocksError, OSError)) and not footless:
-        problem = _does_not_open(path, place, failure)
-        # RocksDB does not name a blob file that it cannot read: the problem of that file replaces its error.
-        if all(other.code is not ProblemCode.BLOB for other in problems):
-            problems.append(problem)
+        problems += list(unless_blob(_does_not_open(path, place, failure), problems))
     options = stored_options(path, place, problems)
     if families:
         problems += disagreeing_families(place, families, options)
@@ -155,6 +153,12 @@ def disagreeing_families(place: Place, families: Sequence[str], options: StoredO
             f"MANIFEST names column families {', '.join(families)}, OPTIONS {in_options}",
             "they agree unless one of them is cut off",
         )
+
+
+def unless_blob(failure: Problem, problems: Sequence[Problem]) -> Iterator[Problem]:
+    """Yield the failure to open a database, unless a problem of a blob file explains it: RocksDB names no such file."""
+    if all(problem.code is not ProblemCode.BLOB for problem in problems):
+        yield failure
 
 
 def unknown_families(place: Place, families: Sequence[str]) -> Iterator[Problem]:
