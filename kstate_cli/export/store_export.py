@@ -252,7 +252,9 @@ def _parts(segment: Segment, empty: PartJob, part_bytes: int | None) -> Iterator
             rows = sum(map(shadow.estimated_rows, families))
     except UNREADABLE as error:
         raise segment.blame(error) from None
-    ranges = _within(split(ssts, part_bytes), empty.layout) if part_bytes is not None else [(None, None)]
+    ranges: list[Range] = [(None, None)]
+    if part_bytes is not None:
+        ranges = _within(split(ssts, part_bytes), empty.layout)
     for lower, below in ranges:
         yield replace(
             empty,

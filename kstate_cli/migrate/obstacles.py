@@ -128,7 +128,8 @@ def undecided(store: Store) -> str | None:
     families = sorted(headers_families() & store.families)
     for family in families:
         if not kinds_of_family(family, segmented=store.segmented):
-            return f"column family {family} is none of a store that is {'' if store.segmented else 'not '}segmented"
+            segmented = "segmented" if store.segmented else "not segmented"
+            return f"column family {family} is none of a store that is {segmented}"
     if store.kind.certain or store.empty:
         return None
     # Session stores come with and without a header prefix.

@@ -118,7 +118,10 @@ def _sources(tasks: Collection[Task], *, transactional: bool) -> tuple[Release, 
         version = database.options.rocksdb_version if database.options else None
         names = set(written_by(version, frozenset(database.column_families)))
         if names:
+            # Databases that contradict each other leave the candidates of both.
             releases = names if releases is None else (releases & names or releases | names)
     in_order = sorted(releases or (), key=lambda candidate: candidate.number)
-    with_transactions = [candidate for candidate in in_order if candidate.transactional] if transactional else []
-    return tuple(with_transactions or prefer_proven(in_order))
+    with_transactions = [candidate for candidate in in_order if candidate.transactional]
+    if transactional and with_transactions:
+        return tuple(with_transactions)
+    return tuple(prefer_proven(in_order))

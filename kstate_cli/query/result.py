@@ -236,9 +236,8 @@ class StateQueryResult(Generic[R]):
     def position(self) -> Position:
         """The Positions of all results, merged."""
         merged = Position.empty()
-        results: list[QueryResult[Any]] = [*self._partitions.values(), *([self._global] if self._global else [])]
-        for result in results:
-            if result.position is not None:
+        for result in (*self._partitions.values(), self._global):
+            if result is not None and result.position is not None:
                 merged = merged.merge(result.position)
         return merged
 

@@ -100,7 +100,10 @@ class OfflineStreams:
         answers: dict[int, QueryResult[R]] = {}
         for partition in sorted(partitions):
             place = by_partition.get(partition)
-            answers[partition] = self._answer(request, *place) if place else self._absent(request.store, partition)
+            if place is None:
+                answers[partition] = self._absent(request.store, partition)
+            else:
+                answers[partition] = self._answer(request, *place)
         return StateQueryResult(answers)
 
     def stores(self, name: str) -> list[tuple[Task, Store]]:

@@ -89,7 +89,8 @@ def _time_ordered(key: int, base: Callable[[bytes], bool], index: frozenset[byte
     def fits(keys: Rows, values: Rows) -> bool:
         if min(map(len, keys)) <= key:
             return False
-        return all(base(v) if k[0] == 0 else k[0] == 1 and v in index for k, v in zip(keys, values, strict=True))
+        # The first byte of a key distinguishes base rows, 00, from index rows, 01.
+        return all((k[0] == 0 and base(v)) or (k[0] == 1 and v in index) for k, v in zip(keys, values, strict=True))
 
     return fits
 
@@ -119,7 +120,7 @@ def _subscription(at: int) -> Callable[[Rows, Rows], bool]:
 
 
 def _subscription_with_headers(keys: Rows, values: Rows) -> bool:
-    # Without headers the size of the headers is one byte, 0.
+    # Without headers the size of the headers is one byte, 0. A row with headers is left to the codec.
     return _combined(keys) and all(v[:1] == b"\0" and subscription_fits(v, 1 + _TIMESTAMP) for v in values)
 
 
@@ -327,5 +328,10 @@ def subscription_fits(value: bytes, at: int) -> bool:
     version = first & 0x7F
     if version > 1 or value[at + 1] > 3:
         return False
-    size = 2 + (0 if first & _SMALL else _HASH_BYTES) + (_PARTITION_BYTES if version else 0)
+    size = 2
+    # The highest bit of the first byte marks a row without a hash; version 1 added the partition.
+    if not first & _SMALL:
+        size += _HASH_BYTES
+    if version:
+        size += _PARTITION_BYTES
     return len(value) >= at + size

@@ -191,7 +191,9 @@ def _rows(
     shadow: Shadow, families: list[Family], lower: bytes | None, below: bytes | None, *, reverse: bool = False
 ) -> Iterator[Row]:
     scans = [_converted(shadow.scan(name, lower, below, reverse=reverse), prefix) for name, prefix in families]
-    return scans[0] if len(scans) == 1 else _newest(scans, reverse)
+    if len(scans) == 1:
+        return scans[0]  # no merge: most stores have one family with rows
+    return _newest(scans, reverse)
 
 
 def _converted(rows: Iterator[Row], prefix: bytes) -> Iterator[Row]:
@@ -209,6 +211,7 @@ def _newest(scans: list[Iterator[Row]], reverse: bool) -> Iterator[Row]:
 
 
 _IDLE = 16
+"""Unused databases that stay open for the next query; each has descriptors for its SSTs and a table cache."""
 
 
 @dataclass(slots=True)
@@ -231,6 +234,7 @@ class Databases:
         if entry is None:
             entry = self._open[path] = _Open(Shadow(path).__enter__())
         entry.users += 1
+        # The least recently used database is first, so that it is closed first.
         self._open.move_to_end(path)
         return entry.shadow
 

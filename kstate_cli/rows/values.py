@@ -81,7 +81,14 @@ class Windowed(NamedTuple, Generic[K]):
     end: int | None
 
 
-_BYTE_TEXTS: Final = tuple("\\\\" if b == 0x5C else chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}" for b in range(256))
+def _byte_text(byte: int) -> str:
+    if byte == 0x5C:
+        return "\\\\"
+    return chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"
+
+
+# A table: rendering a scan of millions of rows looks every byte up.
+_BYTE_TEXTS: Final = tuple(map(_byte_text, range(256)))
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(\\)|)")
 
 
@@ -152,11 +159,15 @@ def as_text(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
 
 
 def _name(key: Any) -> str:
-    return key if isinstance(key, str) else bytes_text(key) if isinstance(key, bytes) else as_text(jsonable(key))
+    if isinstance(key, str):
+        return key
+    return bytes_text(key) if isinstance(key, bytes) else as_text(jsonable(key))
 
 
 _NUMBER: Final = re.compile(r"([+-]?[0-9]{1,19})(ms)?")
@@ -188,7 +199,9 @@ def parse_time(text: str) -> int:
     else:
         # fromisoformat of Python 3.10 rejects the Z.
         at = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", _three_digits(text)))
-        time_ms = ((at if at.tzinfo else at.replace(tzinfo=timezone.utc)) - _EPOCH) // _MILLISECOND
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=timezone.utc)
+        time_ms = (at - _EPOCH) // _MILLISECOND
     if not -FOREVER - 1 <= time_ms <= FOREVER:
         raise ValueError(f"{text} does not fit 64 bits")
     return time_ms

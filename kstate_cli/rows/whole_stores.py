@@ -146,8 +146,9 @@ def _count(app: Application, task: Task, store: Store) -> Rows:
             return Rows(sum(_length(segment.scan(*bounds)) for segment in filled(reader, store)), exact=True)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
             # A running application may have removed a file meanwhile.
-            unread = isinstance(error, StoreUnreadable) and error.by_host
-            return _estimate(store) if app.running else Rows(None, exact=False, unread=unread)
+            if app.running:
+                return _estimate(store)
+            return Rows(None, exact=False, unread=isinstance(error, StoreUnreadable) and error.by_host)
 
 
 def _length(rows: Iterator[object]) -> int:

@@ -270,6 +270,5 @@ def question_text(missing: Missing) -> str:
     """Return ``store: key: why it is unknown``, with the possible answers."""
     answers = ", ".join(map(literal, missing.question.answers))
     word = "likely" if len(missing.question.answers) == 1 else "possible"
-    return f"{missing.store}: {key_of(missing.field)}: {missing.question.why}" + (
-        f" ({word}: {answers})" if answers else ""
-    )
+    text = f"{missing.store}: {key_of(missing.field)}: {missing.question.why}"
+    return f"{text} ({word}: {answers})" if answers else text

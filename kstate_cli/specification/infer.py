@@ -129,7 +129,9 @@ def _stored_as(store: Store) -> str:
     """Return the kind by its layout: a subscription store under ``dsl.store.format=HEADERS`` is one with headers."""
     kind = store_kind(store.kind.name)
     newest = kind.families_in(store.families)[0]
-    return kind.restored_as if kind.restored_as is not None and newest is not kind.family else kind.name
+    if kind.restored_as is not None and newest is not kind.family:
+        return kind.restored_as
+    return kind.name
 
 
 def _kinds_by_rows() -> tuple[str, ...]:
@@ -221,7 +223,8 @@ def _topic(
 def _offsets(task: Task, store: Store) -> list[Any]:
     partitions = list(task.checkpoint.entries) if task.checkpoint else []
     for database in store.databases:
-        partitions += list(database.offsets.offsets) if database.offsets is not None else []
+        if database.offsets is not None:
+            partitions += database.offsets.offsets
     return partitions
 
 
@@ -274,7 +277,8 @@ def _index(answers: _Answers, databases: list[Database]) -> None:
     if not last:
         answers.ask("indexed", "no rows", True, False)
     else:
-        answers.know("indexed", INDEX_PREFIX in last, f"{'' if INDEX_PREFIX in last else 'no '}rows of an index")
+        is_indexed = INDEX_PREFIX in last
+        answers.know("indexed", is_indexed, "rows of an index" if is_indexed else "no rows of an index")
 
 
 def _absent(app: Application, task: Task, name: str, topic: str) -> StoreDraft:

@@ -106,11 +106,15 @@ def _by_topic(partitions: Iterable[tuple[TopicPartition, bool]]) -> dict[str, tu
     for key, has_records in partitions:
         if legal_topic(key.topic):
             numbers.setdefault(key.topic, set()).add(key.partition)
-            with_records.setdefault(key.topic, set()).update([key.partition] if has_records else [])
-    return {
-        topic: (len(own) if max(own) == len(own) - 1 else None, frozenset(with_records[topic]))
-        for topic, own in numbers.items()
-    }
+            topic_with_records = with_records.setdefault(key.topic, set())
+            if has_records:
+                topic_with_records.add(key.partition)
+    return {topic: (_count_if_complete(own), frozenset(with_records[topic])) for topic, own in numbers.items()}
+
+
+def _count_if_complete(partitions: set[int]) -> int | None:
+    """Return the number of partitions; None if one below the highest is missing, so that higher ones may be too."""
+    return len(partitions) if max(partitions) == len(partitions) - 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +293,7 @@ def _partitions(store: StoreDraft, statements: Statements) -> StoreDraft:
         return _with_value(store, "partitions", values[0], f"{' and '.join(counts)}: so many of its changelog")
     sources = " and ".join(f"{by} says {count}" for by, count in counts.items())
     highest = f", and its tasks here go up to {here - 1}" if here else ""
-    answers = sorted({*values, *([here] if here else [])}, reverse=True)
+    answers = sorted(filter(None, {*values, here}), reverse=True)
     return _with_question(store, "partitions", f"{sources}{highest}", *answers)
 
 

@@ -189,6 +189,7 @@ def _draft(name: str, part: Subtopology, *, shared: bool) -> StoreDraft:
         inferred = dict.fromkeys(("is_global", "changelog"), FROM)
         return StoreDraft(name=name, is_global=True, changelog=part.topics[0], inferred=inferred)
     if shared:
+        # Several sub-topologies have a copy, so that the text shows no single one.
         fields: tuple[str, ...] = ("topology",) if part.topology else ()
         return StoreDraft(name=name, topology=part.topology, inferred=dict.fromkeys(fields, FROM))
     fields = ("subtopology", "topology") if part.topology else ("subtopology",)

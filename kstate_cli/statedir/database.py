@@ -86,6 +86,7 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
         offsets=contents.offsets,
         options=options,
         size=size,
+        # Up to 4.2 an SST younger than .checkpoint shows rows that were written after the last commit.
         newest_sst_ns=max((_mtime(path / name) for name in live_names), default=0),
         opened_ns=_mtime(path / CURRENT),
         problems=tuple(problems),
@@ -219,7 +220,10 @@ def _samples(shadow: Shadow, family: str) -> tuple[tuple[bytes, bytes], ...]:
     """Return the first rows of a family and its last one, of which the kind of the store is inferred."""
     first = list(islice(shadow.rows(family), _SAMPLE_ROWS))
     last = shadow.last_row(family)
-    return tuple(first) + ((last,) if last is not None and last not in first else ())
+    # The last row too: base rows of a time-ordered store come before its index rows (KIP-825).
+    if last is not None and last not in first:
+        first.append(last)
+    return tuple(first)
 
 
 def _mtime(path: Path) -> int:
@@ -294,7 +298,8 @@ def check_manifest(path: Path, place: Place, problems: list[Problem]) -> None:
             name = health.current(path).stated_name or ""
             damage = health.manifest_end(path / os.path.basename(name))
         except (OSError, ValueError):  # a name may hold a NUL
-            return  # RocksDB has reported it, or a running application has begun another MANIFEST
+            # RocksDB has reported it, or a running application has begun another MANIFEST.
+            return
         if damage is None:
             return
         time.sleep(_MANIFEST_PAUSE_SECONDS)  # a running application may be writing it

@@ -65,6 +65,7 @@ def _refuse_path(path: Path) -> None:
         raise Refused(f"{path} cannot be looked at: {error.strerror}", hint=access_hint(path)) from None
     except OSError:
         pass  # a missing path is reported below
+    # Before exists(): a link that leads nowhere is a link as well.
     if path.is_symlink():
         raise Refused(
             f"{path} is a symbolic link", hint=f"name the directory that it points to: {os.path.realpath(path)}"

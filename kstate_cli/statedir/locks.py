@@ -75,6 +75,7 @@ def read_lock_table() -> LockTable:
         except ValueError:
             continue
     try:
+        # In a container the application may run in another namespace, whose locks are not listed here.
         complete = os.readlink("/proc/self/ns/pid") == _INITIAL_PID_NAMESPACE
     except OSError:
         complete = False

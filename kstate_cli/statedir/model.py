@@ -186,6 +186,7 @@ class Store:
     @property
     def status(self) -> str | None:
         """``open`` if any database has that status, else ``closed`` if any has that, else None."""
+        # One open segment is enough: Streams opens and closes all segments of a store together.
         values = {database.offsets.status for database in self.databases if database.offsets is not None}
         if any(value not in (None, 0) for value in values):
             return "open"
