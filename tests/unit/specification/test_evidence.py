@@ -21,7 +21,14 @@ from kstate_cli.specification.draft import StoreDraft
 from kstate_cli.specification.infer import infer
 from kstate_cli.specification.intervals import default_segment_interval
 from kstate_cli.specification.toml_file import to_toml
-from kstate_cli.specification.topic_settings import DAY_MS, TopicReport, TopicSettings, report_of_broker, report_of_dump
+from kstate_cli.specification.topic_settings import (
+    DAY_MS,
+    TopicReport,
+    TopicSettings,
+    report_of_broker,
+    report_of_dump,
+    retention_settings,
+)
 from kstate_cli.specification.topology import TopologyText, parse_topology
 from kstate_cli.statedir.model import Application, Database
 
@@ -317,3 +324,16 @@ def test_a_topology_with_such_a_name_is_refused_or_printed_plainly(name: str, tm
         assert "\x1b" not in repr(str(error)) and "line" in error.message
         return
     assert name not in topology.stores
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "values"),
+    [
+        ("window", "retention.ms", {"the broker": 5, "the dump": 7}),
+        ("versioned", "min.compaction.lag.ms", {"the broker": 6}),
+    ],
+)
+def test_the_setting_that_a_retention_becomes(kind: str, setting: str, values: dict[str, int]) -> None:
+    statements = [("the broker", TopicSettings(1, retention_ms=5, min_compaction_lag_ms=6))]
+    statements += [("the dump", TopicSettings(1, retention_ms=7))]
+    assert retention_settings(kind, statements) == (setting, values)
