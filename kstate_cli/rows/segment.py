@@ -108,7 +108,8 @@ class Segment:
         # Streams divides towards zero: rows before 1970 are in segment 0.
         if not (self.start or 0) <= max(time, 0) < self.end:
             raise StoreUnreadable(
-                f"{self.relative_path} has a row of {time}, and segments begin elsewhere: they are not of one segment interval",
+                f"{self.relative_path} has a row of {time}, and segments begin elsewhere: they are not of one segment "
+                "interval",
                 hint="its retention was changed, or a segment was renamed; to read the rows of every segment:",
                 hint_details=[command("query", "raw-scan", self.app, self._store)],
                 is_damage=False,
