@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from typing import Final
 
 PAGE_BYTES: Final = 4_096
 """Places in the file, addresses in memory and sizes are multiples of it: no disk in use asks for more."""
-_CHUNK_BYTES: Final = 4 << 20
 _DIRECT: Final = getattr(os, "O_DIRECT", 0)
 _UNSUPPORTED: Final = errno.EINVAL, errno.EOPNOTSUPP
 """Of file systems that have only the page cache."""
@@ -61,17 +59,3 @@ def write_from(descriptor: int, buffer: memoryview, begin: int) -> None:
     size = 0
     while size < len(buffer):
         size += os.pwritev(descriptor, [buffer[size:]], begin + size)
-
-
-def chunks(path: str) -> Iterator[memoryview]:
-    """A file from its beginning to its end; each part only until the next one is asked for. Raises OSError."""
-    buffer, place = aligned(_CHUNK_BYTES), 0
-    descriptor = open_direct(path, os.O_RDONLY)
-    try:
-        while size := read_into(descriptor, buffer, place):
-            yield buffer[:size]
-            place += size
-            if size < _CHUNK_BYTES:
-                break  # what comes is no page's beginning, and older kernels refuse to look there
-    finally:
-        os.close(descriptor)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.dump_reader.location import is_here, open_location, shown
+from kstate_cli.dump_reader.location import is_here, open_location, uri_text
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.regular_files import NotReadableError, read_small, replace_text
@@ -52,7 +52,7 @@ class MeetingPlace:
     """A folder or an object prefix. Raises UsageError for another place, Refused for one that cannot be reached."""
 
     def __init__(self, uri: str) -> None:
-        self.shown = shown(uri)
+        self.shown = uri_text(uri)
         filesystem, self._root = open_location(uri)
         self._remote: FileSystem | None = None if is_here(filesystem) else filesystem
         if self._remote is None and not os.path.isdir(self._root):

@@ -1,6 +1,6 @@
-"""The SHA-256 of a dump's files against its manifest: rot within a value is still Parquet.
+"""Compare the SHA-256 of a dump's files with its manifest, because damage within a value is still valid Parquet.
 
-Reading goes on in threads beside other work; nothing is decided before :meth:`Digests.wait`.
+Threads read the files while other work continues; :meth:`Digests.wait` returns the result.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1 << 20
 
 
-def check_digest(filesystem: FileSystem, path: str, known: str, ended: Callable[[], bool] = lambda: False) -> None:
-    """Reads a file and compares its SHA-256 with the manifest's; gives up, saying nothing, once it is ``ended``.
+def check_digest(filesystem: FileSystem, path: str, expected: str, ended: Callable[[], bool] = lambda: False) -> None:
+    """Read a file and compare its SHA-256 with that of the manifest; stop without an error once ``ended`` is true.
 
-    Raises DumpError, naming the file, where it is another one or cannot be read.
+    Raises DumpError, naming the file, if it differs or cannot be read.
     """
     digest = hashlib.sha256()
     try:
@@ -36,27 +36,27 @@ def check_digest(filesystem: FileSystem, path: str, known: str, ended: Callable[
                 digest.update(chunk)
     except OSError as error:
         raise unreadable(path, error) from None
-    if not ended() and digest.hexdigest() != known:
+    if not ended() and digest.hexdigest() != expected:
         raise other_file(path)
 
 
 def other_file(path: str) -> DumpError:
-    """What a file is told to be whose digest is not the manifest's."""
+    """Return the error for a file whose digest differs from that of the manifest."""
     return rot(
         path, "the file is damaged, or another one was put in its place: its SHA-256 differs from that of the manifest"
     )
 
 
-def known_digests(dump: Dump, paths: Iterable[str]) -> dict[str, str]:
-    """By path, the digest that the manifest has of it; without those that it has none of."""
+def manifest_digests(dump: Dump, paths: Iterable[str]) -> dict[str, str]:
+    """Return the digest of each path in the manifest; paths without one are omitted."""
     root = open_location(dump.uri)[1].rstrip("/")
     files = dump.manifest.files if dump.manifest is not None else ()
-    known = {f"{root}/{file.path}": file.sha256 for file in files}
-    return {path: digest for path in sorted(set(paths)) if (digest := known.get(path)) is not None}
+    expected = {f"{root}/{file.path}": file.sha256 for file in files}
+    return {path: digest for path in sorted(set(paths)) if (digest := expected.get(path)) is not None}
 
 
 class Digests:
-    """Compares files in the background. Leaving the block ends the reading."""
+    """Compare files in the background. The end of the block ends the reading."""
 
     def __init__(self, dump: Dump) -> None:
         self._filesystem = open_location(dump.uri)[0]
@@ -65,9 +65,9 @@ class Digests:
         self._waiting: list[Future[None]] = []
 
     def compare(self, expected: Mapping[str, str]) -> None:
-        """Begins with these files: digests, in hex, by their paths."""
+        """Begin with these files: path -> digest in hex."""
         self._waiting += submitted(
-            self._pool, lambda one: check_digest(self._filesystem, *one, lambda: self._ended), expected.items()
+            self._pool, lambda entry: check_digest(self._filesystem, *entry, lambda: self._ended), expected.items()
         )
 
     def __enter__(self) -> Digests:
@@ -80,6 +80,6 @@ class Digests:
         self._pool.shutdown(cancel_futures=True)
 
     def wait(self) -> None:
-        """Raises DumpError, naming the file, for the first one that is not the manifest's."""
-        for one in self._waiting:
-            one.result()
+        """Wait for all files. Raises DumpError, naming the file, for the first one that differs from the manifest."""
+        for future in self._waiting:
+            future.result()

@@ -1,4 +1,4 @@
-"""What is wrong with a dump."""
+"""The errors of dumps, and their hints."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import command
 
-NOT_REACHED: Final = "see whether the place of the dump can be reached, and read by this user"
-"""What to do about a file that the system does not give: that says nothing of what is in it."""
-
+NOT_REACHED: Final = "check that the place of the dump can be reached, and that this user may read it"
+"""The hint for a file that the system does not return; its content is unknown."""
 
 NEW_DUMP: Final = "take a new dump into an empty folder"
-"""What to do about a dump with files that contradict it. Taking files out of a dump loses records: no hint says so."""
-WHOLE_COPY: Final = "copy the dump again from where it is whole, manifests last, or take a new one into an empty folder"
+"""The hint for a dump with contradicting files. No hint asks to remove files, which would lose records."""
+WHOLE_COPY: Final = "copy the dump again from a complete copy, manifests last, or take a new one into an empty folder"
 
 
 class DumpError(Refused):
-    """A dump is not what it says, or not what kstate can read. Nothing was touched (exit code 4)."""
+    """A dump contradicts itself, or kstate cannot read it. Nothing was changed (exit code 4)."""
 
     code = "dump"
     usual_hint = "take the dump again, or name another one"
@@ -48,7 +47,7 @@ class NoManifestError(DumpError):
 
 
 class DumpRot(DumpError):
-    """The bytes of a file are not those that were written (exit code 4)."""
+    """The bytes of a file have changed since it was written (exit code 4)."""
 
     code = "dump-rot"
 
@@ -69,10 +68,10 @@ def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
 
 
 def unreadable(path: str, error: Exception) -> DumpError:
-    """Return the error of a file that the system does not give, or whose pages cannot be decoded.
+    """Return the error of a file that the system does not return, or whose pages cannot be decoded.
 
-    pyarrow raises an OSError without a number for damaged pages, and for an object store that does not answer: only of
-    a local file that exists is it damage.
+    pyarrow raises an OSError without a number for damaged pages, and for an object store that does not answer. It means
+    damage only if the file is local and exists.
     """
     if not isinstance(error, OSError) or (error.errno is None and os.path.isfile(path)):
         return rot(path, f"the file is damaged, a page cannot be decoded: {error}")
@@ -80,5 +79,5 @@ def unreadable(path: str, error: Exception) -> DumpError:
 
 
 def printable(text: str) -> str:
-    """``text`` for a message: names in a dump may hold control characters, which are escaped."""
+    """Return ``text`` for a message: control characters, which names in a dump may have, are escaped."""
     return text if text.isprintable() else repr(text)

@@ -1,16 +1,20 @@
-"""Which topic-partitions and offsets the row groups of a file hold: from statistics, else from those three columns."""
+"""Read footers: the topic-partitions and offsets of each row group, and whether they agree with the manifest.
+
+Statistics give topic, partition and offsets. If they do not prove them, these three columns are read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.formats.binary import MAX_I32
 from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 
-from .errors import DumpError, printable
+from .errors import NEW_DUMP, Damage, DumpError, printable
 from .location import ListedFile, is_here
+from .manifest import Manifest, ManifestFile
 from .model import Piece
 from .schema import Columns, check_columns
 
@@ -19,36 +23,30 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyarrow.fs import FileSystem
 
-    from .direct_file import DirectFile
-from collections.abc import Iterable
-
-from .errors import NEW_DUMP, Damage
-from .manifest import Manifest, ManifestFile
-
-_NEEDED: Final = ("key", "value", "timestamp", "headers", "offset")
+_READ_COLUMNS: Final = ("key", "value", "timestamp", "headers", "offset")
 _FIXED: Final = 8
 _ROWS_AT_ONCE: Final = 1 << 20
 _TAIL_BYTES: Final = 8
 """The length of the footer, and the magic number."""
 _ENCRYPTED_FOOTER: Final = b"PARE"
 _SIGNATURE_BYTES: Final = 28
-"""Nonce and tag behind a footer in plain text. With encrypted columns pyarrow ends the process if it has no keys."""
+"""Nonce and tag behind a plaintext footer. pyarrow ends the process if columns are encrypted and it has no keys."""
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The value of a partition folder that Spark and Hive write for null."""
+"""The folder name that Spark and Hive write for null."""
 _BUFFER_BYTES: Final = 1 << 20
-"""A read of a local file."""
+"""The buffer of a local file."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What the footer of one file says."""
+    """The facts in the footer of one file."""
 
     file: ListedFile
     columns: Columns
     rows: int
     pieces: tuple[tuple[TopicPartition, Piece], ...]
     null_timestamps: int = 0
-    """Records without a timestamp, as far as statistics count them."""
+    """Records without a timestamp, if statistics count them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +58,26 @@ class _OffsetRange:
     rows: int
 
 
-def open_parquet(filesystem: FileSystem, path: str, source: DirectFile | None = None) -> pq.ParquetFile:
-    """A Parquet file; INT96 as microseconds, which reach every year that a Kafka timestamp can name.
-
-    ``source``: the same file, where it is read in another way than pyarrow's.
-    """
+def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
+    """Open a Parquet file; INT96 as microseconds, which cover every timestamp of Kafka."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(
-        path if source is None else source,
-        filesystem=filesystem if source is None else None,
+        path,
+        filesystem=filesystem,
         coerce_int96_timestamp_unit="us",
         pre_buffer=False,
-        # Else a column's part of a row group is held as a whole; elsewhere a read is a request.
+        # Without a buffer pyarrow holds a whole column chunk. In a bucket a read is a request, so 0 is better there.
         buffer_size=_BUFFER_BYTES if is_here(filesystem) else 0,
         page_checksum_verification=True,
     )
 
 
-def read_facts(filesystem: FileSystem, file: ListedFile) -> FileFacts:
-    """Open a file and look at its footer; DumpError, naming the file, for whatever is wrong with it."""
+def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = False) -> FileFacts:
+    """Open a file and read its footer. Raises DumpError, naming the file, for any fault in it.
+
+    ``of_table``: the log of a table names the file. Otherwise files with marks of a table format are refused.
+    """
     import pyarrow as pa
 
     try:
@@ -87,14 +85,14 @@ def read_facts(filesystem: FileSystem, file: ListedFile) -> FileFacts:
         with open_parquet(filesystem, file.path) as parquet:
             if footer_bytes - parquet.metadata.serialized_size == _SIGNATURE_BYTES:
                 raise _encrypted(file)
-            return _facts(parquet, file)
+            return _facts(parquet, file, of_table=of_table)
     except (OSError, pa.ArrowException, ValueError) as error:
         # Damaged footers and pages, codecs that are not built in, text that is not UTF-8.
         raise DumpError(f"the file cannot be read as Parquet: {error}", where=printable(file.path)) from None
 
 
 def _footer_bytes(filesystem: FileSystem, file: ListedFile) -> int:
-    """Return the length of the footer, as the file states it. DumpError where the footer is encrypted."""
+    """Return the length of the footer, as the file states it. Raises DumpError if the footer is encrypted."""
     with filesystem.open_input_file(file.path) as stream:
         stream.seek(max(0, file.size - _TAIL_BYTES))
         tail = stream.read(_TAIL_BYTES)
@@ -111,9 +109,9 @@ def _encrypted(file: ListedFile) -> DumpError:
     )
 
 
-def _facts(parquet: pq.ParquetFile, file: ListedFile) -> FileFacts:
+def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> FileFacts:
     hive = _hive(file)
-    columns = check_columns(parquet, file.path, tuple(hive.items()))
+    columns = check_columns(parquet, file.path, tuple(hive.items()), of_table=of_table)
     in_file = columns.in_file
     pieces = []
     metadata = parquet.metadata
@@ -123,13 +121,26 @@ def _facts(parquet: pq.ParquetFile, file: ListedFile) -> FileFacts:
             continue
         proved = _from_statistics(group, hive, in_file)
         ranges = [proved] if proved else _from_rows(parquet, index, hive, in_file, printable(file.path))
-        size = _bytes_of(group, _NEEDED)
-        for one in ranges:
-            key = _checked(one, hive, file)
-            taken = tuple((name, value) for name, value in hive.items() if name not in in_file)
+        size = _bytes_of(group, _READ_COLUMNS)
+        for offsets in ranges:
+            key = _checked(offsets, hive, file)
+            values_in_path = tuple((name, value) for name, value in hive.items() if name not in in_file)
             mixed = len(ranges) > 1
             where = (file.path, (index,), group.num_rows, size)
-            pieces.append((key, Piece(*where, one.first, one.last, mixed, taken, one.rows, _bytes_of(group, ("key",)))))
+            pieces.append(
+                (
+                    key,
+                    Piece(
+                        *where,
+                        offsets.first,
+                        offsets.last,
+                        mixed,
+                        values_in_path,
+                        offsets.rows,
+                        _bytes_of(group, ("key",)),
+                    ),
+                )
+            )
     return FileFacts(file, columns, metadata.num_rows, tuple(pieces), _null_timestamps(metadata))
 
 
@@ -157,26 +168,19 @@ def _hive(file: ListedFile) -> dict[str, str]:
 
 
 def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) -> _OffsetRange | None:
-    """The one topic-partition and the offsets of a row group, if its statistics prove them.
+    """Return the topic-partition and the offsets of a row group; None if its statistics do not prove a single one.
 
-    Equal bounds prove a single value even where they are truncated (a bound only ever moves outwards), integers are
-    never truncated.
+    Equal bounds prove a single value even if they are truncated, because truncation only moves a bound outwards.
+    Integers are never truncated.
     """
     bounds = {}
     for index in range(group.num_columns):
         column = group.column(index)
-        name = column.path_in_schema
-        if name not in ("topic", "partition", "offset"):
-            continue
-        statistics = column.statistics if column.is_stats_set else None
-        if statistics is None or not statistics.has_min_max:
-            return None
-        if not statistics.has_null_count or statistics.null_count:
-            return None
-        try:
-            bounds[name] = statistics.min, statistics.max
-        except UnicodeDecodeError:
-            return None
+        if column.path_in_schema in ("topic", "partition", "offset"):
+            minimum_and_maximum = _bounds(column)
+            if minimum_and_maximum is None:
+                return None
+            bounds[column.path_in_schema] = minimum_and_maximum
     values: dict[str, Any] = {}
     for name, kind in (("topic", str), ("partition", int)):
         if name not in in_file:
@@ -190,6 +194,17 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) 
     if not isinstance(first, int) or not isinstance(last, int):
         return None
     return _OffsetRange(values["topic"], values["partition"], first, last, group.num_rows)
+
+
+def _bounds(column: Any) -> tuple[Any, Any] | None:
+    """Return minimum and maximum of a column without nulls; None if its statistics do not prove them."""
+    statistics = column.statistics if column.is_stats_set else None
+    if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
+        return None
+    try:
+        return statistics.min, statistics.max
+    except UnicodeDecodeError:
+        return None
 
 
 def _from_rows(
@@ -252,19 +267,8 @@ def _bytes_of(group: Any, names: Container[str]) -> int:
     return total
 
 
-def spans_of(group: Any, names: Container[str]) -> list[tuple[int, int]]:
-    """Where these columns of a row group begin and end in the file."""
-    spans = []
-    for _, column in _columns_of(group, names):
-        begin = column.data_page_offset
-        if column.has_dictionary_page:
-            begin = min(begin, column.dictionary_page_offset)
-        spans.append((begin, begin + column.total_compressed_size))
-    return spans
-
-
 def _columns_of(group: Any, names: Container[str]) -> Iterator[tuple[str, Any]]:
-    """The leaves of these columns of a row group, each with the name of its column."""
+    """Yield the leaves of these columns of a row group, each with the name of its column."""
     for index in range(group.num_columns):
         column = group.column(index)
         name = column.path_in_schema.partition(".")[0]
@@ -272,11 +276,11 @@ def _columns_of(group: Any, names: Container[str]) -> Iterator[tuple[str, Any]]:
             yield name, column
 
 
-def keys_of(listed: ManifestFile) -> Iterator[TopicPartition]:
+def keys_of(file: ManifestFile) -> Iterator[TopicPartition]:
     """Yield the partition of a file, as the manifest or its folders state it; nothing where neither does."""
-    topic, partition = listed.topic, listed.partition
+    topic, partition = file.topic, file.partition
     if topic is None or partition is None:
-        folders = dict(folder.split("=", 1) for folder in listed.path.split("/")[:-1] if "=" in folder)
+        folders = dict(folder.split("=", 1) for folder in file.path.split("/")[:-1] if "=" in folder)
         topic, number = folders.get("topic"), folders.get("partition", "")
         partition = int(number) if number.isascii() and number.isdigit() else None
     if topic is not None and partition is not None:
@@ -286,8 +290,8 @@ def keys_of(listed: ManifestFile) -> Iterator[TopicPartition]:
 def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, damage: Damage) -> None:
     """Add the partitions of files that are missing or of another size. DumpError for files that are not listed."""
     present = {file.relative: file for file in files}
-    listed = {file.path: file for file in manifest.files}
-    for path, file in listed.items():
+    by_path = {file.path: file for file in manifest.files}
+    for path, file in by_path.items():
         if path not in present:
             error = DumpError(f"{printable(path)} is in the manifest, but not in the dump", where=where)
             damage.add(keys_of(file), error)
@@ -297,7 +301,7 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, dam
             )
             damage.add(keys_of(file), error)
     for path in present:
-        if path not in listed:
+        if path not in by_path:
             raise DumpError(
                 f"{printable(path)} is in the dump, but not in the manifest",
                 where=where,
@@ -312,30 +316,31 @@ def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str, damag
     """
     rows: dict[TopicPartition, list[int]] = {}
     files = {file.path: file for file in manifest.files}
-    for one in facts:
-        listed = files[one.file.relative]
-        for key, piece in one.pieces:
-            if listed.topic not in (None, key.topic) or listed.partition not in (None, key.partition):
+    for file_facts in facts:
+        entry = files[file_facts.file.relative]
+        for key, piece in file_facts.pieces:
+            if entry.topic not in (None, key.topic) or entry.partition not in (None, key.partition):
                 raise DumpError(
-                    f"{printable(listed.path)} holds rows of {key}, in the manifest it is of"
-                    f" {listed.topic}:{listed.partition}",
+                    f"{printable(entry.path)} holds rows of {key}, in the manifest it is of"
+                    f" {entry.topic}:{entry.partition}",
                     where=where,
                 )
-            known = rows.setdefault(key, [piece.first, piece.last, 0])
-            rows[key] = [min(known[0], piece.first), max(known[1], piece.last), known[2] + piece.own]
-    said = {TopicPartition(one.topic, one.partition): one for one in manifest.partitions}
+            range_ = rows.setdefault(key, [piece.first, piece.last, 0])
+            rows[key] = [min(range_[0], piece.first), max(range_[1], piece.last), range_[2] + piece.own]
+    partitions = {TopicPartition(entry.topic, entry.partition): entry for entry in manifest.partitions}
     for key, in_files in rows.items():
-        if key not in said:
+        if key not in partitions:
             raise DumpError(f"the files hold {key}, which the manifest does not name", where=where)
-        told = said[key]
-        if key not in damage.partitions and [told.first, told.last, told.rows] != in_files:
+        partition = partitions[key]
+        manifest_range = [partition.first, partition.last, partition.rows]
+        if key not in damage.partitions and manifest_range != in_files:
             error = DumpError(
                 f"{key}: the files hold {in_files[2]} rows with offsets {in_files[0]}..{in_files[1]},"
-                f" the manifest says {told.rows} with {told.first}..{told.last}",
+                f" the manifest says {partition.rows} with {partition.first}..{partition.last}",
                 where=where,
             )
             damage.add([key], error)
-    for key, told in said.items():
-        if told.rows and key not in rows and key not in damage.partitions:
-            error = DumpError(f"{key}: the manifest says {told.rows} rows, the files hold none", where=where)
+    for key, partition in partitions.items():
+        if partition.rows and key not in rows and key not in damage.partitions:
+            error = DumpError(f"{key}: the manifest says {partition.rows} rows, the files hold none", where=where)
             damage.add([key], error)

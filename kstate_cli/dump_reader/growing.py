@@ -1,4 +1,4 @@
-"""``_manifest-<generation>.json``: what a dump that grows says of itself (docs/internals/changelogs.md#growing).
+"""``_manifest-<generation>.json``: the manifest of a dump that grows (docs/internals/changelogs.md#growing).
 
 The generation has ten digits, and the highest one counts. The canonical shape is written by :func:`render`::
 
@@ -11,22 +11,22 @@ The generation has ten digits, and the highest one counts. The canonical shape i
                }, …],
      "committed": {"topic": {"0": 9}}, "forgotten": [{"path": …, "at_ms": …}, …]}
 
-``forgotten`` are files that an earlier manifest named, and when they were: they are removed once nobody can be reading
-them any more. It may be missing, as may ``topic_id``, ``cleanup_policy``, ``delete_retention_ms``, ``leader_epoch``,
-``last``, ``tail``, and ``retention_ms`` and ``min_compaction_lag_ms``: numbers that were set for the topic itself.
-``clock`` is a :class:`ClockMark`; ``unknown_before_ms`` of a full may be missing, and ``held_back`` is 0 if it is.
-``tail`` has its last records, in order: see :class:`TailRecord`.
+``forgotten`` are files that an earlier manifest named, with the time at which they were dropped. They are removed once
+no reader can have them open. Some members may be missing: ``forgotten``, ``topic_id``, ``cleanup_policy``,
+``delete_retention_ms``, ``leader_epoch``, ``last``, ``tail``, and the settings of the topic itself (``retention_ms``,
+``min_compaction_lag_ms``). ``clock`` is a :class:`ClockMark`. ``unknown_before_ms`` of a full may be missing, and
+``held_back`` is 0 if it is. ``tail`` has its last records, in order: see :class:`TailRecord`.
 
-A *full* is one reading of a partition from its log start, and what was added to it since: its ranges follow each other
-without a gap. A partition may have several, of which the one that began last counts; another of the same partition has
-another ``began``. Offsets are inclusive but ``end`` and ``log_end``; times are ms since 1970.
+A *full* is one reading of a partition from its log start, with its increments: its ranges follow each other without a
+gap. A partition may have several fulls with different ``began``; the last one counts. Offsets are inclusive, except
+``end`` and ``log_end``. Times are ms since 1970.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -39,10 +39,6 @@ from .errors import DumpError, printable
 from .manifest import (
     MAX_TIME,
     Json,
-    Manifest,
-    ManifestFile,
-    ManifestPartition,
-    Reading,
     committed_of,
     digest_of,
     inside,
@@ -54,7 +50,7 @@ from .manifest import (
     rendered_committed,
     topic_of,
 )
-from .model import ClockMark, PartitionDump, Piece, Round
+from .model import ClockMark, Round
 
 FORMAT: Final = 3
 _NAME: Final = re.compile(r"_manifest-([0-9]{10})\.json")
@@ -62,12 +58,12 @@ _GROUP: Final = 5
 _SHORT: Final = re.compile(r"[0-9a-f]{32}")
 """Two digests of 16 digits."""
 MOST_GENERATION: Final = 9_999_999_999
-"""Names of manifests have ten digits: none could follow this one."""
+"""Names of manifests have ten digits: no generation could follow this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Rows of one row group, and its uncompressed bytes: of all columns that are read, and of the keys alone."""
+    """One row group: its offsets, its rows, and the uncompressed bytes of all columns read and of the keys alone."""
 
     first: int
     last: int
@@ -119,16 +115,16 @@ class TailRecord:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """A partition as it was read from its log start, with what was added since."""
+    """One reading of a partition from its log start, with its increments."""
 
     key: TopicPartition
     began: int
-    """The generation that it was new in."""
+    """The generation in which it began."""
     log_start: int
     log_end: int
-    """Both as the last look at the broker found them; the end is the last stable offset."""
+    """Bounds of the log at the last request to the broker; the end is the last stable offset."""
     as_of_ms: int
-    """Before that look."""
+    """Before that request."""
     ranges: tuple[Round, ...]
     files: tuple[GrownFile, ...]
     topic_id: str | None = None
@@ -137,44 +133,44 @@ class Full:
     leader_epoch: int | None = None
     last: LastRecord | None = None
     retention_ms: int | None = None
-    """``retention.ms`` and ``min.compaction.lag.ms`` that were set for the topic itself, by the last look."""
+    """``retention.ms`` and ``min.compaction.lag.ms`` of the topic itself at the last request."""
     min_compaction_lag_ms: int | None = None
     tail: tuple[TailRecord, ...] = ()
     """The last records of its files, in order. Empty in manifests of versions that did not write it."""
     unknown_before_ms: int | None = None
     """Deletes between any time before this one and its own reading may be forgotten, however little time has passed."""
     held_back: int = 0
-    """Offsets at the end of its log that an open transaction held back at the last look."""
+    """Offsets at the end of its log that an open transaction held back at the last request."""
 
     @property
     def start(self) -> int:
-        """Where its reading began."""
+        """The first offset of its reading."""
         return self.ranges[0].start
 
     @property
     def end(self) -> int:
-        """The offset at which the next reading goes on."""
+        """The offset at which the next reading continues."""
         return self.ranges[-1].end
 
     @property
     def latest_ms(self) -> int:
-        """The latest time that it speaks of."""
-        return max(self.as_of_ms, *(max(one.continues_ms, one.ended_ms) for one in self.ranges))
+        """The latest time in it."""
+        return max(self.as_of_ms, *(max(reading.continues_ms, reading.ended_ms) for reading in self.ranges))
 
     @property
     def rows(self) -> int:
-        """Records in its files."""
+        """The number of records in its files."""
         return sum(file.rows for file in self.files)
 
     @property
     def compacted(self) -> bool:
-        """Whether its log may have forgotten deletes; so it is where nobody said its policy."""
+        """Whether its log may have forgotten deletes; True if its policy is unknown."""
         return self.cleanup_policy is None or "compact" in self.cleanup_policy
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """A file that no manifest names any more; ``path`` as :attr:`GrownFile.path`."""
+    """A file that the manifest no longer names; ``path`` as :attr:`GrownFile.path`."""
 
     path: str
     at_ms: int
@@ -182,7 +178,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """All of a manifest."""
+    """The content of a manifest."""
 
     generation: int
     isolation: str
@@ -193,46 +189,48 @@ class Grown:
 
     def last_with_rows(self, key: TopicPartition) -> Full | None:
         """Return the full of a partition that began last of those that have a record; None if none has."""
-        return max((one for one in self.fulls if one.key == key and one.rows), key=lambda one: one.began, default=None)
+        return max(
+            (full for full in self.fulls if full.key == key and full.rows), key=lambda full: full.began, default=None
+        )
 
     def newest(self) -> dict[TopicPartition, Full]:
-        """Of each partition the full that began last; without those that a topic made anew no longer has."""
-        known: dict[TopicPartition, Full] = {}
-        for one in sorted(self.fulls, key=lambda full: full.began):
-            known[one.key] = one
+        """Return the last full of each partition; without partitions that a recreated topic no longer has."""
+        newest: dict[TopicPartition, Full] = {}
+        for full in sorted(self.fulls, key=lambda full: full.began):
+            newest[full.key] = full
         latest: dict[str, Full] = {}
-        for one in known.values():
-            before = latest.get(one.key.topic)
-            if before is None or (before.began, before.as_of_ms) < (one.began, one.as_of_ms):
-                latest[one.key.topic] = one
+        for full in newest.values():
+            before = latest.get(full.key.topic)
+            if before is None or (before.began, before.as_of_ms) < (full.began, full.as_of_ms):
+                latest[full.key.topic] = full
         return {
-            key: one
-            for key, one in known.items()
-            if None in (one.topic_id, latest[key.topic].topic_id) or one.topic_id == latest[key.topic].topic_id
+            key: full
+            for key, full in newest.items()
+            if None in (full.topic_id, latest[key.topic].topic_id) or full.topic_id == latest[key.topic].topic_id
         }
 
 
 def name_of(generation: int) -> str:
-    """The name of a manifest."""
+    """Return the name of a manifest."""
     return f"_manifest-{generation:010d}.json"
 
 
 def generation_of(name: str) -> int | None:
-    """The generation of a file in the root of a dump; None where that is no such manifest."""
+    """Return the generation of a file in the root of a dump; None if it is no such manifest."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def render(grown: Grown) -> bytes:
-    """The canonical JSON, sorted by topic, partition and generation."""
-    fulls = sorted(grown.fulls, key=lambda one: (one.key, one.began))
+    """Return the canonical JSON, sorted by topic, partition and generation."""
+    fulls = sorted(grown.fulls, key=lambda full: (full.key, full.began))
     content = {
         "format": FORMAT,
         "generation": grown.generation,
         "isolation": grown.isolation,
-        "fulls": [_full_facts(one) for one in fulls],
+        "fulls": [_full_facts(full) for full in fulls],
         "committed": rendered_committed(grown.committed),
-        "forgotten": [{"path": one.path, "at_ms": one.at_ms} for one in grown.forgotten],
+        "forgotten": [{"path": full.path, "at_ms": full.at_ms} for full in grown.forgotten],
     }
     if grown.clock is not None:
         content["clock"] = {name: value for name, value in asdict(grown.clock).items() if value is not None}
@@ -253,19 +251,19 @@ _PLAIN: Final = (
 )
 
 
-def _full_facts(one: Full) -> Json:
-    facts: Json = {"topic": one.key.topic, "partition": one.key.partition, "began": one.began}
-    facts |= {name: value for name in _PLAIN if (value := getattr(one, name)) is not None}
-    if one.last is not None:
-        facts["last"] = {"offset": one.last.offset, "sha256": one.last.sha256}
-    if one.held_back:
-        facts["held_back"] = one.held_back
-    if one.tail:
+def _full_facts(full: Full) -> Json:
+    facts: Json = {"topic": full.key.topic, "partition": full.key.partition, "began": full.began}
+    facts |= {name: value for name in _PLAIN if (value := getattr(full, name)) is not None}
+    if full.last is not None:
+        facts["last"] = {"offset": full.last.offset, "sha256": full.last.sha256}
+    if full.held_back:
+        facts["held_back"] = full.held_back
+    if full.tail:
         facts["tail"] = [
-            [t.offset, t.sha256, t.key, -1 if t.epoch is None else t.epoch, int(t.tombstone)] for t in one.tail
+            [t.offset, t.sha256, t.key, -1 if t.epoch is None else t.epoch, int(t.tombstone)] for t in full.tail
         ]
     facts["ranges"] = [
-        {name: getattr(range_, name) for name in ("start", "end", "continues_ms", "ended_ms")} for range_ in one.ranges
+        {name: getattr(range_, name) for name in ("start", "end", "continues_ms", "ended_ms")} for range_ in full.ranges
     ]
     facts["files"] = [
         {
@@ -274,13 +272,13 @@ def _full_facts(one: Full) -> Json:
             "sha256": file.sha256,
             "groups": [[g.first, g.last, g.rows, g.bytes, g.key_bytes] for g in file.groups],
         }
-        for file in one.files
+        for file in full.files
     ]
     return facts
 
 
 def parse(data: bytes, name: str, where: str) -> Grown:
-    """Read the manifest ``name``; DumpError, with ``where``, for everything that is not one."""
+    """Parse the manifest ``name``. Raises DumpError, with ``where``, for anything else."""
     try:
         return _grown(parse_json(data), generation_of(name))
     except ValueError as error:
@@ -292,25 +290,25 @@ def parse(data: bytes, name: str, where: str) -> Grown:
 def _grown(content: Any, generation: int | None) -> Grown:
     whole = json_object(content, "the manifest")
     if number(whole, "format", MAX_I32) != FORMAT:
-        raise DumpError(f"format {whole['format']} is not known of a dump that grows (known: {FORMAT})")
+        raise DumpError(f"format {whole['format']} of a dump that grows is unknown (known: {FORMAT})")
     if number(whole, "generation", MAX_I64) != generation:
-        raise DumpError(f"it says generation {whole['generation']}, its name another one")
+        raise DumpError(f"it has generation {whole['generation']}, and its name has another one")
     if generation == MOST_GENERATION:
-        raise DumpError("its generation is the last one that there can be: no dump has come so far")
-    fulls = [_full(one, whole["generation"]) for one in json_list(whole.get("fulls"), "fulls")]
-    seen: set[tuple[TopicPartition, int]] = set()
+        raise DumpError("its generation is the highest possible one, which no dump reaches")
+    fulls = [_full(row, whole["generation"]) for row in json_list(whole.get("fulls"), "fulls")]
+    keys: set[tuple[TopicPartition, int]] = set()
     paths: set[str] = set()
-    for one in fulls:
-        if (one.key, one.began) in seen:
-            raise DumpError(f"{one.key} is listed twice")
-        seen.add((one.key, one.began))
-        for file in one.files:
+    for full in fulls:
+        if (full.key, full.began) in keys:
+            raise DumpError(f"{full.key} is listed twice")
+        keys.add((full.key, full.began))
+        for file in full.files:
             if file.path in paths:
                 raise DumpError(f"{printable(file.path)} is listed twice")
             paths.add(file.path)
-    forgotten = tuple(_forgotten(one) for one in json_list(whole.get("forgotten", []), "forgotten"))
-    if any(one.path in paths for one in forgotten):
-        raise DumpError("a file is forgotten that it names")
+    forgotten = tuple(_forgotten(row) for row in json_list(whole.get("forgotten", []), "forgotten"))
+    if any(file.path in paths for file in forgotten):
+        raise DumpError("it names a file that it lists as forgotten")
     return Grown(
         whole["generation"],
         isolation_of(whole),
@@ -350,24 +348,14 @@ def _full(content: Any, generation: int) -> Full:
     facts = json_object(content, "a full")
     key = TopicPartition(topic_of(facts), number(facts, "partition", MAX_I32))
     began = number(facts, "began", generation)
-    ranges = tuple(_range(one, key) for one in json_list(facts.get("ranges"), f"ranges of {key}"))
-    if not ranges:
-        raise DumpError(f"{key}: it has no ranges")
-    for one, other in pairwise(ranges):
-        if one.end != other.start:
-            raise DumpError(f"{key}: a range ends at {one.end}, and the next one begins at {other.start}")
+    ranges = _ranges(facts, key)
     log_start, log_end = (number(facts, name, MAX_I64) for name in ("log_start", "log_end"))
     if log_start > log_end or ranges[-1].end > log_end:
         raise DumpError(
             f"{key}: log_start {log_start}, log_end {log_end} and end {ranges[-1].end} contradict each other"
         )
-    files = tuple(_file(one, key) for one in json_list(facts.get("files"), f"files of {key}"))
-    groups = [group for file in files for group in file.groups]
-    offsets = [offset for group in groups for offset in (group.first, group.last)]
-    if offsets and not ranges[0].start <= offsets[0] <= offsets[-1] < ranges[-1].end:
-        raise DumpError(f"{key}: records {offsets[0]} to {offsets[-1]} lie outside of its ranges")
-    if any(one.last >= other.first for one, other in pairwise(groups)):
-        raise DumpError(f"{key}: its files are not in the order of their offsets")
+    files = tuple(_file(row, key) for row in json_list(facts.get("files"), f"files of {key}"))
+    offsets = _offsets(files, ranges, key)
     topic_id, policy = (_text(facts, name, key) for name in ("topic_id", "cleanup_policy"))
     epoch = None if facts.get("leader_epoch") is None else number(facts, "leader_epoch", MAX_I32)
     last = facts.get("last")
@@ -392,6 +380,28 @@ def _full(content: Any, generation: int) -> Full:
     )
 
 
+def _ranges(facts: Json, key: TopicPartition) -> tuple[Round, ...]:
+    """Return the ranges of a full. Raises DumpError if there is none, or a gap between two of them."""
+    ranges = tuple(_range(row, key) for row in json_list(facts.get("ranges"), f"ranges of {key}"))
+    if not ranges:
+        raise DumpError(f"{key}: it has no ranges")
+    for before, after in pairwise(ranges):
+        if before.end != after.start:
+            raise DumpError(f"{key}: a range ends at {before.end}, and the next one begins at {after.start}")
+    return ranges
+
+
+def _offsets(files: Sequence[GrownFile], ranges: Sequence[Round], key: TopicPartition) -> list[int]:
+    """Return the first and last offset of each row group. Raises DumpError if they do not rise, or leave the ranges."""
+    groups = [group for file in files for group in file.groups]
+    offsets = [offset for group in groups for offset in (group.first, group.last)]
+    if offsets and not ranges[0].start <= offsets[0] <= offsets[-1] < ranges[-1].end:
+        raise DumpError(f"{key}: records {offsets[0]} to {offsets[-1]} are outside of its ranges")
+    if any(group.last >= following.first for group, following in pairwise(groups)):
+        raise DumpError(f"{key}: its files are not in the order of their offsets")
+    return offsets
+
+
 def _range(content: Any, key: TopicPartition) -> Round:
     facts = json_object(content, f"a range of {key}")
     start, end = (number(facts, name, MAX_I64) for name in ("start", "end"))
@@ -404,7 +414,7 @@ def _range(content: Any, key: TopicPartition) -> Round:
 def _file(content: Any, key: TopicPartition) -> GrownFile:
     facts = json_object(content, f"a file of {key}")
     path = _path(facts)
-    groups = tuple(_group(one, path) for one in json_list(facts.get("groups"), f"groups of {printable(path)}"))
+    groups = tuple(_group(row, path) for row in json_list(facts.get("groups"), f"groups of {printable(path)}"))
     if not groups:
         raise DumpError(f"{printable(path)} has no rows")
     return GrownFile(
@@ -416,22 +426,22 @@ def _group(content: Any, path: str) -> RowGroup:
     numbers = json_list(content, f"a group of {printable(path)}")
     if len(numbers) != _GROUP:
         raise DumpError(f"a group of {printable(path)} has {len(numbers)} numbers, not {_GROUP}")
-    first, last, rows, size, key_bytes = (number({"it": one}, "it", MAX_I64) for one in numbers)
+    first, last, rows, size, key_bytes = (number({"it": value}, "it", MAX_I64) for value in numbers)
     if not (1 <= rows <= last - first + 1):
-        raise DumpError(f"{printable(path)}: {rows} rows have no room from {first} to {last}")
+        raise DumpError(f"{printable(path)}: {rows} rows do not fit between offsets {first} and {last}")
     return RowGroup(first, last, rows, size, key_bytes)
 
 
 def _last(facts: Json, key: TopicPartition, offsets: list[int]) -> LastRecord:
     offset = number(facts, "offset", MAX_I64)
     if offsets[-1:] != [offset]:
-        raise DumpError(f"{key}: its last record is said to be at {offset}, its files say otherwise")
+        raise DumpError(f"{key}: its last record is at {offset} by the manifest, but not by its files")
     return LastRecord(offset, digest_of(facts.get("sha256"), f"{key}: sha256 of its last record"))
 
 
 def _tail(facts: Json, key: TopicPartition, offsets: list[int]) -> tuple[TailRecord, ...]:
-    records = tuple(_tail_record(one, key) for one in json_list(facts.get("tail", []), f"tail of {key}"))
-    if any(one.offset >= other.offset for one, other in pairwise(records)):
+    records = tuple(_tail_record(row, key) for row in json_list(facts.get("tail", []), f"tail of {key}"))
+    if any(record.offset >= following.offset for record, following in pairwise(records)):
         raise DumpError(f"{key}: its tail is not in the order of offsets")
     if records and (offsets[-1:] != [records[-1].offset] or records[0].offset < offsets[0]):
         raise DumpError(f"{key}: its tail does not fit its files")
@@ -452,80 +462,3 @@ def _text(facts: Json, name: str, key: TopicPartition) -> str | None:
     if value is not None and not isinstance(value, str):
         raise DumpError(f"{key}: {name} is not a string")
     return value
-
-
-# --- as everything else knows dumps ---------------------------------------------------------------------------------
-
-
-def as_manifest(grown: Grown) -> Manifest:
-    """The newest full of each partition, as the manifest of a dump that was written at once."""
-    fulls = grown.newest().values()
-    return Manifest(
-        grown.isolation,
-        tuple(_as_partition(one) for one in fulls),
-        tuple(_as_files(fulls)),
-        grown.committed,
-    )
-
-
-def _as_partition(one: Full) -> ManifestPartition:
-    groups = [group for file in one.files for group in file.groups]
-    return ManifestPartition(
-        one.key.topic,
-        one.key.partition,
-        one.log_start,
-        one.log_end,
-        groups[0].first if groups else None,
-        groups[-1].last if groups else None,
-        one.rows,
-        one.topic_id,
-        one.start,
-        _reading(one),
-    )
-
-
-def _reading(one: Full) -> Reading:
-    """Of the newest range: a dump has every record that was in the log when that was read."""
-    digest = one.last.sha256 if one.last is not None else None
-    ended = max(one.as_of_ms, one.ranges[-1].ended_ms)
-    policy, deletes = one.cleanup_policy, one.delete_retention_ms
-    kept, lag = one.retention_ms, one.min_compaction_lag_ms
-    return Reading(one.as_of_ms, ended, policy, deletes, one.leader_epoch, digest, kept, lag)
-
-
-def _as_files(fulls: Iterable[Full]) -> Iterable[ManifestFile]:
-    for one in fulls:
-        for file in one.files:
-            yield ManifestFile(file.path, file.size, file.sha256, one.key.topic, one.key.partition)
-
-
-def partitions_of(grown: Grown, root: str) -> dict[TopicPartition, PartitionDump]:
-    """The newest full of each partition as data to read, below the path ``root``. No file is looked at."""
-    return {
-        key: _partition(one, root.rstrip("/"), grown.last_with_rows(key)) for key, one in sorted(grown.newest().items())
-    }
-
-
-def _partition(one: Full, root: str, filled: Full | None) -> PartitionDump:
-    pieces = tuple(
-        Piece(f"{root}/{file.path}", (index,), g.rows, g.bytes, g.first, g.last, False, (), g.rows, g.key_bytes)
-        for file in one.files
-        for index, g in enumerate(file.groups)
-    )
-    return PartitionDump(
-        one.key.topic,
-        one.key.partition,
-        pieces,
-        pieces[0].first if pieces else None,
-        pieces[-1].last if pieces else None,
-        one.rows,
-        one.log_start,
-        one.log_end,
-        one.start,
-        one.topic_id,
-        _reading(one),
-        one.ranges,
-        (filled.began, filled.rows) if filled is not None and not one.rows else None,
-        one.held_back > 0,
-        one.unknown_before_ms,
-    )

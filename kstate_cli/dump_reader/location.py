@@ -1,4 +1,4 @@
-"""Where a dump lies: a local path, or a URI that pyarrow reads; and which of its files are the dump."""
+"""The location of a dump: a local path, or a URI that pyarrow reads; and the files and folders in it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|file:")
 _MOST_LEVELS: Final = 100
+"""Folders within folders. More of them are a loop, or no dump."""
 # Hadoop's names for what pyarrow calls s3.
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
 _PARQUET: Final = (".parquet", ".parq", ".pq")
@@ -44,7 +45,7 @@ class ListedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class DumpListing:
     """Everything below a dump: its files, sorted by path, and its folders, relative to the dump."""
 
     files: list[ListedFile]
@@ -52,23 +53,23 @@ class Listing:
 
 
 def absolute(uri: str) -> str:
-    """The same place for a process with another working directory."""
+    """Return the same place for a process with another working directory."""
     return uri if _URI.match(uri) else os.path.abspath(uri)
 
 
-def shown(uri: str) -> str:
-    """A URI without what may be a secret: user, password and query."""
+def uri_text(uri: str) -> str:
+    """Return a URI for messages, without the parts that may be secret: user, password and query."""
     return printable(shown_uri(uri))
 
 
 def open_location(uri: str) -> tuple[FileSystem, str]:
-    """The file system of ``uri`` and the path within it. UsageError where pyarrow does not know such a URI."""
+    """Return the file system of ``uri`` and the path in it. Raises UsageError for a URI that pyarrow does not know."""
     require_headroom(WRITING_THREADS)
     import pyarrow as pa
     from pyarrow import fs
 
     if not is_utf8(uri):
-        raise UsageError(f"{shown(uri)} is not UTF-8: pyarrow cannot be given it", hint="give a path in UTF-8")
+        raise UsageError(f"{uri_text(uri)} is not UTF-8: pyarrow cannot be given it", hint="give a path in UTF-8")
     match = _URI.match(uri)
     if match is None:
         return fs.LocalFileSystem(), os.path.abspath(uri)
@@ -80,26 +81,26 @@ def open_location(uri: str) -> tuple[FileSystem, str]:
     except (pa.ArrowException, OSError, ValueError) as error:
         # pyarrow's message may repeat the URI with its secrets.
         raise UsageError(
-            f"{shown(uri)} cannot be opened ({type(error).__name__})",
+            f"{uri_text(uri)} cannot be opened ({type(error).__name__})",
             hint="give a local path or a URI that pyarrow knows: file://, s3://, gs://, abfss://, hdfs://",
         ) from None
     if not is_here(filesystem):
-        contact(shown(uri))
+        contact(uri_text(uri))
     return filesystem, path
 
 
 def is_here(filesystem: FileSystem) -> bool:
-    """Whether its paths are those of this host."""
+    """Return whether paths of the file system are paths of this host."""
     from pyarrow.fs import LocalFileSystem
 
     return isinstance(filesystem, LocalFileSystem)
 
 
-def list_files(filesystem: FileSystem, root: str, shown_as: str) -> Listing:
+def list_files(filesystem: FileSystem, root: str, shown_as: str) -> DumpListing:
     """Return every file and folder below ``root``; ``root`` itself where it is a file.
 
-    UsageError where there is nothing, DumpError where it cannot be listed, where a symbolic link leads elsewhere or
-    nowhere, and where something is neither a file nor a directory: left out, a lost file would look like compaction.
+    Raises UsageError if nothing exists there. Raises DumpError if it cannot be listed, if a symbolic link leads outside
+    or to nothing, and for special files: if they were skipped, a lost file would look like compaction.
     """
     from pyarrow import fs
 
@@ -110,7 +111,7 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> Listing:
         if is_here(filesystem) and status.type == fs.FileType.Unknown:
             raise _special(root, shown_as)
         if status.type == fs.FileType.File:
-            return Listing([ListedFile(status.path, status.base_name, status.size)], [])
+            return DumpListing([ListedFile(status.path, status.base_name, status.size)], [])
         if is_here(filesystem):
             _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
@@ -123,11 +124,11 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> Listing:
         if entry.type == fs.FileType.File
     ]
     folders = [entry.path.removeprefix(base) for entry in entries if entry.type == fs.FileType.Directory]
-    return Listing(sorted(files, key=lambda file: file.relative), sorted(folders))
+    return DumpListing(sorted(files, key=lambda file: file.relative), sorted(folders))
 
 
 def not_listed(error: OSError, shown_as: str) -> DumpError:
-    """What it is where a dump is not looked into, and not that nothing is there."""
+    """Return the error for a dump that cannot be listed, which does not mean that it is empty."""
     return DumpError(
         f"the dump cannot be listed: {error}",
         where=shown_as,
@@ -136,10 +137,10 @@ def not_listed(error: OSError, shown_as: str) -> DumpError:
 
 
 def _refuse_foreign(root: str, shown_as: str) -> None:
-    """Looks at all below ``root``: pyarrow leaves out links to nothing, and knows no kinds but files and folders.
+    """Raise DumpError for special files and links below ``root``.
 
-    Raises DumpError for FIFOs, sockets and devices, for links that lead nowhere, out of the dump or to a folder, and
-    for folders without an end.
+    pyarrow skips links to nothing, and only distinguishes files and folders. Refused are FIFOs, sockets and devices,
+    links to nothing, out of the dump or to a folder, and folders that are too deep.
     """
     inside = os.path.realpath(root).rstrip("/") + "/"
     waiting = [(root, 0)]
@@ -161,13 +162,13 @@ def _refuse_foreign(root: str, shown_as: str) -> None:
 
 def _refuse_link(path: str, inside: str, shown_as: str) -> None:
     if not os.path.exists(path):
-        # Left out, the file that it should lead to would look like compaction.
+        # If the link were skipped, its missing file would look like compaction.
         raise DumpError(
             f"{printable(path)} is a symbolic link to nothing",
             where=shown_as,
             hint=f"restore the file that it points to, or {NEW_DUMP}",
         )
-    # A link to a folder may be a loop; one that leads out would read files that nobody meant to give.
+    # A link to a folder may be a loop. A link out of the dump would read files that are not part of it.
     if os.path.isdir(path) or not os.path.realpath(path).startswith(inside):
         raise DumpError(
             f"{printable(path)} is a symbolic link to a folder or to something outside the dump",
@@ -179,18 +180,18 @@ def _refuse_link(path: str, inside: str, shown_as: str) -> None:
 
 
 def _special(path: str, shown_as: str) -> DumpError:
-    what = kind_of(os.stat(path).st_mode)
-    return DumpError(f"{printable(path)} is {what}, not a regular file", where=shown_as, hint=NEW_DUMP)
+    kind = kind_of(os.stat(path).st_mode)
+    return DumpError(f"{printable(path)} is {kind}, not a regular file", where=shown_as, hint=NEW_DUMP)
 
 
 def is_link(path: str, base: str) -> bool:
-    """Whether a path below the local folder ``base`` leads over a symbolic link, and so maybe out of it."""
+    """Return whether a path below the local folder ``base`` contains a symbolic link, and may lead out of it."""
     inside = os.path.realpath(base).rstrip("/") + "/"
     return os.path.realpath(path) != inside + os.path.relpath(path, base)
 
 
 def is_hidden(relative: str) -> bool:
-    """Whether Spark leaves the file out when it reads the folder."""
+    """Return whether Spark skips the file when it reads the folder."""
     parts = relative.split("/")
     return parts[-1].endswith("._COPYING_") or any(
         part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts
@@ -198,18 +199,18 @@ def is_hidden(relative: str) -> bool:
 
 
 def is_byproduct(relative: str) -> bool:
-    """Return whether a hidden file is one that writers leave beside a whole dump: checksums, marks, summaries."""
+    """Return whether a hidden file is a byproduct of a complete dump: a checksum, a mark or a summary."""
     name = relative.rpartition("/")[2]
     return name.endswith(".crc") or name in ("_SUCCESS", "_metadata", "_common_metadata", "_manifest.json")
 
 
 def is_parquet_name(relative: str) -> bool:
-    """Whether the name says that the file is Parquet."""
+    """Return whether the file has a name of Parquet files."""
     return relative.lower().endswith(_PARQUET)
 
 
 def is_parquet(filesystem: FileSystem, file: ListedFile) -> bool:
-    """Whether the first bytes say that the file is Parquet."""
+    """Return whether the file begins as Parquet files do."""
     try:
         with filesystem.open_input_file(file.path) as stream:
             return stream.read(4) in _MAGIC

@@ -1,4 +1,4 @@
-"""``_manifest.json``: what a dump says of itself (docs/internals/changelogs.md#dump-or-store).
+"""``_manifest.json``: the manifest of a dump that was written at once (docs/internals/changelogs.md#dump-or-store).
 
 The canonical shape is written by :func:`render`::
 
@@ -12,7 +12,7 @@ Format 2 is the same with the member ``reading`` in at least one partition (:cla
     "reading": {"started_ms": …, "ended_ms": …, "cleanup_policy": "compact", "delete_retention_ms": 86400000,
                 "leader_epoch": 3, "last_record_sha256": …}
 
-An older kstate refuses it rather than continue from a dump whose age it does not look at.
+An older kstate refuses format 2, because it would not check the age of the dump.
 
 ``start`` (where reading began) and ``topic_id`` of a partition, ``topic`` and ``partition`` of a file, ``sha256`` and
 all members of ``reading`` but its times may be missing. Read as well: ``partitions`` as an object topic → partition →
@@ -49,15 +49,15 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """When a partition was read, and what tells its log from another one of the same name. Times: ms since 1970."""
+    """When a partition was read, and the facts that identify its log. Times: ms since 1970."""
 
     started_ms: int
-    """Before ``log_end`` was asked for: every record that was there then is in the dump."""
+    """Before the request for ``log_end``: the dump has every record that the log had then."""
     ended_ms: int
     """After the last record was read."""
     cleanup_policy: str | None = None
     delete_retention_ms: int | None = None
-    """A tombstone lives at least so long after the cleaner has first come by it."""
+    """A tombstone lives at least so long after the cleaner first reached it."""
     leader_epoch: int | None = None
     """Of the end of the log: it never falls while the topic is the same (KIP-320)."""
     last_record_sha256: str | None = None
@@ -70,9 +70,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ManifestPartition:
-    """A partition: the broker's log when the dump was taken, and what of it was written.
+    """A partition: the broker's log when the dump was taken, and the records that were written.
 
-    Offsets are inclusive but ``log_end``.
+    Offsets are inclusive, except ``log_end``.
     """
 
     topic: str
@@ -84,7 +84,7 @@ class ManifestPartition:
     rows: int
     topic_id: str | None = None
     start: int | None = None
-    """Where reading began. Of a compacted log the first record may lie far above it; without it ``first`` is taken."""
+    """The first offset of the reading, by default ``first``. In a compacted log, ``first`` may be far above it."""
     reading: Reading | None = None
 
 
@@ -101,7 +101,7 @@ class ManifestFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All of it."""
+    """The content of a manifest."""
 
     isolation: str
     partitions: tuple[ManifestPartition, ...]
@@ -110,7 +110,7 @@ class Manifest:
 
 
 def parse(data: bytes, where: str = NAME) -> Manifest:
-    """Read a manifest; DumpError, with ``where``, for everything that is not one, and for paths outside the dump."""
+    """Parse a manifest. Raises DumpError, with ``where``, for anything else, and for paths outside the dump."""
     try:
         return _manifest(parse_json(data))
     except ValueError as error:
@@ -120,39 +120,43 @@ def parse(data: bytes, where: str = NAME) -> Manifest:
 
 
 def render(manifest: Manifest) -> bytes:
-    """The canonical JSON, sorted by topic, partition and path."""
+    """Return the canonical JSON, sorted by topic, partition and path."""
     content = {
-        "format": max(FORMATS) if any(one.reading for one in manifest.partitions) else min(FORMATS),
+        "format": max(FORMATS) if any(partition.reading for partition in manifest.partitions) else min(FORMATS),
         "isolation": manifest.isolation,
-        "partitions": [_facts(one) for one in sorted(manifest.partitions, key=lambda p: (p.topic, p.partition))],
-        "files": [_file_facts(one) for one in sorted(manifest.files, key=lambda f: f.path)],
+        "partitions": [_facts(partition) for partition in sorted(manifest.partitions, key=_place)],
+        "files": [_file_facts(file) for file in sorted(manifest.files, key=lambda f: f.path)],
         "committed": rendered_committed(manifest.committed),
     }
     return (json.dumps(content, indent=1) + "\n").encode("utf-8")
 
 
+def _place(partition: ManifestPartition) -> tuple[str, int]:
+    return partition.topic, partition.partition
+
+
 def rendered_committed(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The member ``committed``."""
+    """Return the member ``committed``."""
     committed: dict[str, dict[str, int]] = {}
     for key, offset in sorted(offsets.items()):
         committed.setdefault(key.topic, {})[str(key.partition)] = offset
     return committed
 
 
-def _facts(one: ManifestPartition) -> Json:
-    facts: Json = {"topic": one.topic, "partition": one.partition}
-    if one.topic_id is not None:
-        facts["topic_id"] = one.topic_id
-    if one.start is not None:
-        facts["start"] = one.start
-    facts |= {name: getattr(one, name) for name in ("log_start", "log_end", "first", "last", "rows")}
-    if one.reading is not None:
-        facts["reading"] = {name: value for name, value in asdict(one.reading).items() if value is not None}
+def _facts(partition: ManifestPartition) -> Json:
+    facts: Json = {"topic": partition.topic, "partition": partition.partition}
+    if partition.topic_id is not None:
+        facts["topic_id"] = partition.topic_id
+    if partition.start is not None:
+        facts["start"] = partition.start
+    facts |= {name: getattr(partition, name) for name in ("log_start", "log_end", "first", "last", "rows")}
+    if partition.reading is not None:
+        facts["reading"] = {name: value for name, value in asdict(partition.reading).items() if value is not None}
     return facts
 
 
-def _file_facts(one: ManifestFile) -> Json:
-    facts = {name: getattr(one, name) for name in ("path", "topic", "partition", "size", "sha256")}
+def _file_facts(file: ManifestFile) -> Json:
+    facts = {name: getattr(file, name) for name in ("path", "topic", "partition", "size", "sha256")}
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -163,15 +167,15 @@ def _manifest(content: Any) -> Manifest:
     isolation = isolation_of(whole)
     partitions: dict[TopicPartition, ManifestPartition] = {}
     files: dict[str, ManifestFile] = {}
-    listed = [_file(one, None) for one in json_list(whole.get("files", []), "files")]
+    entries = [_file(row, None) for row in json_list(whole.get("files", []), "files")]
     for facts in _partitions(whole.get("partitions")):
-        one = _partition(facts)
-        key = TopicPartition(one.topic, one.partition)
+        partition = _partition(facts)
+        key = TopicPartition(partition.topic, partition.partition)
         if key in partitions:
             raise DumpError(f"{key} is listed twice")
-        partitions[key] = one
-        listed += [_file(file, key) for file in json_list(facts.get("files", []), f"files of {key}")]
-    for file in listed:
+        partitions[key] = partition
+        entries += [_file(row, key) for row in json_list(facts.get("files", []), f"files of {key}")]
+    for file in entries:
         if file.path in files:
             raise DumpError(f"{file.path} is listed twice")
         files[file.path] = file
@@ -193,26 +197,41 @@ def _partition(facts: Json) -> ManifestPartition:
     name = f"{topic}:{partition}"
     start, end, first, last = (maybe(facts, field) for field in ("log_start", "log_end", "first", "last"))
     rows = number(facts, "rows", MAX_I64)
-    if (first is None) != (rows == 0) or (last is None) != (rows == 0):
-        raise DumpError(f"{name}: {rows} rows, but first is {first} and last is {last}")
-    if start is not None and end is not None and start > end:
-        raise DumpError(f"{name}: log_start {start} is above log_end {end}")
-    if first is not None and last is not None:
-        if first > last or (end is not None and last >= end):
-            raise DumpError(f"{name}: first {first}, last {last} and log_end {end} contradict each other")
-        if start is not None and last < start:
-            raise DumpError(f"{name}: last {last} is below log_start {start}")
     began = maybe(facts, "start")
-    if began is not None and ((first is not None and began > first) or (end is not None and began > end)):
-        raise DumpError(f"{name}: start {began}, first {first} and log_end {end} contradict each other")
     topic_id = facts.get("topic_id")
     if topic_id is not None and not isinstance(topic_id, str):
         raise DumpError(f"{name}: topic_id is not a string")
     topic_id = None if topic_id is None else canonical_topic_id(topic_id)
-    reading = (
-        None if facts.get("reading") is None else _reading(json_object(facts["reading"], f"reading of {name}"), name)
-    )
-    return ManifestPartition(topic, partition, start, end, first, last, rows, topic_id, began, reading)
+    reading = None
+    if facts.get("reading") is not None:
+        reading = _reading(json_object(facts["reading"], f"reading of {name}"), name)
+    manifest_partition = ManifestPartition(topic, partition, start, end, first, last, rows, topic_id, began, reading)
+    contradiction = _contradiction(manifest_partition)
+    if contradiction is not None:
+        raise DumpError(f"{name}: {contradiction}")
+    return manifest_partition
+
+
+def _contradiction(facts: ManifestPartition) -> str | None:
+    """Return how the offsets and rows of a partition contradict each other; None if they do not."""
+    start, end, first, last = facts.log_start, facts.log_end, facts.first, facts.last
+    if (first is None) != (facts.rows == 0) or (last is None) != (facts.rows == 0):
+        return f"{facts.rows} rows, but first is {first} and last is {last}"
+    if start is not None and end is not None and start > end:
+        return f"log_start {start} is above log_end {end}"
+    if first is not None and last is not None:
+        if first > last or (end is not None and last >= end):
+            return f"first {first}, last {last} and log_end {end} contradict each other"
+        if start is not None and last < start:
+            return f"last {last} is below log_start {start}"
+    if not _may_begin(facts.start, first) or not _may_begin(facts.start, end):
+        return f"start {facts.start}, first {first} and log_end {end} contradict each other"
+    return None
+
+
+def _may_begin(start: int | None, offset: int | None) -> bool:
+    """Return whether a reading that began at ``start`` may have reached an offset; unknown offsets are possible."""
+    return start is None or offset is None or start <= offset
 
 
 def _reading(facts: Json, name: str) -> Reading:
@@ -236,11 +255,11 @@ def _reading(facts: Json, name: str) -> Reading:
     )
 
 
-def digest_of(digest: Any, what: str) -> str:
-    """A SHA-256, with or without what says so before it."""
+def digest_of(digest: Any, noun: str) -> str:
+    """Return a SHA-256, which may begin with ``sha256:``. Raises DumpError for anything else."""
     match = _SHA256.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
-        raise DumpError(f"{what} is not a SHA-256 in lower-case hex")
+        raise DumpError(f"{noun} is not a SHA-256 in lower-case hex")
     return match[1]
 
 
@@ -262,13 +281,13 @@ def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
 
 
 def inside(path: str) -> bool:
-    """Whether a relative path with ``/`` stays in its folder: no ``..``, not absolute, no other spelling of a path."""
+    """Return whether a relative path stays in its folder: no ``..``, not absolute, no other spelling of a path."""
     parts = path.split("/")
     return all(part not in {"", ".", ".."} for part in parts) and "\\" not in path and "\0" not in path
 
 
 def isolation_of(whole: Json) -> str:
-    """The member ``isolation``. Raises DumpError, as all of these do."""
+    """Return the member ``isolation``. Raises DumpError, as the following functions do."""
     isolation = whole.get("isolation")
     if isolation not in ISOLATIONS:
         raise DumpError(f"isolation {isolation!r} is none of {', '.join(ISOLATIONS)}")
@@ -276,7 +295,7 @@ def isolation_of(whole: Json) -> str:
 
 
 def committed_of(whole: Json) -> dict[TopicPartition, int]:
-    """The member ``committed``."""
+    """Return the member ``committed``."""
     committed = {}
     for topic, of_topic in json_object(whole.get("committed", {}), "committed").items():
         topic_of({"topic": topic})
@@ -294,7 +313,7 @@ def _key(text: str) -> int:
 
 
 def topic_of(facts: Json) -> str:
-    """The member ``topic``."""
+    """Return the member ``topic``."""
     topic = facts.get("topic")
     if not isinstance(topic, str) or not legal_topic(topic):
         raise DumpError(f"{topic!r} is not the name of a topic")
@@ -302,7 +321,7 @@ def topic_of(facts: Json) -> str:
 
 
 def number(facts: Json, name: str, most: int) -> int:
-    """A member that is a whole number from 0 to ``most``."""
+    """Return a member that is an integer from 0 to ``most``."""
     value = facts.get(name)
     # bool is an int in Python.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
@@ -311,19 +330,19 @@ def number(facts: Json, name: str, most: int) -> int:
 
 
 def maybe(facts: Json, name: str) -> int | None:
-    """A member that is a 64-bit number, or missing, or null."""
+    """Return a member that is a 64-bit number; None if it is missing or null."""
     return None if facts.get(name) is None else number(facts, name, MAX_I64)
 
 
-def json_object(content: Any, what: str) -> Json:
-    """What is a JSON object."""
+def json_object(content: Any, noun: str) -> Json:
+    """Return ``content`` if it is a JSON object."""
     if not isinstance(content, dict):
-        raise DumpError(f"{what} is not a JSON object")
+        raise DumpError(f"{noun} is not a JSON object")
     return content
 
 
-def json_list(content: Any, what: str) -> list[Any]:
-    """What is a JSON list."""
+def json_list(content: Any, noun: str) -> list[Any]:
+    """Return ``content`` if it is a JSON list."""
     if not isinstance(content, list):
-        raise DumpError(f"{what} is not a JSON list")
+        raise DumpError(f"{noun} is not a JSON list")
     return content

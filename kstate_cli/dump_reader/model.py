@@ -1,4 +1,4 @@
-"""What a dump holds, as data. Everything can be pickled: slices travel to Spark's workers."""
+"""The content of a dump, as data. Everything can be pickled, because slices travel to Spark's workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Piece:
     mixed: bool
     """Rows of other topic-partitions are in there: the reader must filter."""
     hive: tuple[tuple[str, str], ...] = ()
-    """``topic`` and ``partition`` where they are taken from the path because the file has no such column."""
+    """``topic`` and ``partition`` from the path, if the file has no such column."""
     own: int = 0
     """Rows of the topic-partition itself; equal to ``rows`` unless ``mixed``."""
     key_bytes: int = 0
@@ -39,7 +39,7 @@ class Piece:
 
     @property
     def share(self) -> int:
-        """Bytes that are left of :attr:`bytes` after the filter, assuming rows of equal size."""
+        """Bytes of the rows of the topic-partition, if all rows have the same size."""
         return self.bytes if not self.mixed else self.bytes * self.own // max(self.rows, 1)
 
 
@@ -51,31 +51,31 @@ class ClockMark:
     boot_ms: int
     """:class:`kstate_cli.clock.BootTime`."""
     time_ms: int
-    """The time of the dump, which all other times of the manifest are of."""
+    """The time of the dump, as all other times of the manifest."""
     wall_ms: int
     """The time of day of the host."""
     max_error_ms: int | None = None
-    """How far that may be wrong; None if the kernel does not call it synchronized."""
+    """Maximum error of that time; None if the kernel does not report it as synchronized."""
     scale: str = ""
-    """Random, and the same in all manifests of a dump: the times of two scales cannot be compared."""
+    """Random, and the same in all manifests of a dump. Times of different scales cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Offsets that one reading has covered: ``start`` to below ``end``. Times are ms since 1970."""
+    """The offsets of one reading: ``start`` to below ``end``. Times are ms since 1970."""
 
     start: int
     end: int
     continues_ms: int
-    """When everything was read that the log had before ``start``: deletes from then on had to be heard. Of the first
-    reading, which continues nothing: when it began."""
+    """When everything was read that the log had before ``start``: the reading needs the deletes since then. For the
+    first reading, which continues nothing, the time when it began."""
     ended_ms: int
     """After its last record was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDump:
-    """One partition of a topic: where its rows are, and what the manifest says of the broker's log."""
+    """One partition of a topic: the places of its rows, and the broker's log as the manifest describes it."""
 
     topic: str
     partition: int
@@ -88,20 +88,20 @@ class PartitionDump:
     rows: int
     """Rows, duplicates of a retried writer included."""
     log_start: int | None
-    """First offset of the broker's log when the dump was taken; None where no manifest says so."""
+    """First offset of the broker's log when the dump was taken; None without a manifest."""
     log_end: int | None
-    """End offset of the broker's log when the dump was taken; None where no manifest says so."""
+    """End offset of the broker's log when the dump was taken; None without a manifest."""
     start: int | None = None
-    """Where reading began; None where no manifest says so."""
+    """The first offset of the reading; None if unknown."""
     topic_id: str | None = None
     reading: Reading | None = None
-    """When it was read, and from what; None where no manifest says so."""
+    """When it was read, and from which log; None if unknown."""
     rounds: tuple[Round, ...] = ()
-    """Of a dump that grows: the readings that it consists of, by their offsets."""
+    """The readings of a dump that grows, by offset."""
     older_full: tuple[int, int] | None = None
-    """If this full dump has no record: generation and rows of the newest one before it that has any."""
+    """If this full dump has no record: generation and rows of the newest full dump before it with records."""
     held_back: bool = False
-    """The log went on behind what was read: a transaction was open there."""
+    """Whether the log had further offsets, which an open transaction held back."""
     unknown_before_ms: int | None = None
     """Deletes between any time before this one (ms since 1970) and the dump may be forgotten, however little passed."""
 
@@ -135,7 +135,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """A dump that was found to be readable."""
+    """A dump that was opened and is readable."""
 
     uri: str
     """What :func:`kstate_cli.dump_reader.location.open_location` takes.
@@ -148,7 +148,7 @@ class Dump:
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The group's committed offsets of source topics (the next offset to read), from the manifest."""
     isolation: str | None = None
-    """``read_committed`` or ``read_uncommitted``; None where nobody said it."""
+    """``read_committed`` or ``read_uncommitted``; None if unknown."""
     has_headers: bool = False
     """Whether a file has a column ``headers``."""
     headerless: frozenset[str] = frozenset()
@@ -157,14 +157,14 @@ class Dump:
     """The columns of each file, by its path. Empty for a dump that grows, whose files all have the same."""
     warnings: tuple[str, ...] = ()
     clock: ClockMark | None = None
-    """The clock of its times; None for a dump that does not grow: the time of day of its writer."""
+    """The clock of its times; None for a dump that does not grow, whose times are those of its writer."""
     damaged: Mapping[TopicPartition, str] = field(default_factory=dict)
     """Partitions whose files are missing or damaged, each with what is wrong: a reader who needs one refuses.
 
     Empty unless ``read_dump`` was called for a part of the dump: otherwise it refuses the dump itself.
     """
     hidden: tuple[str, ...] = ()
-    """Warnings about files that are usually beside a whole dump, for a refusal that they may explain."""
+    """Warnings about files that a complete dump may have. They may explain a refusal."""
 
     def headers_of(self, topic: str | None) -> bool:
         """Return whether every file with rows of the topic has their headers."""

@@ -9,9 +9,10 @@ from itertools import pairwise
 from kstate_cli.formats.topic_partition import TopicPartition
 
 from .growing import Full, Grown
-from .location import open_location, shown
+from .growing_source import newest_manifest
+from .location import open_location, uri_text
 from .model import Dump, PartitionDump
-from .open import newest_manifest, read_dump
+from .open import read_dump
 
 OffsetRange = tuple[int, int]
 """The first offset, and the offset behind the last one."""
@@ -59,7 +60,7 @@ def read_overview(uri: str) -> DumpOverview:
     Raises UsageError if there is nothing at ``uri``, DumpError for what is no dump.
     """
     filesystem, root = open_location(uri)
-    grown = newest_manifest(filesystem, root, shown(uri))
+    grown = newest_manifest(filesystem, root, uri_text(uri))
     dump = read_dump(uri, complete=True, committed_only=False, in_part=True)
     if grown is None:
         return DumpOverview(tuple(_written_at_once(dump, one) for one in dump.partitions.values()), None)

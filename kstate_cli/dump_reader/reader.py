@@ -1,4 +1,4 @@
-"""Read a slice: what a worker does. Nothing here knows of Spark."""
+"""Read a slice, as a worker does: its rows by offset, each offset once. Nothing here depends on Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .errors import NEW_DUMP, DumpError, unreadable
 from .model import PartitionDump, Piece, Slice
 from .open_files import OpenFiles, OutOfOrder, Passage, changed
-from .schema import KNOWN, column_type, converted
+from .schema import RECORD_COLUMNS, column_type, convert
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,15 +24,14 @@ _LEAST_ROWS: Final = 256
 
 
 def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> pa.Table:
-    """All rows of a slice, by offset, each offset once.
+    """Return all rows of a slice, by offset, each offset once.
 
-    ``columns`` of :data:`~kstate_cli.dump_reader.schema.KNOWN`, in that order.
-    ``offset`` comes last where it is not among them.
-    Types: key and value binary, timestamp int64 (milliseconds, -1 for none), offset int64, headers
-    list<struct<key: string, value: binary>>. Rows with a null key are there as well.
+    ``columns`` of :data:`~kstate_cli.dump_reader.schema.RECORD_COLUMNS`, in that order; ``offset`` comes last if it is
+    not among them. Types: key and value binary, timestamp int64 (milliseconds, -1 for none), offset int64, headers
+    list<struct<key: string, value: binary>>. Rows with a null key are included.
 
-    DumpError, naming the file, for what cannot be read or changed since the dump was opened; naming the offset, where
-    two rows have it that differ.
+    Raises DumpError, naming the file, if one cannot be read or changed since the dump was opened; naming the offset, if
+    two different rows have it.
     """
     names = _names(columns)
     with OpenFiles(filesystem) as files:
@@ -52,15 +51,14 @@ def iter_slice(
     max_bytes: int | None,
     passage: Passage,
 ) -> Generator[pa.Table, None, None]:
-    """The rows of :func:`read_slice`, of these columns alone, in tables of at most ``max_rows`` rows.
+    """Yield the rows of :func:`read_slice`, only these columns, in tables of at most ``max_rows`` rows.
 
-    A table has about ``max_bytes`` bytes at the most.
+    A table has at most about ``max_bytes`` bytes. All readings of a slice share one ``passage``. Raises OutOfOrder if
+    offsets do not rise although the passage expects that. Once a reading has seen that they rise, the next ones read
+    the offsets only if ``columns`` has them.
 
-    ``passage``: how they are read; the same one for each time that they are. Raises OutOfOrder where it did not know
-    yet that the offsets do not rise. Once all were seen to they are read again only where they are asked for.
-
-    A slice that is not in order is read once per table. Where a writer repeated rows a table may be read with more
-    rows than it has in the end.
+    A slice that is not in order is read once for each table. If a writer repeated rows, a table may need more memory
+    than its rows take in the end.
     """
     names = _names(columns)
     average = max(1, part.bytes // max(part.rows, 1))
@@ -71,29 +69,30 @@ def iter_slice(
             yield table.select(columns)
         return
     passage.ordered &= part.ordered
-    offsets = None
-    if not passage.ordered:
-        with OpenFiles(filesystem, direct=passage.direct) as files:
-            offsets = _all_offsets(part, files)
-    listener = passage.listener if "value" in columns else None
-    with OpenFiles(filesystem, direct=passage.direct, listener=listener) as files:
-        if offsets is None:
-            read = [*columns] if passage.has_seen(part) else names
+    with OpenFiles(filesystem) as files:
+        if passage.ordered:
+            read = [*columns] if passage.is_rising(part) else names
             tables = _packed(_in_order(part, read, files, most, passage), max_rows, max_bytes)
-            yield from (table.select(columns) for table in tables)
-            return
-        for begin in range(0, len(offsets), most):
-            low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
-            window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
-            pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
-            parts = [table for piece in pieces for table in _batches(window, piece, names, files)]
-            table = _concatenated(parts, names)
-            _compare_repeated(window, table, files)
-            yield sorted_once(table).select(columns)
+        else:
+            tables = _windows(part, names, files, most)
+        yield from (table.select(columns) for table in tables)
+
+
+def _windows(part: Slice, names: list[str], files: OpenFiles, most: int) -> Iterator[pa.Table]:
+    """Yield the rows of a slice that is not in order, each time ``most`` offsets, which are sorted on their own."""
+    offsets = _all_offsets(part, files)
+    for begin in range(0, len(offsets), most):
+        low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
+        window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
+        pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
+        parts = [table for piece in pieces for table in _batches(window, piece, names, files)]
+        table = _concatenated(parts, names)
+        _compare_repeated(window, table, files)
+        yield sorted_once(table)
 
 
 def _names(columns: Sequence[str]) -> list[str]:
-    unknown = [name for name in columns if name not in KNOWN]
+    unknown = [name for name in columns if name not in RECORD_COLUMNS]
     if unknown:
         raise ValueError(f"no such columns: {unknown}")
     return [*columns] if "offset" in columns else [*columns, "offset"]
@@ -109,8 +108,8 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> It
     try:
         table = files.get(piece).read_row_groups(list(piece.row_groups), columns=names, use_threads=False)
         offsets = _canonical(table, ["offset"], piece)
-        known = _offsets(offsets)
-        low, high = int(known.min()), int(known.max())
+        numbers = _offsets(offsets)
+        low, high = int(numbers.min()), int(numbers.max())
         if low < piece.first or high > piece.last:
             raise changed(piece)
         if low < part.first or part.last < high:
@@ -124,7 +123,7 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> It
 
 
 def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> Iterator[pa.Table]:
-    """The rows of a piece that belong to the slice, batch by batch, in the order of the file."""
+    """Yield the rows of a piece that belong to the slice, batch by batch, in the order of the file."""
     import pyarrow as pa
 
     in_path = {name for name, _ in piece.hive}
@@ -133,7 +132,7 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
     if "offset" not in names and not _is_inside(part, piece):
         select.append("offset")
     try:
-        for batch in files.get(piece, frozenset((*names, *select))).iter_batches(
+        for batch in files.get(piece).iter_batches(
             rows, row_groups=list(piece.row_groups), columns=[*names, *select], use_threads=False
         ):
             table = pa.Table.from_batches([batch])
@@ -148,7 +147,7 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
 
 
 def _is_inside(part: Slice, piece: Piece) -> bool:
-    """Whether all rows of the piece are of the slice, by their offsets."""
+    """Return whether all rows of the piece are in the slice, by their offsets."""
     return part.first <= piece.first and piece.last <= part.last
 
 
@@ -175,7 +174,7 @@ def _canonical(table: pa.Table, names: list[str], piece: Piece) -> pa.Table:
 
     if "offset" in names and table.column("offset").null_count:
         raise changed(piece)
-    return pa.table({name: converted(name, table.column(name)) for name in names})
+    return pa.table({name: convert(name, table.column(name)) for name in names})
 
 
 def _concatenated(tables: list[pa.Table], names: list[str]) -> pa.Table:
@@ -187,7 +186,7 @@ def _concatenated(tables: list[pa.Table], names: list[str]) -> pa.Table:
 
 
 def _compare_repeated(part: Slice, table: pa.Table, files: OpenFiles) -> None:
-    """Rows that share an offset are held against each other as a whole, whichever columns were asked for."""
+    """Compare all columns of rows with the same offset. Raises DumpError if two of them differ."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -198,7 +197,7 @@ def _compare_repeated(part: Slice, table: pa.Table, files: OpenFiles) -> None:
     pieces = [piece for piece in part.pieces if piece.first <= part.last and piece.last >= part.first]
     # A file may lack headers that another has.
     columns = [set(files.get(piece).schema_arrow.names) for piece in pieces]
-    names = [name for name in KNOWN if all(name in one for one in columns)]
+    names = [name for name in RECORD_COLUMNS if all(name in file_columns for file_columns in columns)]
     rows = [
         batch.filter(pc.is_in(batch.column("offset"), value_set=twice))
         for piece in pieces
@@ -226,31 +225,31 @@ def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int, passag
             if "offset" in names:
                 offsets = _offsets(table)
                 if int(offsets[0]) <= last or not is_rising(offsets):
-                    if passage.has_seen(part):
+                    if passage.is_rising(part):
                         raise changed(piece)
                     passage.ordered = False
                     raise OutOfOrder
                 last = int(offsets[-1])
             for begin in range(0, table.num_rows, most):
                 yield table.slice(begin, most)
-    passage.saw(part)
+    passage.mark_rising(part)
 
 
 def _packed(tables: Iterator[pa.Table], max_rows: int, max_bytes: int | None) -> Iterator[pa.Table]:
     import pyarrow as pa
 
-    kept: list[pa.Table] = []
+    waiting: list[pa.Table] = []
     rows = size = 0
     for table in _split(tables, max_bytes):
         more = table.nbytes
-        if kept and (rows + table.num_rows > max_rows or (max_bytes is not None and size + more > max_bytes)):
-            yield pa.concat_tables(kept)
-            kept, rows, size = [], 0, 0
-        kept.append(table)
+        if waiting and (rows + table.num_rows > max_rows or (max_bytes is not None and size + more > max_bytes)):
+            yield pa.concat_tables(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(table)
         rows += table.num_rows
         size += more
-    if kept:
-        yield pa.concat_tables(kept)
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _split(tables: Iterator[pa.Table], max_bytes: int | None) -> Iterator[pa.Table]:
@@ -266,12 +265,12 @@ _BLOCK_BYTES: Final = 1 << 30
 
 
 def is_rising(offsets: npt.NDArray[np.int64]) -> bool:
-    """Whether each offset is greater than the one before."""
+    """Return whether each offset is greater than the one before."""
     return bool((offsets[1:] > offsets[:-1]).all())
 
 
 def within(table: pa.Table, part: Slice) -> pa.Table:
-    """The rows of ``table`` whose offsets belong to the slice; copies nothing where the offsets rise."""
+    """Return the rows of ``table`` whose offsets are in the slice; without a copy if the offsets rise."""
     import numpy as np
 
     offsets = table.column("offset").to_numpy()
@@ -282,7 +281,7 @@ def within(table: pa.Table, part: Slice) -> pa.Table:
 
 
 def sorted_once(table: pa.Table) -> pa.Table:
-    """The rows of ``table`` by offset, the first of each offset; see :func:`refuse_differing` for the others."""
+    """Return the rows of ``table`` by offset, the first of each; :func:`refuse_differing` compares the others."""
     import numpy as np
 
     offsets = table.column("offset").to_numpy()
@@ -297,7 +296,7 @@ def sorted_once(table: pa.Table) -> pa.Table:
 
 
 def repeated(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The offsets that occur more than once, each once, in order."""
+    """Return the offsets that occur more than once, each once, in order."""
     import numpy as np
 
     ordered = np.sort(offsets)
@@ -305,10 +304,10 @@ def repeated(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def refuse_differing(table: pa.Table, part: Slice) -> None:
-    """DumpError, naming the offset and the column, where two rows with one offset are not the same record.
+    """Raise DumpError, naming the offset and the column, if two rows with one offset are different records.
 
-    One of them is then not from this topic-partition, or the topic was created anew. ``table`` has every column that
-    the dump has: a record is its key, value, timestamp and headers, whatever a store keeps of them.
+    One of them is then from another topic-partition, or the topic was recreated. ``table`` has every column of the
+    dump, because a record is its key, value, timestamp and headers.
     """
     import numpy as np
 
@@ -328,7 +327,7 @@ def refuse_differing(table: pa.Table, part: Slice) -> None:
 
 
 def gathered(table: pa.Table, indices: npt.NDArray[np.int64]) -> pa.Table:
-    """The rows at ``indices``, in that order."""
+    """Return the rows at ``indices``, in that order."""
     import pyarrow as pa
 
     if table.nbytes <= _BLOCK_BYTES:
@@ -351,23 +350,23 @@ def _wide(name: str) -> pa.DataType:
     return pa.large_binary() if name in _BINARY else column_type(name)
 
 
-def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def _differ(first: pa.ChunkedArray, second: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_list(one.type):
+    if pa.types.is_list(first.type):
         # Arrow compares no lists. In Kafka no headers and an empty list of them are the same.
-        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+        pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
         return np.flatnonzero([(a or []) != (b or []) for a, b in pairs])
-    equal = pc.fill_null(pc.equal(one, other), False)
-    both_null = pc.and_(pc.is_null(one), pc.is_null(other))
+    equal = pc.fill_null(pc.equal(first, second), False)
+    both_null = pc.and_(pc.is_null(first), pc.is_null(second))
     return np.flatnonzero(~np.asarray(pc.or_(equal, both_null)))
 
 
 _COLUMNS: Final = ("key", "value", "timestamp")
 _MOST_PIECES: Final = 4
-"""In a shuffled dump every row group may have the record: it is not looked for there."""
+"""In a shuffled dump every row group may have the record, and so it is not searched for."""
 
 
 def record_digest(key: bytes | None, value: bytes | None, timestamp: int) -> str:
@@ -389,9 +388,9 @@ def key_digest(key: bytes | None) -> str:
 
 
 def digest_at(filesystem: FileSystem, partition: PartitionDump, offset: int) -> str | None:
-    """The digest of the record at an offset; None where the dump has none there, or in too many places to look.
+    """Return the digest of the record at an offset; None if the dump has none there, or too many places to search.
 
-    Raises DumpError where the dump cannot be read.
+    Raises DumpError if the dump cannot be read.
     """
     reading = partition.reading
     if reading is not None and reading.last_record_sha256 is not None and offset == partition.last:

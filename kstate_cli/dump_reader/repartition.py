@@ -1,8 +1,9 @@
-"""Put partitions in order whose rows lie all over the files: one shuffle in Spark, by range of offsets."""
+"""Sort partitions whose rows are scattered over the files: one shuffle in Spark, by range of offsets."""
 
 from __future__ import annotations
 
 import contextlib
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +22,7 @@ from .schema import Columns
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _RANGE_BYTES: Final = 64 << 20
 # Row groups are what slices are made of: small ones fit any budget.
@@ -45,39 +46,39 @@ _NO_HEADERS: Final = "cast(array() as array<struct<key: string, value: binary>>)
 # Writers express "no headers" as an empty list or as null: for duplicates they are the same.
 _SOME_HEADERS: Final = f"coalesce(headers, {_NO_HEADERS})"
 
-_ODD = "see whether the disks of --staging and of the executors are sound, and run it again"
+_ODD = "check the disks of --staging and of the executors, and run the command again"
 
 
 def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPartition], target_uri: str) -> Dump:
-    """A dump at ``target_uri`` that has the rows of these ``partitions`` in order, each offset once.
+    """Write a dump to ``target_uri`` with the rows of these ``partitions`` in order, each offset once; return it.
 
-    ``target_uri`` (a local path, or a URI that both pyarrow and Spark know) must not exist. The result names no
-    other partitions and has no manifest; what the first manifest said of the broker's logs is carried over.
+    ``target_uri`` (a local path, or a URI that both pyarrow and Spark know) must not exist. The result has no other
+    partitions and no manifest; the facts of the first manifest about the broker's logs are copied.
 
-    DumpError where two rows differ that have one offset; RunFailed where Spark gives up.
+    Raises DumpError if different rows have one offset, RunFailed if Spark fails.
     """
-    wanted = [dump.partitions[key] for key in sorted(set(partitions))]
-    if not any(partition.rows for partition in wanted):
-        return replace(dump, partitions={partition.key: partition for partition in wanted}, manifest=None)
+    partitions_to_order = [dump.partitions[key] for key in sorted(set(partitions))]
+    if not any(partition.rows for partition in partitions_to_order):
+        return replace(dump, partitions={partition.key: partition for partition in partitions_to_order}, manifest=None)
     from pyspark.sql import SparkSession
 
     try:
         spark = SparkSession(context)
         with _conf(spark, _CONF):
-            rows = _ordered(spark, dump, wanted)
+            rows = _ordered(spark, dump, partitions_to_order)
             rows.write.option("parquet.block.size", _ROW_GROUP_BYTES).parquet(hadoop_uri(target_uri))
     except KstateError:
-        raise  # it has said what is wrong
+        raise  # its message has the cause
     except Exception as error:
         raise RunFailed(
-            f"Spark could not put the dump in order: {first_line(error) or type(error).__name__}",
+            f"Spark could not sort the dump: {first_line(error) or type(error).__name__}",
             hint="fix the cause and run the command again",
         ) from error
     ordered = read_dump(target_uri, complete=True, committed_only=False)
-    done = {partition.key: _carried_over(partition, ordered) for partition in wanted}
+    ordered_partitions = {partition.key: _carried_over(partition, ordered) for partition in partitions_to_order}
     return replace(
         ordered,
-        partitions=done,
+        partitions=ordered_partitions,
         committed=dump.committed,
         isolation=dump.isolation,
         has_headers=dump.has_headers,
@@ -85,52 +86,54 @@ def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPar
     )
 
 
-def _ordered(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> DataFrame:
+def _ordered(spark: SparkSession, dump: Dump, partitions: list[PartitionDump]) -> DataFrame:
     # Equal rows meet in one range, so that removing them needs no second shuffle. Rows that have one offset and differ
     # in anything both stay: reading them is refused.
-    rows = _rows(spark, dump, wanted)
-    size = sum(piece.share for partition in wanted for piece in partition.pieces)
+    rows = _rows(spark, dump, partitions)
+    size = sum(piece.share for partition in partitions for piece in partition.pieces)
     count = max(spark.sparkContext.defaultParallelism, -(-size // _RANGE_BYTES))
     in_ranges = rows.repartitionByRange(count, *_BY_OFFSET)
     return in_ranges.dropDuplicates().sortWithinPartitions(*_BY_OFFSET)
 
 
-def _rows(spark: SparkSession, dump: Dump, wanted: list[PartitionDump]) -> DataFrame:
-    from pyspark.sql import functions
+def _rows(spark: SparkSession, dump: Dump, selected: list[PartitionDump]) -> DataFrame:
+    from pyspark.sql import DataFrame, functions
 
     # Per partition only its own files; those that do not name it themselves get it from their path. Spark reads all
     # files of a frame with the columns of one: files with other types come into another frame.
     sources: dict[tuple[tuple[tuple[str, str], ...], Columns | None, tuple[str, ...]], list[PartitionDump]] = {}
-    for partition in wanted:
+    for partition in selected:
         alike: dict[tuple[tuple[tuple[str, str], ...], Columns | None], set[str]] = {}
         for piece in partition.pieces:
             alike.setdefault((piece.hive, dump.columns.get(piece.path)), set()).add(piece.path)
         for (hive, columns), paths in alike.items():
             sources.setdefault((hive, columns, tuple(sorted(paths))), []).append(partition)
     names = _Names(dump.uri)
+    columns_out = ["key", "value", *_BY_OFFSET, "timestamp", *(["headers"] if dump.has_headers else [])]
     frames = []
-    for (hive, columns, of_source), partitions in sources.items():
+    for (hive, columns, paths_of_source), partitions in sources.items():
         reader = spark.read if columns is None else spark.read.schema(_spark_schema(columns))
-        frame = reader.parquet(*(names.pattern(path) for path in of_source))
+        frame = reader.parquet(*(names.pattern(path) for path in paths_of_source))
         for name, value in hive:
             frame = frame.withColumn(name, functions.lit(value))
         frame = frame.withColumn("partition", functions.col("partition").cast("int"))
         frame = frame.withColumn("timestamp", functions.expr(_milliseconds(dict(frame.dtypes)["timestamp"])))
-        for topics, headers in (
-            ([one for one in partitions if dump.headers_of(one.topic)], _SOME_HEADERS),
-            ([one for one in partitions if not dump.headers_of(one.topic)], _NO_HEADERS),
-        ):
-            if not topics:
+        for headers in (_SOME_HEADERS, _NO_HEADERS):
+            keys = [part.key for part in partitions if dump.headers_of(part.topic) is (headers == _SOME_HEADERS)]
+            if not keys:
                 continue
-            conditions = [
-                (functions.col("topic") == one.topic) & (functions.col("partition") == one.partition) for one in topics
-            ]
-            rows = frame.where(reduce(lambda one, other: one | other, conditions))
+            rows = frame.where(reduce(operator.or_, map(_is_of, keys)))
             if dump.has_headers:
                 rows = rows.withColumn("headers", functions.expr(headers))
-            kept = ["key", "value", *_BY_OFFSET, "timestamp", *(["headers"] if dump.has_headers else [])]
-            frames.append(rows.select(*kept))
-    return reduce(lambda one, other: one.unionByName(other), frames)
+            frames.append(rows.select(*columns_out))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _is_of(key: TopicPartition) -> Column:
+    """Return the condition that selects the rows of a partition."""
+    from pyspark.sql import functions
+
+    return (functions.col("topic") == key.topic) & (functions.col("partition") == key.partition)
 
 
 def _spark_schema(columns: Columns) -> str:
@@ -152,19 +155,19 @@ def _milliseconds(kind: str) -> str:
 
 
 class _Names:
-    """Hadoop's names for the files of a dump."""
+    """Hadoop's names of the files of a dump."""
 
     def __init__(self, uri: str) -> None:
         self._root = open_location(uri)[1].rstrip("/")
         self._uri = hadoop_uri(uri).rstrip("/")
 
     def pattern(self, path: str) -> str:
-        """A path within the file system as what ``spark.read`` takes: a pattern that matches just this."""
+        """Return a pattern for ``spark.read`` that matches only this path of the file system."""
         return _PATTERN.sub(r"\\\1", self._uri + path.removeprefix(self._root))
 
 
 def hadoop_uri(uri: str) -> str:
-    """What Hadoop calls a place: it does not decode local paths, wants ``s3a``, and no query."""
+    """Return Hadoop's URI of a place: it does not decode local paths, needs ``s3a``, and takes no query."""
     filesystem, path = open_location(uri)
     if is_here(filesystem):
         return f"file://{path}"
@@ -199,11 +202,11 @@ def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
         return before
     if (after.first, after.last) != (before.first, before.last) or after.rows > before.rows:
         raise RunFailed(f"Spark has written other rows of {before.key} than it read", where=dump.uri, hint=_ODD)
-    for one, other in zip(after.pieces, after.pieces[1:], strict=False):
-        if other.first <= one.last:
+    for piece, following in zip(after.pieces, after.pieces[1:], strict=False):
+        if following.first <= piece.last:
             raise DumpError(
-                f"{before.key}: two rows have offset {other.first} and differ",
+                f"{before.key}: two rows have offset {following.first} and differ",
                 hint=f"the dump mixes two topics, or a topic that was deleted and created again: {NEW_DUMP}",
             )
-    told = {name: getattr(before, name) for name in ("log_start", "log_end", "start", "topic_id", "reading")}
-    return replace(after, **told)
+    stated_facts = {name: getattr(before, name) for name in ("log_start", "log_end", "start", "topic_id", "reading")}
+    return replace(after, **stated_facts)

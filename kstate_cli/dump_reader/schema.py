@@ -1,4 +1,4 @@
-"""The schema of Spark's Kafka source, checked per file."""
+"""The schema of Spark's Kafka source: check the columns of each file, and convert them to the types of kstate."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ _ALSO: Final = {
     "headers": {"list<struct<key: binary, value: binary>>"},
 }
 _LOCAL_TIMES: Final = "impala"
-"""Impala writes INT96 in the time zone of its host."""
+"""The begin of Impala's name as a writer. It writes INT96 in the time zone of its host."""
 _HINT: Final = "write the dump with the columns of Spark's Kafka source as they are (option includeHeaders)"
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a file: canonical type by name, None where the path holds the value."""
+    """The columns of a file: canonical type by name; None if the path has the value."""
 
     kinds: tuple[tuple[str, str | None], ...]
     zoned: bool
-    """False where the timestamps have no zone. INT96 has none, and is UTC, unless Impala has written it."""
+    """False if the timestamps have no zone. INT96 has none, and is UTC unless Impala wrote it."""
 
     @property
     def has_headers(self) -> bool:
-        """Whether there is a ``headers`` column."""
+        """Whether the file has a ``headers`` column."""
         return any(name == "headers" for name, _ in self.kinds)
 
     @property
     def in_file(self) -> frozenset[str]:
-        """The columns whose values the file itself holds."""
+        """The columns whose values are in the file itself."""
         return frozenset(name for name, kind in self.kinds if kind is not None)
 
 
-def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str], ...]) -> Columns:
-    """The columns of an open file; DumpError, naming file and column, for a missing, repeated or mistyped one."""
-    import pyarrow as pa
-
+def check_columns(
+    parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str], ...], *, of_table: bool = False
+) -> Columns:
+    """Return the columns of an open file. Raises DumpError, naming file and column, for an unexpected one."""
     schema = parquet.schema_arrow
-    table_format = format_of_file(schema, parquet.metadata.metadata or ())
+    table_format = None if of_table else format_of_file(schema, parquet.metadata.metadata or ())
     if table_format is not None:
         raise file_refusal(path, table_format)
     in_path = {name for name, _ in hive}
@@ -75,15 +75,13 @@ def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str
             elif name not in _OPTIONAL:
                 raise DumpError(f"column {name} is missing (expected: {expected})", where=printable(path), hint=_HINT)
             continue
-        kind = kind_of(schema.field(indices[0]).type)
-        if name == "timestamp" and pa.types.is_timestamp(schema.field(indices[0]).type):
-            int96 = _physical_type(parquet, name) == "INT96"
-            utc = int96 and not (parquet.metadata.created_by or "").startswith(_LOCAL_TIMES)
-            zoned = utc or schema.field(indices[0]).type.tz is not None
-            kind = "INT96" if int96 else kind
-        elif kind == "null" and name in _OPTIONAL:
-            continue  # a writer that derives types from values had none: as if the column were missing
-        elif kind != expected and kind not in _ALSO.get(name, ()):
+        field_type = schema.field(indices[0]).type
+        kind = kind_of(field_type)
+        if kind == "null" and name in _OPTIONAL:
+            continue  # a writer that derives types from values had no values: the column counts as missing
+        if name == "timestamp" and _is_timestamp(field_type):
+            kind, zoned = _timestamp_kind(parquet, field_type)
+        elif kind not in (expected, *_ALSO.get(name, ())):
             raise DumpError(
                 f"column {name} has type {printable(kind)} (expected: {expected})", where=printable(path), hint=_HINT
             )
@@ -91,15 +89,29 @@ def check_columns(parquet: pq.ParquetFile, path: str, hive: tuple[tuple[str, str
     return Columns(tuple(kinds), zoned)
 
 
+def _is_timestamp(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_timestamp(kind))
+
+
+def _timestamp_kind(parquet: pq.ParquetFile, kind: pa.TimestampType) -> tuple[str, bool]:
+    """Return the type of the column ``timestamp``, and whether its values are UTC."""
+    if _physical_type(parquet, "timestamp") != "INT96":
+        return kind_of(kind), kind.tz is not None
+    utc = not (parquet.metadata.created_by or "").startswith(_LOCAL_TIMES)
+    return "INT96", utc or kind.tz is not None
+
+
 def kind_of(kind: pa.DataType) -> str:
-    """A type without what does not matter: widths of offsets and of bytes, views, dictionaries, zones of timestamps."""
+    """Return a type without widths of offsets and bytes, views, dictionaries and zones, which do not matter."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
         return kind_of(kind.value_type)
-    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind) or _is(kind, "binary_view"):
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind) or _is_named(kind, "binary_view"):
         return "binary"
-    if pa.types.is_large_string(kind) or _is(kind, "string_view"):
+    if pa.types.is_large_string(kind) or _is_named(kind, "string_view"):
         return "string"
     if pa.types.is_timestamp(kind):
         return f"timestamp[{kind.unit}]"
@@ -110,7 +122,7 @@ def kind_of(kind: pa.DataType) -> str:
     return str(kind)
 
 
-def _is(kind: pa.DataType, name: str) -> bool:
+def _is_named(kind: pa.DataType, name: str) -> bool:
     return str(kind) == name
 
 
@@ -119,8 +131,8 @@ def _physical_type(parquet: pq.ParquetFile, name: str) -> str:
     return next(str(schema.column(i).physical_type) for i in range(len(schema)) if schema.column(i).path == name)
 
 
-KNOWN: Final = ("key", "value", "timestamp", "offset", "headers")
-"""The columns that can be asked for."""
+RECORD_COLUMNS: Final = ("key", "value", "timestamp", "offset", "headers")
+"""The columns that a reader may request."""
 
 _NO_TIMESTAMP: Final = -1
 # Units per millisecond, or milliseconds per unit.
@@ -129,7 +141,7 @@ _SECOND: Final = 1_000
 
 
 def column_type(name: str) -> pa.DataType:
-    """The type of a column of the tables that the reader returns."""
+    """Return the type of a column in the tables that the reader returns."""
     import pyarrow as pa
 
     if name in ("timestamp", "offset"):
@@ -139,22 +151,22 @@ def column_type(name: str) -> pa.DataType:
     return pa.binary()
 
 
-def converted(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column as :func:`column_type`; timestamps as milliseconds, -1 for null (what Kafka and Spark say for none).
+def convert(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as :func:`column_type`; timestamps in ms, and -1 for null, as Kafka and Spark write it.
 
-    ``ArrowInvalid`` where a value does not fit.
+    Raises ``ArrowInvalid`` if a value does not fit.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted = column_type(name)
+    target = column_type(name)
     if name == "timestamp" and pa.types.is_timestamp(column.type):
-        return pa.chunked_array([_milliseconds(chunk) for chunk in column.chunks], wanted)
-    if column.type.equals(wanted):
+        return pa.chunked_array([_milliseconds(chunk) for chunk in column.chunks], target)
+    if column.type.equals(target):
         return column
     if pa.types.is_dictionary(column.type):
         column = pc.cast(column, column.type.value_type)
-    return column if column.type.equals(wanted) else pc.cast(column, wanted)
+    return column if column.type.equals(target) else pc.cast(column, target)
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
@@ -168,7 +180,7 @@ def _milliseconds(column: pa.Array) -> pa.Array:
     if finer is not None:
         if plain.null_count:
             plain = plain.fill_null(_NO_TIMESTAMP * finer)
-        # Kafka's milliseconds come back from before 1970 only when they are floored, as numpy does; Arrow truncates.
+        # Times before 1970 must be floored to return Kafka's milliseconds. NumPy floors, Arrow truncates.
         return pa.array(np.floor_divide(plain.to_numpy(zero_copy_only=False), finer))
     if unit == "s":
         plain = pc.multiply_checked(plain, _SECOND)

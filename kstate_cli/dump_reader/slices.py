@@ -1,4 +1,4 @@
-"""Cut a partition into contiguous, bounded slices: from footers alone, nothing is read."""
+"""Divide a partition into contiguous, bounded slices, by footers alone."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class _SlicePart:
 def slices(
     partition: PartitionDump, *, after: int | None, until: int | None, max_bytes: int
 ) -> tuple[list[Slice], bool]:
-    """The slices of a partition in offset order, and whether a range repartition is needed first.
+    """Return the slices of a partition in offset order, and whether a range repartition is needed first.
 
     Only offsets > ``after`` and <= ``until`` (None: no bound). Each slice has at most ``max_bytes`` (as
-    :attr:`Slice.bytes`), except that a row group which is larger makes a slice of its own; the reader can go through it
-    in batches. Row groups whose offsets overlap come into one slice, which is not ``ordered``; where they are too
-    many for that the range is cut between them, and they are read for each of its parts. When that would read the
-    partition more than twice, or a single offset range has more than ``max_bytes``, the answer is ``([], True)``.
+    :attr:`Slice.bytes`). A larger row group is a slice of its own, which the reader can read in batches. Row groups
+    whose offsets overlap are one slice, which is not ``ordered``. If they are too many, their range is divided, and
+    they are read for each of its parts. If that would read the partition more than twice, or if a single range has more
+    than ``max_bytes``, the result is ``([], True)``.
     """
     low = 0 if after is None else after + 1
     if until is not None and until < low:
         return [], False
-    wanted = [piece for piece in partition.pieces if piece.last >= low and (until is None or piece.first <= until)]
+    pieces = [piece for piece in partition.pieces if piece.last >= low and (until is None or piece.first <= until)]
     parts: list[_SlicePart] = []
-    for group in _overlapping(wanted):
+    for group in _overlapping(pieces):
         cut = _cut(group, low, until, max_bytes)
         if cut is None:
             return [], True
@@ -49,10 +49,10 @@ def slices(
 
 
 def _overlapping(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Groups of pieces such that the offsets of different groups do not overlap, lowest first."""
+    """Yield groups of pieces so that the offsets of different groups do not overlap, lowest first."""
     group: list[Piece] = []
     last = -1
-    for piece in sorted(pieces, key=lambda one: (one.first, one.last, one.path, one.row_groups)):
+    for piece in sorted(pieces, key=lambda piece: (piece.first, piece.last, piece.path, piece.row_groups)):
         if group and piece.first > last:
             yield group
             group = []
@@ -76,32 +76,18 @@ def _cut(group: list[Piece], low: int, until: int | None, max_bytes: int) -> lis
 
 
 def _ranges(group: list[Piece], first: int, last: int, max_bytes: int) -> list[_SlicePart] | None:
-    """Cut a group where its pieces begin and end, each range as long as ``max_bytes`` allows."""
-    bounds = {first, *(piece.first for piece in group), *(piece.last + 1 for piece in group)}
-    starts = sorted(bound for bound in bounds if first <= bound <= last)
-    ends = [*(start - 1 for start in starts[1:]), last]
+    """Divide a group where its pieces begin and end, each range as long as ``max_bytes`` allows.
+
+    None if the pieces of a single range have more than ``max_bytes``.
+    """
     parts: list[_SlicePart] = []
-    waiting = iter(group)
-    upcoming = next(waiting, None)
-    active: list[tuple[int, int, Piece]] = []
     current: list[Piece] = []
-    size = number = 0
-    for start, end in zip(starts, ends, strict=True):
-        while active and active[0][0] < start:
-            heapq.heappop(active)
-        fresh = []
-        while upcoming is not None and upcoming.first <= end:
-            if upcoming.last >= start:
-                number += 1
-                heapq.heappush(active, (upcoming.last, number, upcoming))
-                fresh.append(upcoming)
-            upcoming = next(waiting, None)
-        if not active:
-            continue
-        added = sum(piece.share for piece in fresh)
-        if current and (not fresh or size + added <= max_bytes):
+    size = 0
+    for start, end, active, fresh in _sweep(group, first, last):
+        fresh_bytes = sum(piece.share for piece in fresh)
+        if current and (not fresh or size + fresh_bytes <= max_bytes):
             current += fresh
-            size += added
+            size += fresh_bytes
             parts[-1].last = end
         else:
             current = [piece for _, _, piece in active]
@@ -112,8 +98,40 @@ def _ranges(group: list[Piece], first: int, last: int, max_bytes: int) -> list[_
     return [_part(part.pieces, part.first, part.last) for part in parts]
 
 
+_ActivePiece = tuple[int, int, Piece]
+"""A piece with its last offset and a number, as an entry of a heap."""
+
+
+def _sweep(group: list[Piece], first: int, last: int) -> Iterator[tuple[int, int, list[_ActivePiece], list[Piece]]]:
+    """Yield the shortest ranges between bounds of pieces: first and last offset, all pieces, and the new ones.
+
+    ``group`` is sorted by first offset. Ranges without a piece are skipped. The list of all pieces changes with the
+    next range: copying it for each one would take quadratic time in a shuffled dump.
+    """
+    bounds = {first, *(piece.first for piece in group), *(piece.last + 1 for piece in group)}
+    starts = sorted(bound for bound in bounds if first <= bound <= last)
+    ends = [*(start - 1 for start in starts[1:]), last]
+    waiting = iter(group)
+    upcoming = next(waiting, None)
+    # A heap by last offset, so that pieces that end leave it first. The number keeps pieces from being compared.
+    active: list[_ActivePiece] = []
+    number = 0
+    for start, end in zip(starts, ends, strict=True):
+        while active and active[0][0] < start:
+            heapq.heappop(active)
+        fresh = []
+        while upcoming is not None and upcoming.first <= end:
+            if upcoming.last >= start:
+                number += 1
+                heapq.heappush(active, (upcoming.last, number, upcoming))
+                fresh.append(upcoming)
+            upcoming = next(waiting, None)
+        if active:
+            yield start, end, active, fresh
+
+
 def _part(pieces: list[Piece], first: int, last: int) -> _SlicePart:
-    # More rows than offsets: some repeat, even within one row group.
+    # More rows than offsets means that some offsets repeat, even within one row group.
     ordered = len(pieces) == 1 and pieces[0].own <= pieces[0].last - pieces[0].first + 1
     return _SlicePart(list(pieces), first, last, sum(piece.share for piece in pieces), ordered)
 
@@ -125,7 +143,7 @@ def _pack(parts: Iterable[_SlicePart], max_bytes: int) -> list[_SlicePart]:
         if before is None or before.bytes + part.bytes > max_bytes:
             packed.append(part)
             continue
-        # What begins earlier is there already: parts of one group share pieces.
+        # Parts of one group share pieces: those that begin earlier are in the list already.
         before.pieces += [piece for piece in part.pieces if piece.first > before.last]
         before.last = part.last
         before.bytes += part.bytes
@@ -134,7 +152,9 @@ def _pack(parts: Iterable[_SlicePart], max_bytes: int) -> list[_SlicePart]:
 
 
 def _slice(partition: PartitionDump, index: int, part: _SlicePart) -> Slice:
-    pieces = tuple(_joined(sorted(part.pieces, key=lambda one: (one.first, one.last, one.path, one.row_groups))))
+    pieces = tuple(
+        _joined(sorted(part.pieces, key=lambda piece: (piece.first, piece.last, piece.path, piece.row_groups)))
+    )
     rows = sum(piece.own for piece in pieces)
     return Slice(
         partition.topic, partition.partition, index, pieces, part.first, part.last, rows, part.bytes, part.ordered
@@ -142,7 +162,7 @@ def _slice(partition: PartitionDump, index: int, part: _SlicePart) -> Slice:
 
 
 def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Neighbouring row groups of one file as one piece: they are read with one call."""
+    """Yield adjacent row groups of one file as one piece, which is read with one call."""
     joined: Piece | None = None
     for piece in pieces:
         if joined and _continues(joined, piece):
@@ -163,20 +183,20 @@ def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
         yield joined
 
 
-def _continues(one: Piece, other: Piece) -> bool:
-    same = one.path == other.path and one.mixed == other.mixed and one.hive == other.hive
-    return same and one.row_groups[-1] + 1 == other.row_groups[0] and one.last < other.first
+def _continues(piece: Piece, following: Piece) -> bool:
+    same = piece.path == following.path and piece.mixed == following.mixed and piece.hive == following.hive
+    return same and piece.row_groups[-1] + 1 == following.row_groups[0] and piece.last < following.first
 
 
 def cut(part: Slice, upto: int) -> tuple[Slice, Slice | None]:
-    """A slice up to an offset (inclusive), and what follows; None where nothing does."""
+    """Return a slice up to an offset (inclusive), and the rest; None if there is none."""
     if upto >= part.last:
         return part, None
     low = [piece for piece in part.pieces if piece.first <= upto]
     high = [piece for piece in part.pieces if piece.last > upto]
-    return _some(part, low, part.first, upto), _some(part, high, upto + 1, part.last)
+    return _sub_slice(part, low, part.first, upto), _sub_slice(part, high, upto + 1, part.last)
 
 
-def _some(part: Slice, pieces: Sequence[Piece], first: int, last: int) -> Slice:
+def _sub_slice(part: Slice, pieces: Sequence[Piece], first: int, last: int) -> Slice:
     rows, size = sum(piece.own for piece in pieces), sum(piece.share for piece in pieces)
     return replace(part, pieces=tuple(pieces), first=first, last=last, rows=rows, bytes=size)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-_NAMED: Final = 5
+_MOST_NAMES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +84,21 @@ def tables_in(names: Iterable[str], folders: Iterable[str]) -> dict[str, TableFo
     tables: dict[str, TableFormat] = {}
     for name in names:
         *parents, last = name.split("/")
-        _look_at(parents, tables)
-        _look_at_name([*parents, last], tables)
+        _add_markers(parents, tables)
+        _add_names([*parents, last], tables)
     for folder in folders:
-        _look_at(folder.split("/"), tables)
+        _add_markers(folder.split("/"), tables)
     return tables
 
 
-def _look_at(folders: Sequence[str], tables: dict[str, TableFormat]) -> None:
+def _add_markers(folders: Sequence[str], tables: dict[str, TableFormat]) -> None:
     for index, name in enumerate(folders):
         format_ = HIVE if _HIVE_FOLDER.fullmatch(name) else _MARKERS.get(name)
         if format_ is not None:
             tables.setdefault("/".join(folders[:index]), format_)
 
 
-def _look_at_name(path: Sequence[str], tables: dict[str, TableFormat]) -> None:
+def _add_names(path: Sequence[str], tables: dict[str, TableFormat]) -> None:
     name, folder = path[-1], "/".join(path[:-1])
     format_ = _MARKERS.get(name) or _PARTITION_MARKERS.get(name)
     if format_ is None and _DUCKLAKE_FILE.fullmatch(name):
@@ -171,15 +171,15 @@ def tables_above(filesystem: FileSystem, root: str, *, local: bool) -> Enclosing
     roots = dict.fromkeys([root.rstrip("/"), os.path.realpath(root)] if local else [root.rstrip("/")])
     for path in roots:
         parts = path.split("/")
-        _look_at(parts, tables)
+        _add_markers(parts, tables)
         for end in range(len(parts) - 1, 0, -1):
             folder = "/".join(parts[:end])
             if folder:
-                _look_into(filesystem, folder, tables, unreadable)
+                _add_folder(filesystem, folder, tables, unreadable)
     return EnclosingTables(tables, unreadable)
 
 
-def _look_into(filesystem: FileSystem, folder: str, tables: dict[str, TableFormat], unreadable: list[str]) -> None:
+def _add_folder(filesystem: FileSystem, folder: str, tables: dict[str, TableFormat], unreadable: list[str]) -> None:
     from pyarrow import fs
 
     markers = {**_MARKERS, **_PARTITION_MARKERS}
@@ -208,17 +208,17 @@ def table_refusal(
     """Return the refusal of these tables; ``place`` shows a folder, ``copy`` names the folder of its copy."""
     folders = sorted(tables)
     formats = list(dict.fromkeys(tables[folder].name for folder in folders))
-    named = some([place(folder) for folder in folders], _NAMED)
+    places = some([place(folder) for folder in folders], _MOST_NAMES)
     kind = " or ".join(formats)
     are = f"is a table ({kind})" if len(folders) == 1 else f"are tables ({kind})"
     below = any(copy(folder) != "COPY" for folder in folders)
     lines = [
         line.format(table=place(folder), copy=copy(folder))
-        for folder in folders[:_NAMED]
+        for folder in folders[:_MOST_NAMES]
         if (line := tables[folder].example) is not None
     ]
     return DumpError(
-        f"{named} {are}: only the log of the table states which of its files count",
+        f"{places} {are}: only the log of the table states which of its files count",
         hint="write the current rows as plain Parquet to a new folder, with a reader of that format,"
         " and give the new folder"
         + ("; copy the rest of the dump there as well" if below else "")

@@ -15,16 +15,17 @@ from .digests import check_digest
 from .errors import DumpError, DumpRot, printable, rot, unreadable
 from .footers import open_parquet
 from .growing import Grown
-from .location import open_location, shown
+from .growing_source import newest_manifest
+from .location import open_location, uri_text
 from .model import Dump
-from .open import newest_manifest, read_dump
-from .schema import KNOWN
+from .open import read_dump
+from .schema import RECORD_COLUMNS
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _ROWS: Final = 8_192
-_NAMED: Final = 5
+_MOST_NAMES: Final = 5
 MISSING: Final = "missing"
 """A file that the manifest names does not exist, or has another size."""
 ROT: Final = DumpRot.code
@@ -72,7 +73,7 @@ def files_of_dump(uri: str) -> FilesOfDump:
     Raises DumpError and UsageError, as :func:`read_dump`, but not for files that are missing from a dump that grows.
     """
     filesystem, root = open_location(uri)
-    grown = newest_manifest(filesystem, root, shown(uri))
+    grown = newest_manifest(filesystem, root, uri_text(uri))
     if grown is not None:
         return FilesOfDump(uri, _grown_files(grown, root.rstrip("/")), grown.generation)
     return FilesOfDump(uri, files_to_read(read_dump(uri, complete=True, committed_only=False)), None)
@@ -89,11 +90,11 @@ def _grown_files(grown: Grown, base: str) -> tuple[DumpFile, ...]:
 def files_to_read(dump: Dump) -> tuple[DumpFile, ...]:
     """Return the files with rows that a restore may read."""
     root = open_location(dump.uri)[1].rstrip("/")
-    stated = {f"{root}/{file.path}": file for file in (dump.manifest.files if dump.manifest is not None else ())}
+    by_path = {f"{root}/{file.path}": file for file in (dump.manifest.files if dump.manifest is not None else ())}
     paths = {piece.path for partition in dump.partitions.values() for piece in partition.pieces}
     return tuple(
         DumpFile(path.removeprefix(f"{root}/"), path)
-        if (file := stated.get(path)) is None
+        if (file := by_path.get(path)) is None
         else DumpFile(file.path, path, file.size, file.sha256)
         for path in sorted(paths)
     )
@@ -149,7 +150,7 @@ def _decode(filesystem: FileSystem, path: str) -> None:
 
     try:
         with open_parquet(filesystem, path) as parquet:
-            names = [name for name in (*KNOWN, "topic", "partition") if name in parquet.schema_arrow.names]
+            names = [name for name in (*RECORD_COLUMNS, "topic", "partition") if name in parquet.schema_arrow.names]
             for _ in parquet.iter_batches(_ROWS, columns=names, use_threads=False):
                 pass
     except (OSError, pa.ArrowException) as error:
@@ -167,7 +168,7 @@ def refuse_damaged_files(uri: str, files: Iterable[DumpFile]) -> None:
     if not findings:
         return
     first, message = findings[0], findings[0].message
-    others = [f"{printable(finding.file.relative)}: {finding.message}" for finding in findings[1:_NAMED]]
+    others = [f"{printable(finding.file.relative)}: {finding.message}" for finding in findings[1:_MOST_NAMES]]
     error = rot(first.file.path, message) if first.code == ROT else DumpError(message, where=printable(first.file.path))
     error.add_details(others)
     raise error

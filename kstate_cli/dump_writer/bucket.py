@@ -15,8 +15,8 @@ from typing import Final
 
 from kstate_cli.dump_reader import growing, manifest
 from kstate_cli.dump_reader.growing import Grown
+from kstate_cli.dump_reader.growing_source import newest_of
 from kstate_cli.dump_reader.location import ListedFile
-from kstate_cli.dump_reader.open import counting
 from kstate_cli.dump_writer.keeping import (
     GRACE_SECONDS,
     MANIFEST_SECONDS,
@@ -71,7 +71,7 @@ class BucketStore:
                 hint="name a new prefix, or one that was dumped to before",
             )
         entries = [ListedFile(f"{self._where}/{entry.path}", entry.path, entry.size) for entry in objects]
-        return counting(entries, self._where, lambda entry: self.content(entry.relative))
+        return newest_of(entries, self._where, lambda entry: self.content(entry.relative))
 
     def check_named(self, grown: Grown) -> None:
         """Raise Refused if a file of the manifest is missing, or has another size."""

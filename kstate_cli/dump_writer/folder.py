@@ -22,8 +22,8 @@ from kstate_cli.access import DENIED, access_hint
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.dump_reader import growing, manifest
 from kstate_cli.dump_reader.growing import Grown
+from kstate_cli.dump_reader.growing_source import newest_manifest
 from kstate_cli.dump_reader.location import is_link, open_location
-from kstate_cli.dump_reader.open import newest_manifest
 from kstate_cli.dump_writer.keeping import (
     GRACE_SECONDS,
     MANIFEST_SECONDS,
@@ -185,11 +185,11 @@ class FolderStore:
 
     def remove_files_of(self, run: str, keys: Iterable[TopicPartition], manifest_files: Iterable[str]) -> None:
         """Remove the files of a run that no manifest names (``manifest_files``: relative paths). Raises nothing."""
-        named = set(manifest_files)
+        paths_of_manifest = set(manifest_files)
         for key in set(keys):
             relative = folder_of(key)
             for name in _names(self._local(relative)):
-                if run_of(name) == run and f"{relative}/{name}" not in named:
+                if run_of(name) == run and f"{relative}/{name}" not in paths_of_manifest:
                     with suppress(OSError):
                         os.unlink(os.path.join(self._local(relative), name))
 

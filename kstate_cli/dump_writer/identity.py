@@ -60,6 +60,14 @@ class LogSample:
     epoch: int | None = None
     """Leader epoch of the end of the log, if it has changed since: the broker reports where that epoch ended."""
 
+    def from_offset(self, log_start: int) -> dict[int, TailRecord]:
+        """Return the records from the log start on, by offset."""
+        return {record.offset: record for record in self.tail if record.offset >= log_start}
+
+    def is_whole_log(self, log_start: int) -> bool:
+        """Return whether the log may be empty: the sample has every record read, and the log begins no later."""
+        return not self.tail or (self.complete and self.start >= log_start)
+
 
 def tail_record(message: Any) -> TailRecord:
     """Return the tail record of a message of the Kafka client."""
@@ -141,8 +149,9 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
     means another log. The last record that both have proves everything below it. The key of each later record must
     occur again above the end. An expired tombstone may be missing without that, in this log and in another one.
     """
-    expected = {record.offset: record for record in sample.tail if record.offset >= log_start}
-    difference = next(filter(None, (_difference(expected.get(record.offset), record) for record in present)), None)
+    expected = sample.from_offset(log_start)
+    differences = (_difference(expected.get(record.offset), record) for record in present)
+    difference = next(filter(None, differences), None)
     if difference is not None:
         return Comparison(Identity.ANOTHER, difference)
     offsets = {record.offset for record in present}
@@ -153,7 +162,7 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
             f"the record at offset {missing[0].offset} no longer exists, and the topic is not compacted",
         )
     proven = max(offsets, default=None)
-    if proven is None and sample.tail and not (sample.complete and sample.start >= log_start):
+    if proven is None and not sample.is_whole_log(log_start):
         return Comparison(
             Identity.NOT_COMPARABLE, f"none of the last {len(sample.tail)} records that were read exists any more"
         )

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kstate_cli.dump_reader.location import is_here, open_location, shown
+from kstate_cli.dump_reader.location import is_here, open_location, uri_text
 from kstate_cli.dump_reader.manifest import VERIFIED
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.json_text import parse_json
@@ -152,4 +152,4 @@ def _write(uri: str, verified: Verified) -> Verified:
 
 def _place(uri: str) -> str:
     filesystem, root = open_location(uri)
-    return os.path.realpath(root) if is_here(filesystem) else shown(uri).rstrip("/")
+    return os.path.realpath(root) if is_here(filesystem) else uri_text(uri).rstrip("/")

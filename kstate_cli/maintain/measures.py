@@ -122,13 +122,13 @@ def _backup_bytes(path: Path) -> int:
 
 def newest(dump: str) -> Grown | None:
     """Return the manifest of a dump that grows; None without one. Raises DumpError if it cannot be read."""
-    from kstate_cli.dump_reader.location import open_location, shown
-    from kstate_cli.dump_reader.open import newest_manifest
+    from kstate_cli.dump_reader.growing_source import newest_manifest
+    from kstate_cli.dump_reader.location import open_location, uri_text
 
     if "://" not in dump and not os.path.isdir(dump):
         return None
     filesystem, root = open_location(dump)
-    return newest_manifest(filesystem, root, shown(dump))
+    return newest_manifest(filesystem, root, uri_text(dump))
 
 
 def _ends(grown: Grown) -> dict[tuple[str, int], int]:

@@ -38,10 +38,6 @@ class SliceJob:
     """(i, n): of a versioned store only keys whose hash is i modulo n."""
     identity: str = ""
     """Equal for jobs that give the same rows; empty if that is unknown."""
-    direct: bool = False
-    """The dump is read around the page cache of this host."""
-    digests: tuple[tuple[str, str], ...] = ()
-    """Paths of files whose SHA-256 this task takes, and the expected value; each file belongs to one task."""
     file_bytes: int = 0
     """A sorted file that has so many bytes ends, and the next one begins; 0: each layer is one file."""
     existing: tuple[int | None, ...] = ()

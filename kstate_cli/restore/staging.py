@@ -22,7 +22,6 @@ from urllib.parse import urlparse
 
 from kstate_cli import temporary
 from kstate_cli.change.commits_made import unchanged
-from kstate_cli.direct_io import chunks
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.errors import RunFailed, naming
 from kstate_cli.formats.json_text import parse_json
@@ -69,18 +68,9 @@ def files_of(note: dict[str, Any]) -> list[SortedFile]:
     return [SortedFile.from_row(row) for row in note["files"]]
 
 
-def digest_of(path: str | Path, ended: Callable[[], bool] = lambda: False, *, direct: bool = False) -> str:
-    """Return the SHA-256 of a local file, in hex; of a part of it once it is ``ended``. Raises OSError.
-
-    ``direct``: read around the page cache.
-    """
+def digest_of(path: str | Path, ended: Callable[[], bool] = lambda: False) -> str:
+    """Return the SHA-256 of a local file, in hex; of a part of it once it is ``ended``. Raises OSError."""
     digest = hashlib.sha256()
-    if direct:
-        for part in chunks(os.fspath(path)):
-            if ended():
-                break
-            digest.update(part)
-        return digest.hexdigest()
     with open(path, "rb") as file:
         for chunk in _chunks(file, ended):
             digest.update(chunk)
@@ -95,8 +85,6 @@ class Staging:
     """
 
     target: str
-    direct: bool = False
-    """Sorted files are read around the page cache, where they are local."""
     _private: str = ""
     _new_files: list[str] = field(default_factory=list)
     _read: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -134,7 +122,7 @@ class Staging:
         OSError.
         """
         if is_local(self.target):
-            digest_here, path = digest_of(file.path, ended, direct=self.direct), Path(file.path)
+            digest_here, path = digest_of(file.path, ended), Path(file.path)
         else:
             filesystem, remote = self._remote()
             path = folder / os.path.basename(file.path.partition("?")[0])

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.change.access import own_like
 from kstate_cli.change.journal import Run
-from kstate_cli.dump_reader.location import absolute, is_here, open_location, shown
+from kstate_cli.dump_reader.location import absolute, is_here, open_location, uri_text
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.json_text import parse_json
 from kstate_cli.parallel.workers import another_python, same_modules
@@ -85,8 +85,8 @@ def check_area(uri: str) -> None:
     """
     if not leads_there(uri):
         raise Refused(
-            f"--staging {shown(uri)}: a path with an @ behind a password leads nowhere once that is left out, and no "
-            "password is ever written down",
+            f"--staging {uri_text(uri)}: a path with an @ behind a password leads nowhere once that is left out, and "
+            "no password is ever written down",
             hint="give a URI without user and password (credentials from the environment), or a path without an @",
         )
     filesystem, path = open_location(uri)
@@ -104,7 +104,7 @@ def check_area(uri: str) -> None:
         filesystem.delete_file(name)
     except (OSError, KstateError) as error:
         raise Refused(
-            f"nothing can be written to --staging {shown(uri)}: {_words(error)}",
+            f"nothing can be written to --staging {uri_text(uri)}: {_words(error)}",
             hint="give a folder or URI that this host and the executors can write to",
         ) from None
 
@@ -149,13 +149,13 @@ def left_in_area(run: Run) -> Leftover | None:
         return Leftover(run.name, "?", 0, 0, "its journal does not state where")
     if not _is_ours(uri, token):
         # Anybody may have written a journal: only a path that can be a folder of ours is examined.
-        return Leftover(run.name, shown(uri) or "?", 0, 0, "its name is not that of a staging folder")
+        return Leftover(run.name, uri_text(uri) or "?", 0, 0, "its name is not that of a staging folder")
     try:
         is_local = "://" not in uri or uri.startswith("file:")
         contents = _contents_here(uri, token, event.get("mount")) if is_local else _contents_elsewhere(uri, token)
     except (OSError, KstateError, ValueError, subprocess.SubprocessError) as error:
-        return Leftover(run.name, shown(uri), 0, 0, f"it cannot be checked: {_words(error)}")
-    return None if contents is None else Leftover(run.name, shown(uri), *contents)
+        return Leftover(run.name, uri_text(uri), 0, 0, f"it cannot be checked: {_words(error)}")
+    return None if contents is None else Leftover(run.name, uri_text(uri), *contents)
 
 
 def _is_ours(uri: str, token: str) -> bool:

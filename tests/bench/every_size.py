@@ -18,12 +18,14 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from kstate_cli.dump_reader.direct_file import larger_than_cache
+from kstate_cli.host import memory_here
 
 from .make_dump import make_dump
 from .restore import APP, GIB, VALUE_BYTES, kstate
 
 RECORDS_OF_A_KEY = 4
+CACHED_PART = 0.75
+"""The part of a host's memory that may be page cache for long."""
 
 
 def out_of_the_cache(dump: Path) -> None:
@@ -92,7 +94,7 @@ def report(told: dict[tuple[int, str, str], list[float]], first_size: int) -> No
 def places(dump: Path) -> list[tuple[str, Callable[[Path], None]]]:
     """Where it can be read from."""
     from_disk: list[tuple[str, Callable[[Path], None]]] = [("disk", out_of_the_cache)]
-    if larger_than_cache(map(str, dump.rglob("*.parquet"))):
+    if sum(path.stat().st_size for path in dump.rglob("*.parquet")) > memory_here() * CACHED_PART:
         return from_disk
     return [("page cache", into_the_cache), *from_disk]
 

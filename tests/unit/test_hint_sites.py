@@ -69,7 +69,7 @@ CARRIED_OUT = {
             ("wipe/planner.py", "--task, --store, --global or --all"),
             ("export/store_export.py", "leave out --value-serde"),
             ("export/out_folder.py", "name a new folder, or --overwrite"),
-            ("dump_reader/open.py", "--dump-is-complete"),
+            ("dump_reader/sources.py", "--dump-is-complete"),
             ("restore/planning/obstacles.py", "--dump-is-committed"),
             ("cli/options/logs.py", "leave out --dump"),
             ("cli/views/ls.py", "leave out --from-changelog"),
@@ -246,7 +246,7 @@ CARRIED_OUT = {
         "directories/test_hints_about_stores.py::test_a_purge_that_ends_halfway"
     ),
     (
-        "dump_writer/rounds.py",
+        "dump_writer/round_state.py",
         "with more --workers",
     ): "interop/test_dump_hints.py::test_a_log_that_changes_again_and_again",
     ("export/store_export.py", "command('query', 'raw-scan'"): (

@@ -34,7 +34,7 @@ _HOLE = "\x00"
 _VERBS = re.compile(
     "accepts?|cannot|commands?|content|doesn?|in|is|keeps?|knows|may|opens|query|reads?|takes|toml|was|which|who|writes|"
     "wrote|will|with|then|and|has|its|made|never|names|says|left|found|follows|or|run|runs|"
-    "changes|did|itself|prints|restores|still|that"
+    "changes|did|itself|prints|restores|still|that|commits|creates|for|refuses|sets|would"
 )
 _DUMMIES = {
     "APP": "/data/app", "TASK": "0_0", "STORE": "count", "RELEASE": "4.2", "STARTED": "4.2", "DUMP": "/data/dump", "A": "/a", "B": "/b",
@@ -125,7 +125,7 @@ def _shape(part: ast.expr) -> str:
         return str(part.value)
     assert isinstance(part, ast.FormattedValue)
     call = part.value
-    quoted = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("quoted", "shown")
+    quoted = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("quoted", "uri_text")
     return "QUOTED" if quoted or part.conversion == ord("r") else _HOLE
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow.fs import FileSystem
 
 import kstate_cli
-from kstate_cli.dump_reader.location import shown
+from kstate_cli.dump_reader.location import uri_text
 from kstate_cli.redaction import kept_uri, leads_there, redacted, shown_uri
 from tests import syntax
 
@@ -32,7 +32,7 @@ def test_no_secret_comes_through(
 ) -> None:
     query = other.replace("/", "%2F")
     uri = f"{scheme}://{user}:{secret}@{host}/{path}?region=eu&{name}={query}&scheme=https"
-    told = [shown_uri(uri), shown(uri), kept_uri(uri), *redacted([uri, f"--staging={uri}"])]
+    told = [shown_uri(uri), uri_text(uri), kept_uri(uri), *redacted([uri, f"--staging={uri}"])]
     for text in told:
         assert secret not in text
         assert "Q7z" not in text

@@ -116,14 +116,14 @@ def _ending(dump: str, overview: DumpOverview, verified_ms: int | None) -> Itera
 def _print_json(dump: str, overview: DumpOverview, verified_ms: int | None) -> None:
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.clock import utc_text
-    from kstate_cli.dump_reader.location import absolute, shown
+    from kstate_cli.dump_reader.location import absolute, uri_text
 
     lines = JsonLines(None)
     for partition in overview.partitions:
         lines.line("partition", _members(partition))
     lines.summary(
         {
-            "path": shown(absolute(dump)),
+            "path": uri_text(absolute(dump)),
             "ok": all(partition.damage is None for partition in overview.partitions),
             "generation": overview.generation,
             "partitions": len(overview.partitions),

@@ -48,7 +48,7 @@ def verify_dump(
     """
     from kstate_cli.cli.output import say
     from kstate_cli.clock import utc_text
-    from kstate_cli.dump_reader.location import absolute, shown
+    from kstate_cli.dump_reader.location import absolute, uri_text
     from kstate_cli.dump_reader.verification import files_of_dump, verify_files
     from kstate_cli.dump_writer.verified import VerifiedPart
     from kstate_cli.texts import plural, size_text
@@ -76,7 +76,7 @@ def verify_dump(
     warning = None if no_record else _recorded(dump, (number, parts), part, findings)
     if output is Format.json:
         members = {
-            "path": shown(absolute(dump)),
+            "path": uri_text(absolute(dump)),
             "ok": not findings,
             "files": len(files),
             "bytes": size,

@@ -86,14 +86,14 @@ class LogSources:
             sources.append(FactLogs(ask(topics), frozenset(topics) if live else frozenset(), self._tails()))
         if self.dump is not None:
             from kstate_cli.dump_reader.errors import NoManifestError
-            from kstate_cli.dump_reader.location import shown
+            from kstate_cli.dump_reader.location import uri_text
             from kstate_cli.dump_reader.open import read_dump
 
             try:
                 dump = read_dump(self.dump, complete=False, committed_only=False)
             except NoManifestError:
                 raise Refused(
-                    f"{shown(self.dump)} has no manifest: it does not state where the logs begin and end",
+                    f"{uri_text(self.dump)} has no manifest: it does not state where the logs begin and end",
                     hint="leave out --dump, and pass --offsets FILE or --bootstrap-server HOST:PORT",
                 ) from None
             sources.append(DumpLogs(dump))

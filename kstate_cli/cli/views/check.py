@@ -358,7 +358,7 @@ def _text(part: dict[str, Any]) -> str:
 
 def damage_in(dump: str, parts: list[dict[str, Any]]) -> ConditionNotMet | None:
     """Return the error for a dump with files that were damaged when they were last read."""
-    from kstate_cli.dump_reader.location import shown
+    from kstate_cli.dump_reader.location import uri_text
     from kstate_cli.dump_reader.verification import ROT
     from kstate_cli.texts import command, some
 
@@ -367,7 +367,7 @@ def damage_in(dump: str, parts: list[dict[str, Any]]) -> ConditionNotMet | None:
         return None
     return ConditionNotMet(
         f"the dump has damaged files, in part {some(damaged, 5)}",
-        where=shown(dump),
+        where=uri_text(dump),
         hint="see which files, and what to do:",
         hint_details=[command("verify-dump", dump, "--subset", part) for part in damaged[:5]],
         code=ROT,

@@ -151,7 +151,7 @@ def _topic_sources(app: Application, sources: SpecSources, topology: TopologyTex
         topics.append(_broker_topics(app, sources.bootstrap, sources.settings, topology))
     if sources.dump is not None:
         from kstate_cli.dump_reader.errors import NoManifestError
-        from kstate_cli.dump_reader.location import shown
+        from kstate_cli.dump_reader.location import uri_text
         from kstate_cli.dump_reader.open import read_dump
         from kstate_cli.errors import Refused
         from kstate_cli.specification.topic_settings import report_of_dump
@@ -160,7 +160,7 @@ def _topic_sources(app: Application, sources: SpecSources, topology: TopologyTex
             dump = read_dump(sources.dump, complete=False, committed_only=False)
         except NoManifestError:
             raise Refused(
-                f"{shown(sources.dump)} has no manifest: it does not state how many partitions the topics have",
+                f"{uri_text(sources.dump)} has no manifest: it does not state how many partitions the topics have",
                 hint="leave out --from-changelog, or pass --bootstrap-server HOST:PORT instead",
             ) from None
         topics.append(report_of_dump(dump))

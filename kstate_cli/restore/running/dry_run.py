@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli import temporary
-from kstate_cli.dump_reader.digests import Digests, known_digests
-from kstate_cli.dump_reader.direct_file import larger_than_cache
-from kstate_cli.dump_reader.location import is_here, open_location
+from kstate_cli.dump_reader.digests import Digests, manifest_digests
+from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.dump_reader.verification import DumpFile, refuse_damaged_files
 from kstate_cli.host import cores_here
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.planning.plan import RestorePlan
 from kstate_cli.restore.running.engines import OnThisHost, started
-from kstate_cli.restore.running.prepare import Slicing, make_jobs, with_digests
+from kstate_cli.restore.running.prepare import Slicing, make_jobs
 from kstate_cli.restore.running.restoration import RestoreRequest, RestoreWatcher
 from kstate_cli.restore.running.steps import to_steps
 from kstate_cli.restore.sorting.memory import SMALL_BYTES, Slots, slot_memory, slots_here
@@ -53,16 +52,14 @@ class _DryRun:
         self._request, self._plan, self._dump, self._watcher, self._folder = request, plan, dump, watcher, folder
         self._unsorted: list[PartitionDump] = []
         paths = {piece.path for work in plan.work for part in work.parts for piece in work.pieces(part)}
-        self._digests = known_digests(dump, paths) if request.digests else {}
-        self._direct = is_here(open_location(dump.uri)[0]) and larger_than_cache(paths)
+        self._digests = manifest_digests(dump, paths) if request.digests else {}
 
     def run(self) -> tuple[str, ...]:
         request, dump = self._request, self._dump
         slots = self._slots()
         with Digests(dump) as digests:
-            # As of the restoration: who reads a file anyway compares it, or threads do meanwhile.
-            if not self._direct:
-                digests.compare(self._digests)
+            # As in the restoration, threads compare the files meanwhile.
+            digests.compare(self._digests)
             jobs = make_jobs(
                 self._plan.work,
                 Slicing(
@@ -72,12 +69,8 @@ class _DryRun:
                     str(self._folder),
                     slots,
                     self._in_order,
-                    direct=self._direct,
                 ),
             )
-            if self._direct:
-                jobs, others = with_digests(jobs, self._digests)
-                digests.compare(others)
             results = self._read(jobs, slots.tasks)
             self._decode_unsorted()
             digests.wait()

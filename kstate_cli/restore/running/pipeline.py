@@ -25,9 +25,10 @@ from kstate_cli.change.earlier_runs import refuse_after_error
 from kstate_cli.change.engine import execute
 from kstate_cli.change.standby import refuse_no_standby
 from kstate_cli.dump_reader.growing import render
-from kstate_cli.dump_reader.location import open_location, shown
+from kstate_cli.dump_reader.growing_source import newest_manifest
+from kstate_cli.dump_reader.location import open_location, uri_text
 from kstate_cli.dump_reader.model import Dump
-from kstate_cli.dump_reader.open import newest_manifest, read_dump
+from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_reader.verification import refuse_damaged
 from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError, warn_before
 from kstate_cli.formats.task_id import TaskId
@@ -347,11 +348,11 @@ def newest_manifest_of(uri: str) -> tuple[int, str]:
     DumpError and UsageError.
     """
     filesystem, root = open_location(uri)
-    grown = newest_manifest(filesystem, root, shown(uri))
+    grown = newest_manifest(filesystem, root, uri_text(uri))
     if grown is None:
         raise Refused(
             "it is no dump that grows: nothing would ever be new in it",
-            where=shown(uri),
+            where=uri_text(uri),
             hint="leave out --follow, or follow one that is written by:",
             hint_details=[command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", "DUMP")],
         )

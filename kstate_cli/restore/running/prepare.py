@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,10 +19,8 @@ from kstate_cli.restore.planning.plan import RestoredPartition, StoreWork
 from kstate_cli.restore.running.steps import databases_before
 from kstate_cli.restore.sorting.memory import (
     ARRAY_BYTES,
-    DIRECT_BYTES,
     HISTORY_COPIES,
     HISTORY_RECORD_BYTES,
-    LEAST_DIRECT_BYTES,
     MOST_SLICE_RECORDS,
     RECORD_BYTES,
     RECORD_KEY_COPIES,
@@ -62,8 +60,6 @@ class Slicing:
     slots: Slots
     repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]]
     """Sorts a partition whose rows are too far out of order; returns it with the URI of the sorted dump."""
-    direct: bool = False
-    """The dump is read around the page cache of this host."""
 
 
 def make_jobs(work: Sequence[StoreWork], slicing: Slicing) -> list[SliceJob]:
@@ -91,16 +87,6 @@ def _jobs_of_store(work: StoreWork, slicing: Slicing, pieces: int) -> list[Slice
             new_jobs = _jobs_of_slice(work, piece, uri, slicing, first)
             jobs += [replace(job, number=number) for number, job in enumerate(new_jobs, start=first)]
     return jobs
-
-
-def with_digests(jobs: Sequence[SliceJob], digests: Mapping[str, str]) -> tuple[list[SliceJob], dict[str, str]]:
-    """Return the jobs with the digest of each file at the first job that reads it, and the digests of other files."""
-    remaining = dict(digests)
-    with_digest = []
-    for job in jobs:
-        paths = sorted({piece.path for piece in job.slice.pieces if piece.path in remaining}) if job.direct else []
-        with_digest.append(replace(job, digests=tuple((path, remaining.pop(path)) for path in paths)))
-    return with_digest, remaining
 
 
 def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: int) -> list[tuple[Slice, str]]:
@@ -141,8 +127,6 @@ def _jobs_of_slice(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, nu
     """Yield the job of one slice; of a versioned store one for each bucket of keys that fits the memory."""
     spec, memory = work.spec, slicing.slots.memory
     kind = store_kind(spec.kind)
-    direct = slicing.direct and uri == slicing.dump.uri and memory >= LEAST_DIRECT_BYTES
-    memory -= DIRECT_BYTES if direct else 0
     job = SliceJob(
         number=number,
         task=work.key,
@@ -158,7 +142,6 @@ def _jobs_of_slice(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, nu
         indexed=spec.indexed,
         tombstones=not work.rebuild or number > 0,
         positions=_has_positions(slicing.dump, spec),
-        direct=direct,
         file_bytes=TARGET_FILE_BYTES,
         existing=tuple(databases_before(work)),
     )

@@ -20,9 +20,7 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import Step
 from kstate_cli.change.standby import STANDBY_EVENT
-from kstate_cli.dump_reader.digests import Digests, known_digests
-from kstate_cli.dump_reader.direct_file import larger_than_cache
-from kstate_cli.dump_reader.location import is_here, open_location
+from kstate_cli.dump_reader.digests import Digests, manifest_digests
 from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -34,7 +32,6 @@ from kstate_cli.restore.running.engines import Runner, started
 from kstate_cli.restore.running.prepare import (
     Slicing,
     make_jobs,
-    with_digests,
 )
 from kstate_cli.restore.running.resume import Resumption, identified, kept_slices, take_over
 from kstate_cli.restore.running.states import (
@@ -251,7 +248,7 @@ class Restoration:
         folder = run.path / SORTED_FILES
         folder.mkdir()
         self._end_earlier_areas(run)
-        staging = Staging(str(folder), self._direct)
+        staging = Staging(str(folder))
         if request.staging:
             staging = self._staging = Staging(make_area(settled(request.staging), request.terms.app.name, run))
         try:
@@ -260,14 +257,12 @@ class Restoration:
             self._watch.to(START)
             # Spark is stopped before the digests are awaited: its JVM and workers give their memory back.
             with Digests(self._dump) as digests:
-                # Files are compared while Spark starts, or by the tasks that read them anyway; the results count only
-                # once they are.
-                if not self._direct:
-                    digests.compare(self._dump_digests)
+                # Files are compared while Spark starts and slices are read. Results count only once they are.
+                digests.compare(self._dump_digests)
                 with started(request.engine, request.spark, self._slots_here()) as runner:
                     self._watch.to(SLICES)
                     try:
-                        jobs, results = self._restore_slices(runner, run, staging, digests)
+                        jobs, results = self._restore_slices(runner, run, staging)
                     except BaseException as error:
                         # Leaving it closes Spark: that belongs to the state that comes now.
                         self._ending(error)
@@ -312,9 +307,7 @@ class Restoration:
         size = sum(store.bytes for store in plan.work)
         return slots_here(request.memory, request.terms.run.workers, size=size)
 
-    def _restore_slices(
-        self, runner: Runner, run: Run, staging: Staging, digests: Digests
-    ) -> tuple[list[SliceJob], list[SliceResult]]:
+    def _restore_slices(self, runner: Runner, run: Run, staging: Staging) -> tuple[list[SliceJob], list[SliceResult]]:
         request, plan = self._request, self._plan
         slots, jvm = runner.slots, request.engine.is_spark
         jobs = make_jobs(
@@ -326,7 +319,6 @@ class Restoration:
                 staging.target,
                 Slots(slots, _slot_memory(request.memory, slots, jvm=jvm)),
                 lambda dump: self._in_order(runner, dump, staging),
-                direct=self._direct,
             ),
         )
         jobs = identified(jobs)
@@ -341,9 +333,6 @@ class Restoration:
         self._machine.to(RestoreState.RESTORING)
         finished = {(result.task, result.store, result.number) for result in resumed.results}
         pending = [job for job in jobs if (job.task, job.store, job.number) not in finished]
-        if self._direct:
-            pending, others = with_digests(pending, self._dump_digests)
-            digests.compare(others)
         results = runner.run(pending, lambda: self._tell(staging, jobs)) if pending else []
         run.write(RECORDS_EVENT, records=sum(result.records for result in results))
         results += resumed.results
@@ -364,13 +353,8 @@ class Restoration:
         return {piece.path for store in self._plan.work for part in store.parts for piece in store.pieces(part)}
 
     @cached_property
-    def _direct(self) -> bool:
-        """Whether the dump is read around the page cache."""
-        return is_here(open_location(self._dump.uri)[0]) and larger_than_cache(self._dump_paths)
-
-    @cached_property
     def _dump_digests(self) -> dict[str, str]:
-        return known_digests(self._dump, self._dump_paths) if self._request.digests else {}
+        return manifest_digests(self._dump, self._dump_paths) if self._request.digests else {}
 
     def _ending(self, error: BaseException) -> None:
         """Enter the state in which everything is closed: after a signal, or after a failure."""

@@ -59,7 +59,7 @@ def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
 
 def _rows_of(job: SliceJob) -> SliceJob:
     """Return what decides which rows a job makes, and in which files."""
-    return replace(job, staging="", memory=0, identity="", direct=False, digests=())
+    return replace(job, staging="", memory=0, identity="")
 
 
 def _stamp(uri: str, path: str) -> str:

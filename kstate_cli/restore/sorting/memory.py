@@ -38,10 +38,6 @@ LEAST_TASK_BYTES: Final = 48 * MIB
 """The least M: below it kstate refuses ``--memory`` instead of dividing a slice into ever smaller ranges."""
 USUAL_TASK_BYTES: Final = 1536 * MIB
 """The M that kstate takes by itself, if half of the host's memory has it: one slice per partition needs no merge."""
-DIRECT_BYTES: Final = 48 * MIB
-"""Blocks of files that a task reads around the page cache: read ahead, or waiting for their digest."""
-LEAST_DIRECT_BYTES: Final = 8 * DIRECT_BYTES
-"""The least M at which a task reads around the page cache: below, the blocks would take more than an eighth of it."""
 SMALL_BYTES: Final = 64 * MIB
 """Uncompressed records that one process sorts in about the time in which Spark starts."""
 

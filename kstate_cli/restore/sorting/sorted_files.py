@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.dump_reader.digests_beside import DigestsBeside
 from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
@@ -86,23 +85,21 @@ def read_slice_only(job: SliceJob) -> SliceResult:
 def _attempt(job: SliceJob, started: float, *, ordered: bool, writes: bool = True) -> SliceResult:
     """Make the files of one attempt. Raises OutOfOrder if offsets should be ``ordered`` and are not."""
     attempt = uuid.uuid4().hex[:12]
-    staging = Staging(job.staging, job.direct)
+    staging = Staging(job.staging)
     if writes:
         staging.mark_started(job, attempt)
     kind = store_kind(job.kind)
     counts = _RecordCounts()
     layers = Layers(job, staging, attempt) if writes else NoLayers(job, staging, attempt)
     try:
-        with DigestsBeside(job.digests) as digests:
-            passage = Passage(job.direct, digests, ordered)
-            if kind.key is KeySchema.VERSIONED:
-                from kstate_cli.restore.sorting.history import build_history
+        passage = Passage(ordered)
+        if kind.key is KeySchema.VERSIONED:
+            from kstate_cli.restore.sorting.history import build_history
 
-                expired, positions = 0, _Positions(job, kind)
-                max_time = build_history(job, partial(batches, job, passage=passage), layers, counts)
-            else:
-                expired, max_time, positions = _build_rows(job, kind, layers, counts, passage)
-            digests.finish()
+            expired, positions = 0, _Positions(job, kind)
+            max_time = build_history(job, partial(batches, job, passage=passage), layers, counts)
+        else:
+            expired, max_time, positions = _build_rows(job, kind, layers, counts, passage)
     except BaseException:
         staging.discard(attempt)
         raise
@@ -259,7 +256,7 @@ def _read_values(
     """Read the values of all rows, in the order of the records."""
     job = order.job
     if not order.places.rows:
-        if not passage.has_seen(job.slice):
+        if not passage.is_rising(job.slice):
             _check_order(job, passage)
         return
     # Offsets are read again: a file that was replaced since its keys were read shows by them.

@@ -22,7 +22,7 @@ from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.model import Slice
 from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
 from kstate_cli.dump_reader.reader import iter_slice, read_slice
-from kstate_cli.dump_reader.schema import KNOWN
+from kstate_cli.dump_reader.schema import RECORD_COLUMNS
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.interop.to_parquet import SCHEMA
@@ -104,7 +104,7 @@ def test_disorder_is_found_while_it_is_read(
     wanted = [row for row in expected(table)[KEY] if until is None or row[3] <= until]
     passage = Passage()
     assert pa.concat_tables(iter_slice(part, ALL, LOCAL, 7, None, passage)).num_rows == len(wanted)
-    assert passage.ordered and passage.has_seen(part)
+    assert passage.ordered and passage.is_rising(part)
     keys = pa.concat_tables(iter_slice(part, ("key",), LOCAL, 7, None, passage))
     assert keys.column_names == ["key"]
     assert keys.column("key").to_pylist() == [row[0] for row in wanted]
@@ -118,8 +118,8 @@ def test_disorder_is_found_while_it_is_read(
     first = replace(part, last=20)
     passage = Passage()
     assert pa.concat_tables(all_tables(first, ALL, 7, passage=passage)).num_rows == 21
-    assert passage.ordered is passage.has_seen(first) is (at > 19)
-    assert not passage.has_seen(part)
+    assert passage.ordered is passage.is_rising(first) is (at > 19)
+    assert not passage.is_rising(part)
     tables = all_tables(part, ALL, 7, passage=passage)
     assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == wanted
 
@@ -127,13 +127,13 @@ def test_disorder_is_found_while_it_is_read(
 def test_what_was_seen_is_one_range(tmp_path: Path) -> None:
     part = replace(whole(save(rows(), tmp_path / "a.parquet")), first=10, last=20)
     passage = Passage()
-    assert not passage.has_seen(part)
-    passage.saw(part)
-    passage.saw(replace(part, first=22, last=30))  # of 21 nobody knows
-    passage.saw(replace(part, first=5, last=12))
-    assert passage.has_seen(replace(part, first=12)) and not passage.has_seen(replace(part, last=21))
-    passage.saw(replace(part, first=21, last=25))
-    assert passage.has_seen(replace(part, last=25)) and not passage.has_seen(replace(part, first=9))
+    assert not passage.is_rising(part)
+    passage.mark_rising(part)
+    passage.mark_rising(replace(part, first=22, last=30))  # of 21 nobody knows
+    passage.mark_rising(replace(part, first=5, last=12))
+    assert passage.is_rising(replace(part, first=12)) and not passage.is_rising(replace(part, last=21))
+    passage.mark_rising(replace(part, first=21, last=25))
+    assert passage.is_rising(replace(part, last=25)) and not passage.is_rising(replace(part, first=9))
 
 
 def test_equal_duplicates_count_once(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_duplicates_that_differ(name: str, value: bytes | None, tmp_path: Path) 
 @pytest.mark.parametrize("name", OTHER)
 def test_a_record_is_compared_as_a_whole(name: str, asked: tuple[str, ...], tmp_path: Path) -> None:
     """Whatever columns are asked for: a restoration reads keys first, and of plain stores never the timestamps."""
-    assert OTHER.keys() == set(KNOWN) - {"offset"}
+    assert OTHER.keys() == set(RECORD_COLUMNS) - {"offset"}
     table = rows(count=20)
     other = table.slice(8, 1)
     save(table, tmp_path / "a.parquet")

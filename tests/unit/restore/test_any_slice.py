@@ -140,9 +140,7 @@ def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -
         staging.mkdir()
         if not records:
             return
-        direct = data.draw(st.booleans())
-        known = ((str(dump / "all.parquet"), digest_of(dump / "all.parquet")),) if direct else ()
-        job = replace(job_of(dump, kind_name, staging), memory=memory, direct=direct, digests=known)
+        job = replace(job_of(dump, kind_name, staging), memory=memory)
         result = build_sorted_files(job)
         assert all(file.digest == digest_of(file.path) for file in result.files)
         rows, oldest = expected(kind, records, job)

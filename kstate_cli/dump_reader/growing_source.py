@@ -1,0 +1,252 @@
+"""The dump source of ``kstate dump``: a dump that grows, with a manifest for each generation."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.errors import UsageError
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.regular_files import kind_of
+from kstate_cli.texts import quoted, some
+
+from . import manifest as manifests
+from .errors import NEW_DUMP, WHOLE_COPY, Damage, DumpError, printable
+from .footers import keys_of
+from .growing import Full, Grown, generation_of, parse
+from .location import (
+    ListedFile,
+    absolute,
+    is_here,
+    is_link,
+    not_listed,
+)
+from .manifest import (
+    Manifest,
+    ManifestFile,
+    ManifestPartition,
+    Reading,
+)
+from .model import Dump, PartitionDump, Piece
+from .sources import DumpPlace, OpenOptions, check_files_digests, content_of
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_MOST_NAMES: Final = 5
+
+
+class GrowingDump:
+    """A :class:`kstate_cli.dump_reader.sources.DumpSource`."""
+
+    def open(self, place: DumpPlace, options: OpenOptions) -> Dump | None:
+        """Open the newest generation; None if the place has no manifest of a dump that grows."""
+        grown = newest_manifest(place.filesystem, place.root, place.text)
+        if grown is None:
+            return None
+        skipped: tuple[str, ...] = ()
+        if options.full_dump is not None:
+            grown, skipped = _as_of_generation(grown, options.full_dump, place.text)
+        dump = _grown_dump(grown, place, options)
+        return replace(dump, warnings=(*skipped, *dump.warnings))
+
+
+def newest_manifest(filesystem: FileSystem, root: str, where: str) -> Grown | None:
+    """Return the manifest of the highest generation in ``root``; None if it is no dump that grows. Raises DumpError.
+
+    A process that writes to the dump meanwhile only adds files: those of a generation stay as long as its manifest.
+    """
+    from pyarrow import fs
+
+    try:
+        if is_here(filesystem) and filesystem.get_file_info(root).type != fs.FileType.Directory:
+            return None
+        # In a bucket a folder is a prefix of keys. A user may have the right to list below it, but not to request it.
+        entries = [
+            ListedFile(entry.path, entry.base_name, entry.size or 0)
+            for entry in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+            if entry.type == fs.FileType.File
+        ]
+    except OSError as error:
+        raise not_listed(error, where) from None
+    if is_here(filesystem):
+        _refuse_manifests_that_are_none(root, where)
+    return newest_of(entries, where, lambda entry: content_of(filesystem, entry))
+
+
+def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[ListedFile], bytes]) -> Grown | None:
+    """Return the newest manifest of the files in the root of a dump; None without one. Raises DumpError.
+
+    If the newest manifest cannot be read, the dump is refused: only a user can decide that an older one counts.
+    """
+    by_name = {entry.relative: entry for entry in entries}
+    grown = [by_name[name] for name in sorted(by_name) if generation_of(name) is not None]
+    if not grown:
+        return None
+    if manifests.NAME in by_name:
+        raise DumpError(
+            f"it has {manifests.NAME}, as a dump that was written at once, and manifests of one that grows",
+            where=where,
+            hint=NEW_DUMP,
+        )
+    newest = grown[-1]
+    data = content(newest)
+    try:
+        return parse(data, newest.relative, printable(newest.path))
+    except DumpError as error:
+        raise DumpError(error.message, where=error.where, hint=WHOLE_COPY) from None
+
+
+def _refuse_manifests_that_are_none(root: str, where: str) -> None:
+    """Raise DumpError for a link, a folder or the like that has the name of a manifest.
+
+    pyarrow follows links, and skips everything that is no file: an older manifest would count, or one of another dump.
+    """
+    for name in sorted(name for name in os.listdir(root) if generation_of(name) is not None):
+        try:
+            mode = os.lstat(f"{root}/{name}").st_mode
+        except FileNotFoundError:
+            continue  # an old one, which whoever writes to the dump has removed
+        if not stat.S_ISREG(mode):
+            raise DumpError(
+                f"{name} has the name of a manifest, and is {kind_of(mode)}",
+                where=where,
+                hint=WHOLE_COPY,
+            )
+
+
+def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown, tuple[str, ...]]:
+    """Return the dump without the full dumps that began after a generation. Raises UsageError if none remains."""
+    fulls = tuple(full for full in grown.fulls if full.began <= generation)
+    if not fulls:
+        first = min((full.began for full in grown.fulls), default=None)
+        raise UsageError(
+            f"--full-dump {quoted(str(generation))}: {where} has no full dump of that generation",
+            hint="it has no full dump" if first is None else f"its oldest one is of generation {first}",
+        )
+    left_out = sorted(str(key) for key, full in grown.newest().items() if full.began > generation)
+    if not left_out:
+        return grown, ()
+    warning = (
+        f"{some(left_out, _MOST_NAMES)}: restored from an older full dump (--full-dump {quoted(str(generation))}): the "
+        "newest one is skipped, with every record that only it has"
+    )
+    return replace(grown, fulls=fulls), (warning,)
+
+
+def _grown_dump(grown: Grown, place: DumpPlace, options: OpenOptions) -> Dump:
+    """Return the dump by its manifest, which has the facts of all footers: files that no reader needs stay closed."""
+    filesystem, manifest = place.filesystem, as_manifest(grown)
+    base = place.root.rstrip("/")
+    damage = Damage(is_tolerated=options.in_part)
+    _check_present(filesystem, base, manifest, damage)
+    if options.check_digests:
+        check_files_digests(
+            filesystem, manifest, [ListedFile(f"{base}/{file.path}", file.path, file.size) for file in manifest.files]
+        )
+    return Dump(
+        uri=absolute(place.uri),
+        partitions=partitions_of(grown, base),
+        clock=grown.clock,
+        manifest=manifest,
+        committed=grown.committed,
+        isolation=grown.isolation,
+        has_headers=True,
+        damaged=damage.partitions,
+    )
+
+
+def _check_present(filesystem: FileSystem, base: str, manifest: Manifest, damage: Damage) -> None:
+    """Add to ``damage`` the partitions of files that are missing, special or of another size."""
+    from pyarrow import fs
+
+    for file, status in zip(
+        manifest.files, filesystem.get_file_info([f"{base}/{file.path}" for file in manifest.files]), strict=True
+    ):
+        path = f"{base}/{file.path}"
+        if status.type != fs.FileType.File or (is_here(filesystem) and is_link(path, base)):
+            error = DumpError(f"{printable(file.path)} is in the manifest, but not in the dump", where=printable(base))
+            damage.add(keys_of(file), error)
+        elif status.size != file.size:
+            error = DumpError(
+                f"{printable(file.path)} has {status.size} bytes, in the manifest {file.size}", where=printable(base)
+            )
+            damage.add(keys_of(file), error)
+
+
+def as_manifest(grown: Grown) -> Manifest:
+    """Return the newest full of each partition as the manifest of a dump that was written at once."""
+    fulls = grown.newest().values()
+    return Manifest(
+        grown.isolation,
+        tuple(_as_partition(full) for full in fulls),
+        tuple(_as_files(fulls)),
+        grown.committed,
+    )
+
+
+def _as_partition(full: Full) -> ManifestPartition:
+    groups = [group for file in full.files for group in file.groups]
+    return ManifestPartition(
+        full.key.topic,
+        full.key.partition,
+        full.log_start,
+        full.log_end,
+        groups[0].first if groups else None,
+        groups[-1].last if groups else None,
+        full.rows,
+        full.topic_id,
+        full.start,
+        _reading(full),
+    )
+
+
+def _reading(full: Full) -> Reading:
+    """Return the newest reading: the dump has every record that the log had then."""
+    digest = full.last.sha256 if full.last is not None else None
+    ended = max(full.as_of_ms, full.ranges[-1].ended_ms)
+    policy, deletes = full.cleanup_policy, full.delete_retention_ms
+    retention, lag = full.retention_ms, full.min_compaction_lag_ms
+    return Reading(full.as_of_ms, ended, policy, deletes, full.leader_epoch, digest, retention, lag)
+
+
+def _as_files(fulls: Iterable[Full]) -> Iterable[ManifestFile]:
+    for full in fulls:
+        for file in full.files:
+            yield ManifestFile(file.path, file.size, file.sha256, full.key.topic, full.key.partition)
+
+
+def partitions_of(grown: Grown, root: str) -> dict[TopicPartition, PartitionDump]:
+    """Return the newest full of each partition as pieces to read, below the path ``root``. Opens no file."""
+    return {
+        key: _partition(full, root.rstrip("/"), grown.last_with_rows(key))
+        for key, full in sorted(grown.newest().items())
+    }
+
+
+def _partition(full: Full, root: str, filled: Full | None) -> PartitionDump:
+    pieces = tuple(
+        Piece(f"{root}/{file.path}", (index,), g.rows, g.bytes, g.first, g.last, False, (), g.rows, g.key_bytes)
+        for file in full.files
+        for index, g in enumerate(file.groups)
+    )
+    return PartitionDump(
+        full.key.topic,
+        full.key.partition,
+        pieces,
+        pieces[0].first if pieces else None,
+        pieces[-1].last if pieces else None,
+        full.rows,
+        full.log_start,
+        full.log_end,
+        full.start,
+        full.topic_id,
+        _reading(full),
+        full.ranges,
+        (filled.began, filled.rows) if filled is not None and not full.rows else None,
+        full.held_back > 0,
+        full.unknown_before_ms,
+    )

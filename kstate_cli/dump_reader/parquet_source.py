@@ -1,0 +1,290 @@
+"""The dump source of other writers: a folder of Parquet files, with or without ``_manifest.json``."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.errors import KstateError, UsageError, warn_before
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.signals import mapped
+from kstate_cli.texts import quoted, some
+
+from . import manifest as manifests
+from .errors import Damage, DumpError, printable
+from .footers import FileFacts, check_files, check_rows, keys_of, read_facts
+from .growing import generation_of
+from .location import (
+    DumpListing,
+    ListedFile,
+    absolute,
+    is_byproduct,
+    is_here,
+    is_hidden,
+    is_parquet,
+    is_parquet_name,
+    list_files,
+    uri_text,
+)
+from .manifest import Manifest
+from .model import Dump, PartitionDump, Piece
+from .sources import DumpPlace, OpenOptions, check_files_digests, content_of, no_manifest
+from .table_formats import table_refusal, tables_above, tables_in, uncommitted_in
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_THREADS: Final = 16
+_MOST_NAMES: Final = 5
+_LEVELS: Final = 3
+"""A dump has a folder for each topic and perhaps for each partition, and a user may name a single file."""
+
+
+@dataclass(slots=True)
+class _Survey:
+    """The skipped files of a folder, which may explain missing records."""
+
+    hidden: list[str] = field(default_factory=list)
+    """Parquet files, by their names, with hidden names."""
+    other_hidden: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def counts(self, filesystem: FileSystem, file: ListedFile) -> bool:
+        """Return whether a file is read although no manifest names it; else note why it is skipped."""
+        if is_hidden(file.relative):
+            if is_parquet_name(file.relative):
+                self.hidden.append(file.relative)
+            elif file.size and not is_byproduct(file.relative):
+                self.other_hidden.append(file.relative)
+            return False
+        if is_parquet_name(file.relative) or (file.size and is_parquet(filesystem, file)):
+            return True
+        if file.size:
+            self.foreign.append(file.relative)
+        return False
+
+    def warnings(self) -> list[str]:
+        """Return the warnings about files that look like a part of the dump."""
+        warnings = []
+        if self.hidden:
+            warnings.append(f"skipped, because Spark hides names that begin with _ or . as well: {_some(self.hidden)}")
+        if self.foreign:
+            warnings.append(f"skipped, because they are not Parquet: {_some(self.foreign)}")
+        return warnings
+
+    def also_hidden(self) -> list[str]:
+        """Return the warning about hidden files of other names, such as unfinished ones of a writer."""
+        return [f"skipped, because their names are hidden: {_some(self.other_hidden)}"] if self.other_hidden else []
+
+
+@dataclass(frozen=True, slots=True)
+class _DumpFiles:
+    manifest: Manifest | None
+    parquet: list[ListedFile]
+    warnings: list[str]
+    manifests_below: list[str]
+    """Folders below the root that have a manifest."""
+
+
+class ParquetFolder:
+    """A :class:`kstate_cli.dump_reader.sources.DumpSource`: the last one, which takes every place."""
+
+    def open(self, place: DumpPlace, options: OpenOptions) -> Dump:
+        """Open the files that count. Raises UsageError and DumpError, naming the file."""
+        if options.full_dump is not None:
+            raise UsageError(
+                f"--full-dump {quoted(str(options.full_dump))}: {place.text} was written at once: it has one full dump",
+                hint="omit the option",
+            )
+        survey = _Survey()
+        try:
+            return _plain_dump(survey, place, options)
+        except KstateError as error:
+            for text in (*survey.warnings(), *survey.also_hidden()):
+                warn_before(error, text)
+            raise
+
+
+def _plain_dump(survey: _Survey, place: DumpPlace, options: OpenOptions) -> Dump:
+    filesystem, root, uri, where = place.filesystem, place.root, place.uri, place.text
+    damage = Damage(is_tolerated=options.in_part)
+    files = _surveyed(survey, filesystem, root, where)
+    if files.manifest is None:
+        # Also where the user says that the dump is complete: the manifest states which files count.
+        _refuse_other_level(filesystem, root, uri, _with_rows(files) if options.complete else files.manifests_below)
+        if not options.complete:
+            raise no_manifest(f"the dump has no {manifests.NAME}: a lost file would look like compaction", where)
+        if not files.parquet:
+            raise DumpError("there is no Parquet file", where=where)
+    else:
+        check_files(files.manifest, files.parquet, where, damage)
+        if options.check_digests:
+            check_files_digests(filesystem, files.manifest, files.parquet)
+    facts = _facts(filesystem, files, damage)
+    if files.manifest is not None:
+        check_rows(files.manifest, facts, where, damage)
+    warnings = [*files.warnings, *warnings_of_files(facts, files.manifest, committed_only=options.committed_only)]
+    claimed = "read_committed" if options.committed_only else None
+    return Dump(
+        uri=absolute(uri),
+        partitions=partitions_of_files(facts, files.manifest),
+        manifest=files.manifest,
+        committed=files.manifest.committed if files.manifest else {},
+        isolation=files.manifest.isolation if files.manifest else claimed,
+        has_headers=any(file.columns.has_headers for file in facts),
+        headerless=frozenset(key.topic for file in facts if not file.columns.has_headers for key, _ in file.pieces),
+        columns={file.file.path: file.columns for file in facts},
+        warnings=tuple(warnings),
+        damaged=damage.partitions,
+        hidden=tuple(survey.also_hidden()),
+    )
+
+
+def _facts(filesystem: FileSystem, files: _DumpFiles, damage: Damage) -> list[FileFacts]:
+    """Return the facts in the footers; add the partitions of files that cannot be read to ``damage``."""
+    by_path = {file.path: file for file in files.manifest.files} if files.manifest else {}
+
+    def read(file: ListedFile) -> FileFacts | DumpError:
+        try:
+            return read_facts(filesystem, file)
+        except DumpError as error:
+            return error
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        answers = mapped(pool, read, files.parquet)
+    facts = []
+    for file, answer in zip(files.parquet, answers, strict=True):
+        if isinstance(answer, DumpError):
+            damage.add(keys_of(by_path[file.relative]) if file.relative in by_path else (), answer)
+        else:
+            facts.append(answer)
+    return facts
+
+
+def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list[str]) -> None:
+    """Raise DumpError if the dump is in a folder below, or if this is a part of a dump: manifests show that."""
+    if below:
+        places = [f"{uri.rstrip('/')}/{folder}" for folder in below]
+        holds = "holds the dump" if len(places) == 1 else "hold dumps"
+        places_text = some([uri_text(place) for place in places], _MOST_NAMES)
+        raise DumpError(f"{places_text} {holds}: {uri_text(uri)} is further up", hint="name that folder")
+    for levels in range(1, _LEVELS + 1):
+        above = "/".join(root.rstrip("/").split("/")[:-levels])
+        if above and _has_manifest(filesystem, above):
+            whole = "/".join(uri.rstrip("/").split("/")[:-levels]) if "://" in uri else above
+            raise DumpError(
+                f"{uri_text(whole)} holds the dump: {uri_text(uri)} is a part of it", hint="name that folder"
+            )
+
+
+def _with_rows(files: _DumpFiles) -> list[str]:
+    """Return the folders with a manifest below the root from which files would be read."""
+    names = [file.relative for file in files.parquet]
+    return [folder for folder in files.manifests_below if any(name.startswith(f"{folder}/") for name in names)]
+
+
+def _has_manifest(filesystem: FileSystem, folder: str) -> bool:
+    """Return whether a folder is a dump; False where it cannot be listed, as in a bucket with rights for one prefix."""
+    from pyarrow import fs
+
+    try:
+        entries = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    except OSError:
+        return False
+    return any(entry.type == fs.FileType.File and _is_manifest(entry.base_name) for entry in entries)
+
+
+def _is_manifest(name: str) -> bool:
+    return name == manifests.NAME or generation_of(name) is not None
+
+
+def _surveyed(survey: _Survey, filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
+    listing = list_files(filesystem, root, where)
+    files = listing.files
+    manifest = None
+    by_name = {file.relative: file for file in files}
+    if manifests.NAME in by_name:
+        manifest = manifests.parse(content_of(filesystem, by_name[manifests.NAME]), f"{where}/{manifests.NAME}")
+    manifest_files = {file.path for file in manifest.files} if manifest else set()
+    # The manifest counts also below a folder that Spark would hide: topics may begin with an underscore.
+    parquet = [file for file in files if file.relative in manifest_files or survey.counts(filesystem, file)]
+    _refuse_tables_below(filesystem, listing, [file.relative for file in parquet], where)
+    warnings = [*survey.warnings(), *_refuse_tables_above(filesystem, root)]
+    places = (file.relative.rpartition("/") for file in files)
+    below = dict.fromkeys(folder for folder, _, name in places if folder and _is_manifest(name))
+    return _DumpFiles(manifest, parquet, warnings, [*below])
+
+
+def _refuse_tables_below(filesystem: FileSystem, listing: DumpListing, parquet: list[str], where: str) -> None:
+    """Raise DumpError for folders of table formats; those that are hidden count where files of theirs are read."""
+    names = {file.relative: file for file in listing.files}
+    tables = {
+        **uncommitted_in(names, lambda name: content_of(filesystem, names[name], "commit")),
+        **tables_in(names, listing.folders),
+    }
+    read = {
+        folder: format_
+        for folder, format_ in tables.items()
+        if not folder or not is_hidden(f"{folder}/file") or any(name.startswith(f"{folder}/") for name in parquet)
+    }
+    if read:
+        base = where.rstrip("/")
+        raise table_refusal(
+            read,
+            lambda folder: f"{base}/{printable(folder)}" if folder else base,
+            lambda folder: f"COPY/{printable(folder)}" if folder else "COPY",
+        )
+
+
+def _refuse_tables_above(filesystem: FileSystem, root: str) -> list[str]:
+    """Raise DumpError where a folder above the dump is that of a table; return a warning where that is unknown."""
+    above = tables_above(filesystem, root, local=is_here(filesystem))
+    if above.tables:
+        raise table_refusal(above.tables, printable, lambda _: "COPY")
+    if not above.unreadable:
+        return []
+    return [f"cannot list {_some([*above.unreadable])}: whether the dump is part of a table there is unknown"]
+
+
+def warnings_of_files(facts: list[FileFacts], manifest: Manifest | None, *, committed_only: bool) -> list[str]:
+    """Return the warnings about the records of a dump."""
+    warnings = []
+    if any(not file.columns.zoned for file in facts):
+        warnings.append("timestamps without a time zone are taken as UTC")
+    if nulls := sum(file.null_timestamps for file in facts):
+        warnings.append(f"{nulls:,} records have no timestamp (null), and get -1, as Kafka states none")
+    if manifest and committed_only and manifest.isolation != "read_committed":
+        warnings.append(f"the manifest says isolation {manifest.isolation}, and counts")
+    return warnings
+
+
+def partitions_of_files(facts: list[FileFacts], manifest: Manifest | None) -> dict[TopicPartition, PartitionDump]:
+    """Return the partitions of these files, and those without rows that the manifest names."""
+    pieces: dict[TopicPartition, list[Piece]] = {}
+    for file in facts:
+        for key, piece in file.pieces:
+            pieces.setdefault(key, []).append(piece)
+    logs = {TopicPartition(file.topic, file.partition): file for file in manifest.partitions} if manifest else {}
+    partitions = {}
+    for key in sorted(pieces.keys() | logs.keys()):
+        own = sorted(pieces.get(key, []), key=lambda piece: (piece.first, piece.last, piece.path, piece.row_groups))
+        log = logs.get(key)
+        partitions[key] = PartitionDump(
+            key.topic,
+            key.partition,
+            tuple(own),
+            min((piece.first for piece in own), default=None),
+            max((piece.last for piece in own), default=None),
+            sum(piece.own for piece in own),
+            log.log_start if log else None,
+            log.log_end if log else None,
+            log.start if log else None,
+            log.topic_id if log else None,
+            log.reading if log else None,
+        )
+    return partitions
+
+
+def _some(names: list[str]) -> str:
+    return some([printable(name) for name in names], _MOST_NAMES)

@@ -1,0 +1,104 @@
+"""The seam for dump sources: where changelog records may come from, and what a source has to provide.
+
+A source recognizes its places and opens them as a :class:`Dump`, which has the topics, the partitions and their ranges
+of offsets, the digests of files, and warnings about everything that was skipped. All sources so far store Parquet: the
+pieces of a :class:`Dump` are row groups, and :func:`kstate_cli.dump_reader.reader.iter_slice` reads the batches of all
+of them. A further source is a class with the method of :class:`DumpSource`, and an entry in ``SOURCES``
+(:mod:`kstate_cli.dump_reader.open`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kstate_cli.signals import mapped
+
+from .digests import check_digest
+from .errors import NOT_REACHED, DumpError, NoManifestError, printable
+from .location import (
+    ListedFile,
+    uri_text,
+)
+from .manifest import Manifest
+from .model import Dump
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_THREADS: Final = 16
+_MAX_MANIFEST: Final = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DumpPlace:
+    """The location of a dump: ``root`` in a file system, and the URI of the user."""
+
+    filesystem: FileSystem
+    root: str
+    uri: str
+
+    @property
+    def text(self) -> str:
+        """The URI for messages, without secrets."""
+        return uri_text(self.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOptions:
+    """What the user states about a dump, and how it is opened; as :func:`kstate_cli.dump_reader.open.read_dump`."""
+
+    complete: bool
+    committed_only: bool
+    check_digests: bool = False
+    full_dump: int | None = None
+    in_part: bool = False
+
+
+class DumpSource(Protocol):
+    """A kind of place with changelog records."""
+
+    def open(self, place: DumpPlace, options: OpenOptions) -> Dump | None:
+        """Open a place; None if it is of another kind. Raises UsageError and DumpError, naming the file."""
+
+
+def no_manifest(message: str, where: str) -> NoManifestError:
+    """Return the refusal of a dump without a manifest, which the user has not called complete."""
+    return NoManifestError(
+        message,
+        where=where,
+        hint="if you know that no file is missing: --dump-is-complete"
+        " (and --dump-is-committed if it was read with isolation read_committed)",
+    )
+
+
+def content_of(filesystem: FileSystem, file: ListedFile, noun: str = "manifest") -> bytes:
+    """Return the bytes of a file. Raises DumpError if it is too large, or cannot be read."""
+    if file.size > _MAX_MANIFEST:
+        raise DumpError(f"the {noun} has {file.size} bytes", where=printable(file.path))
+    try:
+        with filesystem.open_input_stream(file.path) as stream:
+            return bytes(stream.read())
+    except OSError as error:
+        # Its content is unknown: no hint may ask to move it away.
+        raise DumpError(
+            f"the {noun} cannot be read: {error}",
+            where=printable(file.path),
+            hint=NOT_REACHED,
+        ) from None
+
+
+def check_files_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[ListedFile]) -> None:
+    """Compare all files with the SHA-256 of the manifest. Raises DumpError, naming the file."""
+    expected = {file.path: file.sha256 for file in manifest.files}
+
+    def check(file: ListedFile) -> None:
+        digest = expected[file.relative]
+        if digest is None:
+            raise DumpError("the manifest has no digest for the file", where=printable(file.path))
+        check_digest(filesystem, file.path, digest)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        mapped(pool, check, files)

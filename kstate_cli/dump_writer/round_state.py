@@ -1,0 +1,479 @@
+"""The state of one round of ``kstate dump``, from the request to the broker to the manifest."""
+
+from __future__ import annotations
+
+import secrets
+from bisect import insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from kstate_cli.broker.client import admin_client, ask_broker, names_on
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.clock import now_ms
+from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.growing import Forgotten, Full, Grown
+from kstate_cli.dump_writer.engines import RangeRunner
+from kstate_cli.dump_writer.identity import (
+    TAIL,
+    Comparison,
+    Identity,
+    LogChangedError,
+    LogSample,
+    compare_logs,
+    sample_of_dump,
+    settle,
+    unexplained,
+)
+from kstate_cli.dump_writer.packing import FullReading, drop_old_fulls, next_full, old_files, pack
+from kstate_cli.dump_writer.plan import (
+    PartitionPlan,
+    RoundClock,
+    Topics,
+    new_full,
+    plan_round,
+    ranges,
+    select_topics,
+    too_late,
+    up_to,
+)
+from kstate_cli.dump_writer.request import DumpRequest, DumpWatcher, RoundOutcome
+from kstate_cli.dump_writer.stores import DumpStore
+from kstate_cli.dump_writer.task import RangeJob, RangeResult
+from kstate_cli.errors import Interrupted, RunFailed, note
+from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
+from kstate_cli.logs.log import span_text
+from kstate_cli.signals import time_limit
+from kstate_cli.texts import first_line, some
+
+ISOLATION = "read_committed"
+_KEEP_SECONDS = 6
+"""The part of the time after a signal in which finished ranges may be committed."""
+_ATTEMPTS = 3
+"""Attempts for a partition in one round: while it is read, its first records may go, or its log may be replaced."""
+_MOST_NAMES = 3
+
+
+class DumpRound:
+    """The state of one round."""
+
+    def __init__(self, request: DumpRequest, watcher: DumpWatcher, store: DumpStore, grown: Grown | None) -> None:
+        self._request, self._watcher, self._store, self._grown = request, watcher, store, grown
+        self.run = secrets.token_hex(6)
+        self.generation = 1 if grown is None else grown.generation + 1
+        self.plans: list[PartitionPlan] = []
+        self.warnings: list[str] = []
+        self._results: dict[TopicPartition, list[tuple[RangeJob, RangeResult]]] = {}
+        """For each partition its ranges that were read, in the order of offsets."""
+        self._comparisons: dict[TopicPartition, Comparison] = {}
+        self._topics: tuple[str, ...] = ()
+        self._clock = RoundClock(grown)
+        self._keys: list[TopicPartition] = []
+        """All partitions of the round, if ``plans`` has only some of them."""
+        self._committing = False
+
+    @property
+    def keys(self) -> list[TopicPartition]:
+        """The partitions of this round."""
+        return self._keys or [plan.key for plan in self.plans]
+
+    @property
+    def _fulls(self) -> tuple[Full, ...]:
+        """The full dumps of the manifest before this round."""
+        return () if self._grown is None else self._grown.fulls
+
+    def keep_finished(self, error: Interrupted) -> None:
+        """Commit the ranges that were finished before a signal; the next call continues behind them.
+
+        An error in this leaves the dump unchanged: as always, the facts of the logs are read again first.
+        """
+        plans = [part for plan in self.plans if (part := self._finished_part(plan)) is not None]
+        if not plans or self._committing:
+            return
+        self._keys = [plan.key for plan in self.plans]
+        self.plans = plans
+        try:
+            with time_limit(_KEEP_SECONDS):
+                replaced = {plan.key for plan in self._read_facts_again()}
+                self.plans = [plan for plan in self.plans if plan.key not in replaced]
+                if not self.plans:
+                    return
+                outcome = self.commit()
+        except Exception as reason:
+            note(error, f"the records that were read could not be committed: {first_line(reason)}")
+            return
+        note(error, f"the dump has the {outcome.records:,} records that were read: the next call continues")
+
+    def _finished_part(self, plan: PartitionPlan) -> PartitionPlan | None:
+        """Return the plan up to where its ranges are finished without a gap; None without a finished range."""
+        end, finished = plan.start, []
+        for job, result in self._results.get(plan.key, []):
+            if job.start != end or result.another is not None or result.begins_later:
+                break
+            finished.append((job, result))
+            end = job.end
+        self._results[plan.key] = finished
+        if plan.start < end < plan.end:
+            return up_to(plan, end)
+        return plan if end == plan.end and finished else None
+
+    def prediction(self) -> RoundOutcome:
+        """Predict the outcome: a file for each range, and the bytes per record that the dump has of the partition."""
+        newest = {} if self._grown is None else self._grown.newest()
+        sizes: dict[TopicPartition, tuple[int, int]] = {}
+        for plan in self.plans:
+            files = newest[plan.key].files if plan.key in newest else ()
+            rows = sum(file.rows for file in files)
+            if rows or not plan.records:
+                row_bytes = sum(file.size for file in files) / max(1, rows)
+                sizes[plan.key] = plan.records, round(plan.records * row_bytes)
+        return RoundOutcome(
+            tuple(self.plans),
+            None,
+            size=sum(size for _, size in sizes.values()) if len(sizes) == len(self.plans) else None,
+            files=sum(1 for _, start, end in ranges(self.plans, self._request.workers) if start < end),
+            warnings=tuple(self.warnings),
+            notes=self._notes(),
+            by_partition=sizes,
+        )
+
+    def plan(self) -> None:
+        """Ask the broker, and plan."""
+        request = self._request
+        with admin_client(request.bootstrap, request.settings) as admin:
+            names, groups = names_on(admin)
+        topics = select_topics(request.app, request.topics, names, groups)
+        self._warn_of_foreign(topics)
+        request_ms = self._clock.now_ms()
+        facts = self._ask(topics.names)
+        self.plans = plan_round(self._grown, facts, request_ms, full=request.full, unknown_time=self._clock.why_unknown)
+        for plan in self.plans:
+            if plan.why is not None and not request.full:
+                self._warn(f"{plan.key}: {plan.why}: a new full begins")
+        newest = {} if self._grown is None else self._grown.newest()
+        for key in sorted(newest.keys() - facts.keys()):
+            if key.topic in topics.names or key.topic in request.topics:
+                self._warn(f"{key}: the topic no longer has this partition: its records stay in the dump")
+        self._topics = topics.names
+        self._compare_before()
+        self._warn_of_transactions()
+        self._watcher.planned(self.plans, self._grown)
+
+    def _compare_before(self) -> None:
+        """Compare the logs to continue with the records of the dump; begin a full dump of another log."""
+        logs = {
+            plan.key: (sample_of_dump(plan.continues, plan), plan.facts.start)
+            for plan in self.plans
+            if plan.continues is not None
+        }
+        self._comparisons = compare_logs(self._request.bootstrap, self._request.settings, logs)
+        for number, plan in enumerate(self.plans):
+            comparison = self._comparisons.get(plan.key)
+            if comparison is None or comparison.identity is Identity.SAME:
+                continue
+            why = _identity_text(comparison)
+            self._warn(f"{plan.key}: {why}: a new full begins")
+            self.plans[number] = new_full(plan.key, plan.facts, why, plan.request_ms)
+            del self._comparisons[plan.key]
+
+    def _ask(self, topics: Sequence[str]) -> dict[TopicPartition, LogFacts]:
+        request = self._request
+        group = request.group or request.app
+        facts = ask_broker(request.bootstrap, request.settings, group=group, topics=topics, stable=True)
+        if not facts:
+            raise RunFailed(
+                f"{request.bootstrap} does not describe the topics",
+                hint="give this user the right to describe them",
+            )
+        return facts
+
+    def _warn_of_foreign(self, topics: Topics) -> None:
+        for topic, other in topics.foreign:
+            self._warn(
+                f"{topic} is not dumped: it seems to belong to the application {other} (to dump it, pass --topic)"
+            )
+
+    def _warn_of_transactions(self) -> None:
+        """Report transactions that were open at the last call already: no record of their partitions can be read."""
+        for plan in self.plans:
+            before = plan.continues
+            if before is not None and before.held_back and plan.held_back and plan.end == before.end:
+                self._warn(
+                    f"{plan.key}: the transaction that is open at offset {plan.end} was open at the last call: it "
+                    f"holds back {plan.held_back:,} offsets; kafka-transactions find-hanging shows its producer"
+                )
+
+    def _notes(self) -> tuple[str, ...]:
+        places = [f"{plan.key} at {plan.open_from}" for plan in self.plans if plan.open_from is not None]
+        if not places:
+            return ()
+        offsets = sum(plan.held_back for plan in self.plans)
+        place = some(places, _MOST_NAMES)
+        return (f"a transaction is open, the next call reads the records behind it: {place} ({offsets:,} offsets)",)
+
+    def _warn(self, text: str) -> None:
+        self.warnings.append(text)
+        self._watcher.warning(text)
+
+    def read(self, runner: Callable[[], RangeRunner]) -> None:
+        """Read the planned ranges, and again those of logs that changed. ``runner`` is called if there are any.
+
+        Raises RunFailed if a log changes again and again, or is deleted.
+        """
+        waiting = self.plans
+        for _ in range(_ATTEMPTS):
+            to_read = [plan for plan in waiting if plan.must_read]
+            if to_read:
+                self._read(to_read, runner())
+            waiting = self._read_facts_again()
+            if not waiting:
+                return
+        keys = ", ".join(str(plan.key) for plan in waiting[:_MOST_NAMES])
+        raise RunFailed(
+            f"{keys}: the log changes again and again while it is read",
+            hint="find out what deletes its records; with more --workers the reading is faster",
+        )
+
+    def _read(self, plans: Sequence[PartitionPlan], runner: RangeRunner) -> None:
+        self._watcher.began(sum(plan.records for plan in plans))
+        parts = ranges(plans, runner.slots)
+        jobs = [self._job(*part, min(runner.slots, len(parts))) for part in parts]
+        for plan in plans:
+            self._results[plan.key] = []
+
+        def on_result(job: RangeJob, result: RangeResult) -> None:
+            # The clock of another host cannot be compared with this one: its reading ended now at the latest.
+            ended = replace(result, ended_ms=self._clock.at(result.ended) or self._clock.now_ms())
+            insort(self._results[job.key], (job, ended), key=lambda entry: entry[0].start)
+
+        runner.run(jobs, self._watcher.at, on_result)
+
+    def _job(self, plan: PartitionPlan, start: int, end: int, at_once: int) -> RangeJob:
+        request, comparison = self._request, self._comparisons.get(plan.key)
+        most = request.bytes_per_second
+        return RangeJob(
+            plan.key,
+            start,
+            end,
+            request.out,
+            self.generation,
+            self.run,
+            request.bootstrap,
+            dict(request.settings),
+            frozenset() if comparison is None else comparison.awaited,
+            None if most is None else max(1, most // max(1, at_once)),
+        )
+
+    def _results_of(self, key: TopicPartition) -> list[RangeResult]:
+        """Return the results of a partition, in the order of offsets."""
+        return [result for _, result in self._results.get(key, [])]
+
+    def _read_facts_again(self) -> list[PartitionPlan]:
+        """Read every fact again that the round relies on; return the new plans of partitions that changed.
+
+        Topic ids come first, then the records: a log that is recreated in between has another record, or none.
+        """
+        request_ms = self._clock.now_ms()
+        facts = self._ask(self._topics)
+        reasons: dict[TopicPartition, str] = {}
+        plans = []
+        for plan in self.plans:
+            again = facts.get(plan.key)
+            if again is None:
+                raise RunFailed(
+                    f"{plan.key} no longer exists: its topic was deleted while it was read",
+                    hint="run the command again: it reads the topics that exist then",
+                )
+            try:
+                plan = replace(plan, facts=settle(plan.facts, again, plan.end))
+            except LogChangedError as error:
+                reasons[plan.key] = f"it changed while it was read: {error}"
+            else:
+                why = self._why_invalid(plan, request_ms)
+                if why is not None:
+                    reasons[plan.key] = why
+            plans.append(plan)
+        self.plans = plans
+        reasons |= self._compare_after({plan.key: facts[plan.key] for plan in plans if plan.key not in reasons})
+        replaced = {}
+        for key, why in reasons.items():
+            self._results.pop(key, None)
+            self._comparisons.pop(key, None)
+            self._warn(f"{key}: {why}: a new full begins")
+            replaced[key] = new_full(key, facts[key], why, request_ms)
+        self.plans = [replaced.get(plan.key, plan) for plan in self.plans]
+        if not replaced and not self._keys:
+            self._warn_of_new_partitions(facts)
+        return list(replaced.values())
+
+    def _why_invalid(self, plan: PartitionPlan, request_ms: int) -> str | None:
+        """Return why the records that were read of a partition do not count; None if they do."""
+        results = self._results_of(plan.key)
+        another = next((result.another for result in results if result.another is not None), None)
+        if another is not None:
+            return f"it is another log: {another}"
+        if any(result.begins_later for result in results):
+            return "its first records were deleted while it was read"
+        comparison = self._comparisons.get(plan.key)
+        if comparison is not None:
+            why = unexplained(comparison, (key for result in results for key in result.awaited_keys))
+            if why is not None:
+                return _identity_text(Comparison(Identity.NOT_COMPARABLE, why))
+        if plan.continues is None:
+            return None
+        return too_late(plan.continues, plan.facts, max((result.ended_ms for result in results), default=request_ms))
+
+    def _compare_after(self, again: Mapping[TopicPartition, LogFacts]) -> dict[TopicPartition, str]:
+        """Return the partitions whose log is now another one than the one that was read, and why.
+
+        A log that cannot be compared gets a warning: the next round compares it with the records that follow.
+        """
+        logs = {
+            plan.key: (sample, again[plan.key].start)
+            for plan in self.plans
+            if plan.key in again and plan.must_read
+            if (sample := self._sample(plan, again[plan.key])) is not None
+        }
+        reasons = {}
+        for key, comparison in compare_logs(self._request.bootstrap, self._request.settings, logs).items():
+            if comparison.identity is Identity.ANOTHER:
+                reasons[key] = f"it changed while it was read: {comparison.why}"
+            elif comparison.identity is Identity.NOT_COMPARABLE:
+                self._warn(f"{key}: whether it is still the log that was read cannot be compared: {comparison.why}")
+        return reasons
+
+    def _sample(self, plan: PartitionPlan, again: LogFacts) -> LogSample | None:
+        """Return the last records that this round read of a log; None if it read none."""
+        results = self._results_of(plan.key)
+        tail = tuple(record for result in results for record in result.tail)[-TAIL:]
+        if not tail:
+            return None
+        changed = None not in (plan.facts.leader_epoch, again.leader_epoch) and (
+            plan.facts.leader_epoch != again.leader_epoch
+        )
+        return LogSample(
+            tail,
+            len(tail) == sum(result.records for result in results),
+            plan.start,
+            plan.end,
+            plan.facts.compacted is not False,
+            plan.facts.leader_epoch if changed else None,
+        )
+
+    def _warn_of_new_partitions(self, facts: Mapping[TopicPartition, LogFacts]) -> None:
+        """Report partitions that were added while the others were read."""
+        keys = sorted(map(str, facts.keys() - {plan.key for plan in self.plans}))
+        if keys:
+            self._warn(
+                f"{some(keys, _MOST_NAMES)}: the partition was added while the topic was read: the next call reads it"
+            )
+
+    def commit(self) -> RoundOutcome:
+        """Write the manifest. A manifest without a new record states that the dump is up to date."""
+        self._committing = True
+        fulls = {(full.key, full.began): full for full in self._fulls}
+        for plan in self.plans:
+            full = self._full(plan)
+            fulls[plan.key, full.began] = full
+        before = {} if self._grown is None else dict(self._grown.committed)
+        grown = Grown(self.generation, ISOLATION, tuple(fulls.values()), before | self._committed())
+        grown = replace(grown, clock=self._clock.mark())
+        grown, joined, dropped = self._smaller(grown)
+        self._store.commit(grown, self.run, self.keys)
+        manifest_files = [file.path for full in grown.fulls for file in full.files]
+        self._store.remove_files_of(self.run, self.keys, manifest_files)
+        by_partition = {key: _amounts(self._results_of(key)) for key in self._results}
+        return RoundOutcome(
+            tuple(self.plans),
+            self.generation,
+            sum(records for records, _ in by_partition.values()),
+            sum(size for _, size in by_partition.values()),
+            sum(result.file is not None for key in self._results for result in self._results_of(key)),
+            joined=joined,
+            dropped=dropped,
+            warnings=tuple(self.warnings),
+            notes=self._notes(),
+            by_partition=by_partition,
+        )
+
+    def _committed(self) -> dict[TopicPartition, int]:
+        """Return the group's offsets of source topics, none beyond the end of what was read."""
+        return {
+            plan.key: min(plan.facts.committed, plan.end)
+            for plan in self.plans
+            if plan.facts.committed is not None and not is_changelog(plan.key.topic)
+        }
+
+    def _smaller(self, grown: Grown) -> tuple[Grown, int, int]:
+        """Join small files and drop old full dumps; return the number of each.
+
+        A file that a manifest named is not removed now, because a reader may have opened that manifest: the new
+        manifest lists it as forgotten. A new file that is already joined was never named: it is removed with the run.
+        """
+        dropped: tuple[Full, ...] = ()
+        if self._request.keep is not None:
+            grown, dropped = drop_old_fulls(grown, self._request.keep)
+        now = now_ms()
+        old = old_files(grown if self._grown is None else self._grown, self._clock.now_ms())
+        dropped_files = [file.path for full in dropped for file in full.files]
+        fulls, joined_files = self._join_small_files(grown.fulls)
+        manifest_paths = {file.path for full in self._fulls for file in full.files}
+        earlier = () if self._grown is None else self._grown.forgotten
+        existing = self._store.present(file.path for file in earlier)
+        waiting = (file for file in earlier if file.path in existing)
+        forgotten = (
+            *waiting,
+            *(Forgotten(path, now) for path in (*dropped_files, *joined_files) if path in manifest_paths & old),
+        )
+        return replace(grown, fulls=fulls, forgotten=forgotten), len(joined_files), len(dropped)
+
+    def _join_small_files(self, fulls: Iterable[Full]) -> tuple[tuple[Full, ...], list[str]]:
+        """Return the full dumps with joined files, and the paths of the files that were joined."""
+        packed: list[Full] = []
+        joined: list[str] = []
+        for full in fulls:
+            try:
+                smaller, paths = pack(self._store, full, self.generation, self.run)
+            except DumpError as error:
+                self._warn(f"{full.key}: {error}: its small files are not joined; to replace them, dump with --full")
+                smaller, paths = full, ()
+            packed.append(smaller)
+            joined += paths
+        return tuple(packed), joined
+
+    def _full(self, plan: PartitionPlan) -> Full:
+        results = self._results_of(plan.key)
+        ended_ms = max((result.ended_ms for result in results), default=self._clock.now_ms())
+        previous = max((full for full in self._fulls if full.key == plan.key), key=_began, default=None)
+        reading = FullReading(
+            tuple(result.file for result in results if result.file is not None),
+            tuple(record for result in results for record in result.tail),
+            next((result.last for result in reversed(results) if result.last is not None), None),
+            ended_ms,
+        )
+        full = next_full(plan, reading, self.generation, previous, unknown_time=self._clock.why_unknown is not None)
+        slow = reading.too_slow(plan)
+        if slow is not None:
+            self._warn(
+                f"{plan.key}: reading it took {span_text(slow)}: it is no base for a rebuild, because deletes may be "
+                "forgotten meanwhile"
+            )
+        return full
+
+
+def _began(full: Full) -> int:
+    return full.began
+
+
+def _amounts(results: Iterable[RangeResult]) -> tuple[int, int]:
+    """Return the records and the bytes of the files of some ranges."""
+    records = size = 0
+    for result in results:
+        records += result.records
+        size += 0 if result.file is None else result.file.size
+    return records, size
+
+
+def _identity_text(comparison: Comparison) -> str:
+    if comparison.identity is Identity.ANOTHER:
+        return f"it is another log: {comparison.why}"
+    return f"whether it is the log that was read before cannot be compared: {comparison.why}"
