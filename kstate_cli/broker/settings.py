@@ -35,7 +35,7 @@ _SET_BY_KSTATE: Final = frozenset(
         "max.poll.interval.ms",
     }
 )
-"""Settings that kstate sets itself. A file that other tools use may have them, so they are ignored."""
+"""Settings whose value is fixed here. A file that other tools use may have them, so they are ignored."""
 
 
 def client_settings(path: Path | None) -> dict[str, str]:
