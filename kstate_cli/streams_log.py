@@ -140,7 +140,7 @@ FROM_4_3: Final = frozenset(
 """4.3 prints these, and no release before it does."""
 
 
-def shown(sentence: str) -> str:
+def readable_sentence(sentence: str) -> str:
     """A sentence for people: three dots where the case fills something in or the text goes on, and which releases."""
     text = sentence.replace("{}", "…")
     text = f"…{text}" if text[0].islower() else text

@@ -75,7 +75,9 @@ def _documented(parser: Any, path: str, options: set[str]) -> str | None:
         return name
     if path == "dump":
         return _OUT
-    is_argument = any(one.param_type_name == "argument" and one.metavar == _DUMP_METAVAR for one in parser.params)
+    is_argument = any(
+        parameter.param_type_name == "argument" and parameter.metavar == _DUMP_METAVAR for parameter in parser.params
+    )
     return "" if is_argument else None
 
 
@@ -99,10 +101,10 @@ def _documented_words(args: list[str], others: set[str], documented: str, takes_
 def meant_names(option: str, parameters: Iterable[Any]) -> list[str]:
     """Return what a command calls an option that it does not know."""
     words = {word for names in SAME if option in names for word in names}
-    meant = []
+    names: list[str] = []
     for parameter in parameters:
         if parameter.param_type_name == "option":
-            meant += [name for name in parameter.opts if name in words]
+            names += [name for name in parameter.opts if name in words]
         elif parameter.metavar in words:
-            meant.append(f"the argument {parameter.metavar}")
-    return meant
+            names.append(f"the argument {parameter.metavar}")
+    return names

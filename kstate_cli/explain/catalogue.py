@@ -20,7 +20,7 @@ from kstate_cli.explain.problem_texts import PROBLEMS
 from kstate_cli.explain.state_texts import FAILURES, OUTCOMES, RESTORATION_STATES, RUN_STATES, STORE_STATUS
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.query.result import STREAMS_SAYS, hints
-from kstate_cli.streams_log import shown
+from kstate_cli.streams_log import readable_sentence
 from kstate_cli.texts import closest
 from kstate_cli.verify.findings import VERIFY_CODES
 
@@ -67,7 +67,7 @@ def find(code: str) -> tuple[Explanation, ...]:
     return tuple(entry for entry in explanations() if name in (entry.code.casefold(), entry.full_name.casefold()))
 
 
-def meant(code: str) -> list[str]:
+def similar_codes(code: str) -> list[str]:
     """Return the codes that are spelt nearly like an unknown one, the nearest first; with groups if it has one."""
     names = [entry.full_name if ":" in code else entry.code for entry in explanations()]
     return closest(code, names, _MOST_MEANT, _NEAR_ENOUGH)
@@ -106,4 +106,4 @@ def _for_people(entry: Explanation) -> Explanation:
     """Return an explanation with the sentences of its log for people; those that are printed stay beside them."""
     if entry.log is None:
         return entry
-    return replace(entry, log=tuple(shown(sentence) for sentence in entry.log), sentences=entry.log)
+    return replace(entry, log=tuple(readable_sentence(sentence) for sentence in entry.log), sentences=entry.log)

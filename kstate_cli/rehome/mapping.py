@@ -62,7 +62,7 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
 def _renumbered(task: DirectoryTask, number: int | None, with_rows: Collection[StorePartition]) -> Iterator[Placement]:
     """Yield where the stores of one task go; ``with_rows``: what any task has rows of."""
     target = None if number is None else Home(task.home.topology, number).task(task.partition)
-    reason = LeaveReason.GONE if number is None else None
+    reason = LeaveReason.REMOVED if number is None else None
     # An empty copy gives way to the one with rows that another sub-topology has.
     doubled = {store for store in task.unwritten if (task.key(store), task.partition) in with_rows}
     for store in sorted((task.stores | task.offset_only | task.unwritten) - doubled):

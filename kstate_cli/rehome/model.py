@@ -30,7 +30,7 @@ class LeaveReason(StrEnum):
     STARTED = "the new topology was started here once, and made this copy"
     EMPTY = "empty, as a start that fails leaves it; Streams recreates it"
     LOST = "its offset is lost, since the new topology ran in its task; the copy that was made then has one"
-    GONE = "its sub-topology is gone; its changelog stays"
+    REMOVED = "its sub-topology is gone; its changelog stays"
     COPY = "several sub-topologies had a copy of it each; its changelog has the records of all"
     ELSEWHERE = "half of a task that another host completes; its changelog stays"
 

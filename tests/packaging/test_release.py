@@ -28,7 +28,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release") / "repository"
     clone(folder, tests=False)
     changelog = folder / "CHANGELOG.md"
-    changelog.write_text(changelog.read_text(encoding="utf-8") + f"\n{CHANGES}", encoding="utf-8")
+    assert f"## [{__version__}] - " in changelog.read_text(encoding="utf-8"), "the next release has no dated section"
+    changelog.write_text(f"# Changelog\n\n{CHANGES}", encoding="utf-8")
     (folder / ".venv").mkdir()
     for one in Path(sys.prefix).iterdir():
         (folder / ".venv" / one.name).symlink_to(one)

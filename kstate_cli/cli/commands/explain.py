@@ -72,7 +72,7 @@ def _standard_input() -> str:
 def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     """Return the explanations of a pasted text, and the sentences of it that they explain. Raise UsageError."""
     from kstate_cli.errors import UsageError
-    from kstate_cli.explain.catalogue import explanations, meant
+    from kstate_cli.explain.catalogue import explanations, similar_codes
     from kstate_cli.explain.pasted import best, match
     from kstate_cli.texts import command
 
@@ -85,7 +85,7 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
             hint=f"paste more of it, with its causes, as in: {command('explain', '-')} < FILE",
             hint_details=[f"for the directory as it is now: {command('check', 'APP', '--for', 'RELEASE')}"],
         )
-    near = meant(text)
+    near = similar_codes(text)
     raise UsageError(
         f"there is no code {text!r}",
         details=[f"did you mean {' or '.join(near)}?"] if near else [],

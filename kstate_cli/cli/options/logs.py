@@ -108,8 +108,8 @@ class LogSources:
         bootstrap, conf = self.bootstrap, client_settings(self.settings)
 
         def read(
-            wanted: Mapping[TopicPartition, tuple[set[int], int]], *, committed: bool
+            requests: Mapping[TopicPartition, tuple[set[int], int]], *, committed: bool
         ) -> Mapping[TopicPartition, Tail]:
-            return read_tails(bootstrap, conf, wanted, committed=committed)
+            return read_tails(bootstrap, conf, requests, committed=committed)
 
         return read

@@ -26,7 +26,7 @@ from kstate_cli.cli.commands import explain
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import codes
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, CommandEnd, UsageError
-from kstate_cli.explain.catalogue import explanations, find, groups, meant
+from kstate_cli.explain.catalogue import explanations, find, groups, similar_codes
 from kstate_cli.explain.model import Explanation
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.formats.checkpoint import MALFORMED_FILE_MESSAGES
@@ -228,10 +228,10 @@ def test_a_code_is_found_in_any_case_and_with_its_group() -> None:
 
 
 def test_what_may_be_meant() -> None:
-    assert meant("status-opne")[0] == "status-open"
-    assert meant("restring")[0] == "RESTORING"
-    assert meant("exit:33")[0] == "exit:3"
-    assert meant("€") == []
+    assert similar_codes("status-opne")[0] == "status-open"
+    assert similar_codes("restring")[0] == "RESTORING"
+    assert similar_codes("exit:33")[0] == "exit:3"
+    assert similar_codes("€") == []
 
 
 def test_a_code_that_there_is_not_is_a_usage_error() -> None:
