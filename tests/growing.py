@@ -88,12 +88,12 @@ class GrowingDump:
 def _batch(key: TopicPartition, start: int, rows: Sequence[Record]) -> pa.RecordBatch:
     wanted = schema()
     columns = [
-        pa.array([one[0] for one in rows], pa.binary()),
-        pa.array([one[1] for one in rows], pa.binary()),
+        pa.array([row[0] for row in rows], pa.binary()),
+        pa.array([row[1] for row in rows], pa.binary()),
         pa.array([key.topic] * len(rows), pa.string()),
         pa.array([key.partition] * len(rows), pa.int32()),
         pa.array(range(start, start + len(rows)), pa.int64()),
-        pa.array([one[2] for one in rows], pa.int64()).cast(pa.timestamp("ms", tz="UTC")),
+        pa.array([row[2] for row in rows], pa.int64()).cast(pa.timestamp("ms", tz="UTC")),
         pa.array([0] * len(rows), pa.int32()),
         pa.nulls(len(rows), wanted.field("headers").type),
     ]

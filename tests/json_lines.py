@@ -51,7 +51,7 @@ def error(out: str) -> Line:
 
 def check(arguments: Sequence[object], status: int, out: str, err: str = "") -> None:
     """Fails unless what a command has printed is as the schemas say; of commands without `-o json` nothing is known."""
-    words = [str(one) for one in arguments]
+    words = [str(argument) for argument in arguments]
     _check_warnings(words, status, out, err)
     if not _asks_for_json(words) or _WITHOUT_JSON & {*words}:
         return
@@ -105,7 +105,7 @@ def schema(name: str) -> Any:
 
 def schemas() -> list[str]:
     """The names of all of them."""
-    return sorted(one.name.removesuffix(".json") for one in files("kstate_cli").joinpath("schemas").iterdir())
+    return sorted(path.name.removesuffix(".json") for path in files("kstate_cli").joinpath("schemas").iterdir())
 
 
 def commands() -> list[str]:

@@ -71,7 +71,7 @@ def _cell(text: str) -> str:
 
 def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [titles, ("---",) * len(titles), *rows]
-    return "".join(f"| {' | '.join(one)} |\n" for one in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

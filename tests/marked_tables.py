@@ -70,7 +70,7 @@ def query_failures() -> str:
 
 def confluent(known: Mapping[str, str] = CONFLUENT) -> str:
     """Releases of Confluent Platform that have an Apache release which kstate knows."""
-    names = {one.name: f"{one.name} (unproven)" if one.unproven else one.name for one in RELEASES}
+    names = {release.name: f"{release.name} (unproven)" if release.unproven else release.name for release in RELEASES}
     shown = {theirs: names[apache] for theirs, apache in known.items() if apache in names}
     return markdown_table(("Confluent Platform", *shown), [("Apache Kafka, for `--to` and `--for`", *shown.values())])
 
@@ -78,9 +78,9 @@ def confluent(known: Mapping[str, str] = CONFLUENT) -> str:
 def pair_matrix() -> str:
     """From each release to each: under which guarantees it was run."""
     found: dict[tuple[str, str], dict[str, pairs.Proof]] = {}
-    for one in pairs.proofs():
-        if len(one.chain) == 2 and set(one.chain) <= set(pairs.LINES):
-            found.setdefault((one.chain[0], one.chain[1]), {})[one.guarantee] = one
+    for proof in pairs.proofs():
+        if len(proof.chain) == 2 and set(proof.chain) <= set(pairs.LINES):
+            found.setdefault((proof.chain[0], proof.chain[1]), {})[proof.guarantee] = proof
     theirs = {apache: name for name, apache in CONFLUENT.items()}
     rows = []
     for source in pairs.LINES:

@@ -240,10 +240,10 @@ class _Before:
             return list(self._moto(environ, start))
 
     def _fault(self, request: str) -> Fault | None:
-        for one in self.conduct.faults:
-            if one.times and re.search(one.match, request):
-                one.times -= 1
-                return one
+        for fault in self.conduct.faults:
+            if fault.times and re.search(fault.match, request):
+                fault.times -= 1
+                return fault
         return None
 
     def _control(self, environ: dict[str, Any], start: _Start) -> Iterable[bytes]:

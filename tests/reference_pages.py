@@ -104,15 +104,15 @@ def _command(path: str, command: Any) -> list[str]:
     """Return the parts of a command's page: heading, mark, usage, help and tables."""
     if not command.help:
         raise Undocumented(f"kstate {path} has no help")
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
-    words = ["[OPTIONS]", *(_argument(one) for one in arguments)]
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    words = ["[OPTIONS]", *(_argument(argument) for argument in arguments)]
     usage = " ".join(["kstate", path, *(["COMMAND", "…"] if hasattr(command, "commands") else words)])
     parts = [f"# kstate {path}", _MADE, f"```text\n{usage}\n```", _help(command.help)]
     panels: dict[str, list[tuple[str, ...]]] = {}
-    for one in command.params:
-        if getattr(one, "hidden", False):
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False):
             continue
-        panels.setdefault(panel_of(one), []).append(_parameter(path, one))
+        panels.setdefault(panel_of(parameter), []).append(_parameter(path, parameter))
     for title, rows in panels.items():
         parts += [f"**{title}**", markdown_table(("", "", "variable"), rows)]
     return parts
@@ -170,10 +170,10 @@ def endings() -> Iterator[type[CommandEnd]]:
 
 
 def _below(kind: type[CommandEnd]) -> Iterator[type[CommandEnd]]:
-    for one in kind.__subclasses__():
-        if one.__module__.startswith("kstate_cli."):
-            yield one
-        yield from _below(one)
+    for subclass in kind.__subclasses__():
+        if subclass.__module__.startswith("kstate_cli."):
+            yield subclass
+        yield from _below(subclass)
 
 
 _GIVEN_CODES: Final = {
@@ -193,8 +193,8 @@ def given_codes() -> frozenset[str]:
     for path in Path(kstate_cli.__path__[0]).rglob("*.py"):
         for node in syntax.nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
-                codes = (one.value for one in node.keywords if one.arg == "code")
-                names |= {str(one.value) for one in codes if isinstance(one, ast.Constant)}
+                codes = (keyword.value for keyword in node.keywords if keyword.arg == "code")
+                names |= {str(code.value) for code in codes if isinstance(code, ast.Constant)}
     return frozenset(names)
 
 
@@ -207,13 +207,13 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
             meanings.setdefault(number, []).append(markdown(meaning))
     rows = [(number, "; ".join(texts)) for number, texts in meanings.items()]
     codes: dict[tuple[int, str], list[str]] = {}
-    for one in classes:
-        if one.code == "interrupted" or one is errors.KstateError:
+    for kind in classes:
+        if kind.code == "interrupted" or kind is errors.KstateError:
             continue
-        says = inspect.cleandoc(one.__doc__ or "").partition("\n\n")[0]
-        if not says or one.__doc__ == CommandEnd.__doc__:
-            raise Undocumented(f"{one.__module__}.{one.__name__} has no docstring")
-        codes.setdefault((one.exit_code, one.code), []).append(markdown(" ".join(says.split())))
+        says = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
+        if not says or kind.__doc__ == CommandEnd.__doc__:
+            raise Undocumented(f"{kind.__module__}.{kind.__name__} has no docstring")
+        codes.setdefault((kind.exit_code, kind.code), []).append(markdown(" ".join(says.split())))
     for name in given_codes():
         if name not in _GIVEN_CODES and name not in {code for _, code in codes}:
             raise Undocumented(f"the code {name} of an error")
@@ -252,7 +252,7 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
 
 def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree) -> str:
     """The gauges of `--metrics-file`."""
-    of = [path for path, command in tree if any("--metrics-file" in one.opts for one in command.params)]
+    of = [path for path, command in tree if any("--metrics-file" in parameter.opts for parameter in command.params)]
     for name, (what, _) in metrics.items():
         if not what:
             raise Undocumented(f"the metric {name} says nothing")
@@ -269,7 +269,7 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                 markdown_table(
                     ("gauge", "meaning", "labels"),
                     [
-                        (f"`{name}`", markdown(what), ", ".join(f"`{one}`" for one in labels))
+                        (f"`{name}`", markdown(what), ", ".join(f"`{label}`" for label in labels))
                         for name, (what, labels) in metrics.items()
                     ],
                 ),
@@ -310,7 +310,7 @@ def states_page() -> str:
                 "`state` of a run in `kstate status`. A run is one command that changes a directory.",
                 markdown_table(
                     ("state", "meaning"),
-                    [(f"`{one}`", markdown(runs.get(one) or _SHOWN_STATES[one])) for one in states],
+                    [(f"`{state}`", markdown(runs.get(state) or _SHOWN_STATES[state])) for state in states],
                 ),
                 "## Restorations",
                 (
@@ -490,12 +490,12 @@ def releases_page(releases: Iterable[Release]) -> str:
                     ("release", "rocksdbjni", "reads SST formats up to", "keeps offsets"),
                     [
                         (
-                            f"{one.name} (unproven)" if one.unproven else one.name,
-                            ", ".join(one.rocksdb),
-                            str(one.reads_sst_format),
-                            homes[one.offsets_home],
+                            f"{release.name} (unproven)" if release.unproven else release.name,
+                            ", ".join(release.rocksdb),
+                            str(release.reads_sst_format),
+                            homes[release.offsets_home],
                         )
-                        for one in releases
+                        for release in releases
                     ],
                 ),
                 (
@@ -519,14 +519,14 @@ def markdown(text: str) -> str:
     """A text of the code as Markdown: nothing in it is markup but code, which docstrings have between two backticks."""
     parts = re.split(r"(`[^`]+`)", re.sub(r":(?:class|meth|data|func):`([^`]+)`", r"`\1`", text.replace("``", "`")))
     return "".join(
-        one if one.startswith("`") and len(one) > 1 else re.sub(r"([\\*_<>\[\]])", r"\\\1", one) for one in parts
+        part if part.startswith("`") and len(part) > 1 else re.sub(r"([\\*_<>\[\]])", r"\\\1", part) for part in parts
     )
 
 
 def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; lines within a cell become one."""
     lines = [titles, ("---",) * len(titles), *rows]
-    return "\n".join(f"| {' | '.join(_cell(cell) for cell in one)} |" for one in lines)
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
 
 
 def _cell(text: str) -> str:

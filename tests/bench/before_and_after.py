@@ -27,11 +27,11 @@ WHAT = ("help", "ls", "query", "export", "verify", "migrate-4.2", "migrate-3.9")
 class BeforeAndAfter(Bench):
     """Measurements of two checkouts."""
 
-    def __init__(self, folder: Path, given: argparse.Namespace) -> None:
-        super().__init__(folder, given.workers, given.rounds, [])
-        self.trees = {"before": given.tree.absolute(), "after": ROOT}
-        self.rows: int = given.rows
-        self.bytes: int = given.size * MIB
+    def __init__(self, folder: Path, namespace: argparse.Namespace) -> None:
+        super().__init__(folder, namespace.workers, namespace.rounds, [])
+        self.trees = {"before": namespace.tree.absolute(), "after": ROOT}
+        self.rows: int = namespace.rows
+        self.bytes: int = namespace.size * MIB
 
     def measured(self, what: str) -> dict[str, list[Taken]]:
         data = self.data(what)

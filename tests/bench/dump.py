@@ -143,7 +143,7 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
             session = SparkSession(runner.context)
 
             def loop(_: str) -> int:
-                parts = [(topic.bootstrap, topic.topic, one) for one in range(PROCESSES)]
+                parts = [(topic.bootstrap, topic.topic, number) for number in range(PROCESSES)]
                 return sum(pool.starmap(bare, parts, chunksize=1))
 
             def source(out: str) -> int:

@@ -80,8 +80,8 @@ def measured(folder: Path, kind: str, records: int, keys: int, rounds: int) -> d
             warm.append(topic.restored(PARTITIONS)[0])
             ours.append(kstate(folder, dump, 3 * GIB, app, spec(app, kind)))
         nothing_is_restored(topic, folder / "kstate")
-    whole = statistics.median(one["whole"] for one in ours)
-    without = statistics.median(one["without spark"] for one in ours)
+    whole = statistics.median(our["whole"] for our in ours)
+    without = statistics.median(our["without spark"] for our in ours)
     return {"kind": kind, "records": records, "keys": keys, "started": statistics.median(started), "warm": statistics.median(warm),
             "whole": whole, "without_spark": without, "rounds": {"started": started, "warm": warm, "kstate": ours}}  # fmt: skip
 

@@ -28,7 +28,7 @@ def made(folder: Path, hosts: int, tasks: int, stores: int) -> list[str]:
     for host in range(hosts):
         own = [f"{at % 5}_{host * tasks // 5 + at // 5}" for at in range(tasks)]
         (folder / f"web-{host}.json").write_text(listing(*own, host=f"web-{host}", stores=names), encoding="utf-8")
-    return sorted(one.name for one in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir())
 
 
 def timed(folder: Path, words: list[str]) -> tuple[float, float]:
@@ -51,7 +51,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kstate-fleet-") as name:
         folder = Path(name)
         files = made(folder, given.hosts, given.tasks, given.stores)
-        size = sum((folder / one).stat().st_size for one in files)
+        size = sum((folder / file).stat().st_size for file in files)
         for form, words in FORMS.items():
             rounds = [timed(folder, [*files, *words]) for _ in range(given.rounds)]
             wall, spent = (min(one) for one in zip(*rounds, strict=True))

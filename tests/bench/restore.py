@@ -172,8 +172,8 @@ def report(
 ) -> None:
     """Medians, and what they are to each other."""
     records = arguments.records
-    whole = statistics.median(one["whole"] for one in ours)
-    without = statistics.median(one["without spark"] for one in ours)
+    whole = statistics.median(our["whole"] for our in ours)
+    without = statistics.median(our["without spark"] for our in ours)
     bare = statistics.median(one["whole"] for one in limits)
     rows: dict[str, Any] = {"kstate": whole, "kstate without Spark's start": without, "limit": bare}
     rows |= {f"Streams, {threads} thread(s)": statistics.median(seconds) for threads, seconds in theirs.items()}

@@ -70,7 +70,7 @@ class Limits:
 
     def __call__(self, limit: str, level: int, *argv: object, **variables: str) -> Limited:
         """Run one command. `level` is in the unit of the limit; of `memory` MiB beyond what the libraries have."""
-        words = [str(one) for one in argv]
+        words = [str(argument) for argument in argv]
         assert self._process.stdin is not None and self._process.stdout is not None
         request = {"limit": limit, "level": level, "argv": words, "variables": variables}
         self._process.stdin.write(json.dumps(request) + "\n")

@@ -21,7 +21,7 @@ def listed(app: Path, name: str | None = None) -> Path:
 def three_hosts(top: Path) -> dict[str, Path]:
     """Listings of hosts that have the tasks of a real directory among them: 0_0 on two, 3_0 on none."""
     whole = unpack("4.3.1-kinds-eos", top / "whole")
-    tasks = sorted(one.name for one in whole.iterdir() if one.is_dir() and one.name != "global")
+    tasks = sorted(path.name for path in whole.iterdir() if path.is_dir() and path.name != "global")
     listings = {}
     for number, name in enumerate(("web-1", "web-2", "web-3")):
         app = top / name / whole.name

@@ -212,11 +212,11 @@ def give(path: Path, values: Sequence[OtherValue], logs: Path) -> None:
     """Opens the database with these values, in all its column families, and writes every row again."""
     needed = [
         OtherValue(FAMILY, name, text)
-        for one in values
+        for value in values
         for mark, (name, text) in _WITH.items()
-        if one.value.startswith(mark)
+        if value.value.startswith(mark)
     ]
-    now = [one for one in (*values, *needed) if one.name not in _SET_AFTERWARDS]
+    now = [value for value in (*values, *needed) if value.name not in _SET_AFTERWARDS]
     names = {one.name for one in now}
     if names & {"enable_pipelined_write"}:
         now.append(OtherValue(DATABASE, "atomic_flush", "false"))
@@ -226,7 +226,7 @@ def give(path: Path, values: Sequence[OtherValue], logs: Path) -> None:
     _fill(path)
     # As RocksDB 10.1.3 writes them: the one that has filled the database here is older, and knows fewer options.
     edit_options(path, [OtherValue("Version", "rocksdb_version", "10.1.3")], logs)
-    edit_options(path, [one for one in values if one.name in _SET_AFTERWARDS], logs)
+    edit_options(path, [value for value in values if value.name in _SET_AFTERWARDS], logs)
 
 
 def give_refused(path: Path, name: str) -> None:

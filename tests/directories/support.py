@@ -21,7 +21,9 @@ from tests.done import Done
 
 from . import warm
 
-FROM_4_3 = [one.name for one in RELEASES if one.offsets_home is OffsetsHome.COLUMN_FAMILY and not one.unproven]
+FROM_4_3 = [
+    release.name for release in RELEASES if release.offsets_home is OffsetsHome.COLUMN_FAMILY and not release.unproven
+]
 """The releases that open what 4.3 has written, as `ls` names them: more with each row that is run."""
 
 

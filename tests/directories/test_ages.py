@@ -79,14 +79,20 @@ def dump(folder: Path, *, ended_ms: int | None, start: int = 0, **told: Any) -> 
     shutil.copytree(EXAMPLE, out)
     known = parse((out / NAME).read_bytes())
 
-    def dated(one: ManifestPartition) -> ManifestPartition:
+    def dated(partition: ManifestPartition) -> ManifestPartition:
         reading = None if ended_ms is None else Reading(ended_ms - 60_000, ended_ms, **told)
-        return dataclasses.replace(one, reading=reading, topic_id=IDS.get(one.topic), start=start or one.start)
+        return dataclasses.replace(
+            partition, reading=reading, topic_id=IDS.get(partition.topic), start=start or partition.start
+        )
 
-    partitions = [dated(one) if TopicPartition(one.topic, one.partition) == KEY else one for one in known.partitions]
+    partitions = [
+        dated(partition) if TopicPartition(partition.topic, partition.partition) == KEY else partition
+        for partition in known.partitions
+    ]
     if ended_ms is not None:
         partitions = [
-            one if one.reading else dataclasses.replace(one, reading=Reading(ended_ms, ended_ms)) for one in partitions
+            partition if partition.reading else dataclasses.replace(partition, reading=Reading(ended_ms, ended_ms))
+            for partition in partitions
         ]
     (out / NAME).write_bytes(render(Manifest(known.isolation, tuple(partitions), known.files, known.committed)))
     return out
@@ -151,7 +157,7 @@ def test_a_dump_that_does_not_say_when_it_was_read(behind: Path) -> None:
     planned = plan(behind, EXAMPLE)
     (work,) = planned.work
     assert (work.rebuild, work.as_of_ms) == (False, None)
-    (warning,) = [one for one in planned.change.warnings if "nobody knows" in one]
+    (warning,) = [warning for warning in planned.change.warnings if "nobody knows" in warning]
     assert warning.startswith(STORE)
 
 
@@ -279,9 +285,9 @@ def test_converted_rows_stay_as_old_as_they_are(tmp_path: Path) -> None:
     ages = read_ages(app)
     looks_young = 0
     for task in resolve(read_application(app)):
-        for one in task.stores:
-            name = f"{task.task.name}/{one.store.name}"
+        for store in task.stores:
+            name = f"{task.task.name}/{store.store.name}"
             then = before[name]
-            looks_young += (sst_age(one.store).at_ms or 0) > (then or 0)
-            assert age_of(ages, task.task.name, one).as_of_ms == then, name
+            looks_young += (sst_age(store.store).at_ms or 0) > (then or 0)
+            assert age_of(ages, task.task.name, store).as_of_ms == then, name
     assert looks_young

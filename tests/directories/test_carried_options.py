@@ -63,5 +63,5 @@ def test_nothing_is_carried_to_the_next_command_of_the_process(tmp_path: Path) -
 
 @pytest.mark.parametrize("option", COMMANDS_WITH_OPTION)
 def test_the_commands_that_take_it(option: str) -> None:
-    having = {path for path, command in commands() if any(option in one.opts for one in command.params)}
+    having = {path for path, command in commands() if any(option in parameter.opts for parameter in command.params)}
     assert having == COMMANDS_WITH_OPTION[option]

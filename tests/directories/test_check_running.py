@@ -37,7 +37,7 @@ def test_a_start_that_fails_is_not_foretold(tmp_path: Path, name: str, target: s
     outcomes = {row["outcome"] for row in done.rows if row["type"] == "prediction"}
     assert outcomes <= {"opens", "unknown", "restores-all"}, outcomes
     assert {row["level"] for row in done.rows if row["type"] == "finding"} <= {"expected"}
-    for row in [one for one in done.rows if one["type"] == "finding"]:
+    for row in [row for row in done.rows if row["type"] == "finding"]:
         # No command that changes the directory of a running application.
         assert not CODES[row["code"]].changes_at_close or "kstate" not in row["hint"], row
 

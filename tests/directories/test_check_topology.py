@@ -40,7 +40,7 @@ def said(*words: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def codes(findings: list[dict[str, Any]]) -> set[str]:
     """Those that are more than expected."""
-    return {one["code"] for one in findings if one["level"] != "expected"}
+    return {finding["code"] for finding in findings if finding["level"] != "expected"}
 
 
 def text_of(app: Path, into: Path) -> Path:
@@ -58,12 +58,12 @@ def test_where_everything_is_at_home_nothing_else_is_said(name: str, tmp_path: P
     application = read_application(app)
     for exactly_once in (True, False):
         asked = read_topologies(application, same, same, None, at_least_once=not exactly_once)
-        for one in RELEASES:
-            request = CheckRequest(one, exactly_once=exactly_once)
+        for release in RELEASES:
+            request = CheckRequest(release, exactly_once=exactly_once)
             without = check(application, request)
             told = check(application, replace(request, topology=asked))
             assert told.predictions == without.predictions
-            assert [one for one in told.findings if one.code != REHOME_REFUSED] == [*without.findings]
+            assert [finding for finding in told.findings if finding.code != REHOME_REFUSED] == [*without.findings]
 
 
 @pytest.mark.parametrize(("name", "release"), [(LEGACY, "4.2"), (FAMILY, "4.3"), (NAMED, "3.9")])
@@ -101,9 +101,13 @@ def test_a_line_is_quoted(tmp_path: Path) -> None:
 def test_a_store_without_a_changelog_would_begin_empty(tmp_path: Path) -> None:
     world = World(LEGACY, tmp_path)
     predictions, findings = said(world.app, "--for", "4.2", "--topology", world.new, "--from", world.old)
-    moved = [one for one in findings if one["code"] == "moved-without-changelog"]
+    moved = [finding for finding in findings if finding["code"] == "moved-without-changelog"]
     assert {one["store"] for one in moved} == {"kv-nolog"} and {one["level"] for one in moved} == {"error"}
-    empty = {(one["store"], one["outcome"]) for one in predictions if one["code"] == "moved-without-changelog"}
+    empty = {
+        (prediction["store"], prediction["outcome"])
+        for prediction in predictions
+        if prediction["code"] == "moved-without-changelog"
+    }
     assert ("kv-nolog", "opens-without-rows") in empty
 
 

@@ -71,10 +71,12 @@ def _named() -> list[tuple[str, str, str]]:
     found = []
     for path, command in commands():
         place = 0
-        for one in command.params:
-            is_argument = one.param_type_name == "argument"
-            if one.metavar in NAMES and (path, one.metavar) not in ELSEWHERE:
-                found.append((path, str(one.metavar), str(place) if is_argument else max(one.opts, key=len)))
+        for parameter in command.params:
+            is_argument = parameter.param_type_name == "argument"
+            if parameter.metavar in NAMES and (path, parameter.metavar) not in ELSEWHERE:
+                found.append(
+                    (path, str(parameter.metavar), str(place) if is_argument else max(parameter.opts, key=len))
+                )
             place += is_argument
     return found
 
@@ -150,9 +152,9 @@ def test_commands_and_options(capfd: pytest.CaptureFixture[str]) -> None:
         *before, name = path.split()
         if len(name) > 4:
             assert f"did you mean '{name}'" in _told([*before, _swapped(name)], capfd), path
-        for one in command.params:
-            option = max(one.opts, key=len)
-            if one.param_type_name == "option" and len(option) > 6:
+        for parameter in command.params:
+            option = max(parameter.opts, key=len)
+            if parameter.param_type_name == "option" and len(option) > 6:
                 said = _told([*path.split(), f"--{_swapped(option[2:])}"], capfd)
                 assert re.search(rf"did you mean .*{option}\b.*\? see kstate", said), said
                 seen += 1

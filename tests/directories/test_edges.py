@@ -221,7 +221,7 @@ def test_an_undo_whose_journal_has_lost_a_line_is_proved_by_the_trees(tmp_path: 
     before = content(app)
     assert "finished" in kstate("undo", app).err
     assert content(app) == before
-    assert [one.state.value for one in read_runs(app) if one.state] == ["undone"]
+    assert [run.state.value for run in read_runs(app) if run.state] == ["undone"]
 
 
 @pytest.mark.parametrize("undone", [False, True], ids=["kept", "undone"])
@@ -239,13 +239,13 @@ def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Pat
     assert f"kstate clean {app} --run 0001-migrate" in left
     # Nobody who only looks is told that all is well.
     looked = kstate("ls", app, "-o", "json", status=1)
-    assert [one["code"] for one in looked.rows] == ["only-kept"]
+    assert [row["code"] for row in looked.rows] == ["only-kept"]
     assert f"run 0001-migrate: {app} holds no task any more" in looked.err
     assert f"run 0001-migrate: {app} holds no task any more" in kstate("verify", app, status=1).err
     checked = kstate("check", app, "--for", "4.3", "-o", "json", status=3)
-    assert [one["code"] for one in checked.rows if one["type"] == "finding"] == ["only-kept"]
+    assert [row["code"] for row in checked.rows if row["type"] == "finding"] == ["only-kept"]
     # What one run only has put aside is found, and moved, by hand. All commands say the same of it.
-    (finding,) = (one["message"] for one in checked.rows if one["type"] == "finding")
+    (finding,) = (row["message"] for row in checked.rows if row["type"] == "finding")
     status = kstate("status", app).out
     for told in (left, looked.err, finding, status):
         assert (f"kstate undo {app} --discard-newer" in told) is not undone
@@ -409,7 +409,7 @@ def test_a_restoration_of_what_was_lost_is_swept_and_goes_on(tmp_path: Path, cut
     app = tmp_path / "state" / "orders"
     app.parent.mkdir()
     restore = ("restore", *dump_of(app, tmp_path / "dump"))
-    make(Made(cut, (), restore, next(one.cut for one in STATES if one.state == cut)), tmp_path, app)
+    make(Made(cut, (), restore, next(state.cut for state in STATES if state.state == cut)), tmp_path, app)
     (run,) = read_runs(app)
     assert content(run.tree)
     if again == "lost":

@@ -144,7 +144,7 @@ def _with(*more: object, name: str = "APP") -> Cell:
 def _without(word: str) -> Cell:
     """The usual command line without one of its words."""
     return lambda world, command: world.run(
-        app := world.fresh(), [one for one in world.argv(command, app) if one != word]
+        app := world.fresh(), [argument for argument in world.argv(command, app) if argument != word]
     )
 
 
@@ -162,7 +162,7 @@ def _link(world: World, command: str) -> Ended:
 def _locked(kind: str) -> Cell:
     def drive(world: World, command: str) -> Ended:
         app = world.fresh("CHANGED" if command in ("undo", "clean") else "APP")
-        argv = [one for one in world.argv(command, app) if one != "--dry-run"]  # which asks for no lock
+        argv = [argument for argument in world.argv(command, app) if argument != "--dry-run"]  # which asks for no lock
         with held(app, kind):
             return world.run(app, argv)
 
@@ -206,7 +206,7 @@ def _injected(world: World, command: str, app: Path, *strace: str) -> Ended:
     """With faults of strace. One that could not be injected would change nothing, and the code would be 0."""
     before = digest(app)
     with Kstate() as started, started.under(*strace) as kstate:
-        argv = tuple(str(one) for one in world.argv(command, app))
+        argv = tuple(str(argument) for argument in world.argv(command, app))
         ended = kstate(app, (argv[0], *argv[2:]))
     assert "Traceback" not in ended.output, ended.output
     hold_to_its_word(ended.output, before, app)
@@ -223,7 +223,7 @@ def _after_the_exchange(world: World, command: str) -> Ended:
     """The exchange is not made durable: the next fsync of the state directory fails."""
     name = "CHANGED" if command == "undo" else "APP"
     app = world.fresh(name)
-    argv = tuple(str(one) for one in world.argv(command, app))
+    argv = tuple(str(argument) for argument in world.argv(command, app))
     with Kstate() as started, started.under("-y", "-e", "trace=fsync,renameat2") as kstate:
         traced = kstate(app, (argv[0], *argv[2:])).traced
     before, exchange, _ = traced.partition("RENAME_EXCHANGE")
@@ -424,12 +424,12 @@ def test_the_table_has_every_command_and_every_code() -> None:
     ("command", "code", "cell"),
     [
         pytest.param(
-            *one,
-            id=f"{one[0]}-{one[1]}",
-            marks=[NEEDS_STRACE] if one[2] in STRACE or one[:2] in FAILING else [],
+            *cell,
+            id=f"{cell[0]}-{cell[1]}",
+            marks=[NEEDS_STRACE] if cell[2] in STRACE or cell[:2] in FAILING else [],
         )
-        for one in CELLS
-        if not isinstance(one[2], str)
+        for cell in CELLS
+        if not isinstance(cell[2], str)
     ],
 )
 def test_the_code(command: str, code: int, cell: Cell, warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def _read(out: Path) -> list[dict[str, Any]]:
 
 
 def _headers(found: ValueAndTimestamp[bytes]) -> list[dict[str, Any]]:
-    return [{"key": one.key, "value": one.value} for one in found.headers]
+    return [{"key": header.key, "value": header.value} for header in found.headers]
 
 
 def _stamp(found: ValueAndTimestamp[bytes]) -> int | None:
@@ -255,7 +255,7 @@ def test_columns_serdes_and_the_manifest(tmp_path: Path) -> None:
     assert manifest["columns"]["key"] == "string"
     rows = _read(out)
     assert len(rows) == manifest["rows"] > 0
-    assert all(isinstance(one["key"], str) and isinstance(one["value"], bytes) for one in rows)
+    assert all(isinstance(row["key"], str) and isinstance(row["value"], bytes) for row in rows)
     assert sorted(os.listdir(out)) == sorted(
         ["_manifest.json", *(file["name"] for one in manifest["tasks"] for file in one["files"])]
     )

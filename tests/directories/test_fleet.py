@@ -58,7 +58,7 @@ def test_three_real_hosts(hosts: dict[str, Path], tmp_path: Path) -> None:
     findings = [(row["code"], row["task"], row["hosts"]) for row in rows if row["type"] == "finding"]
     assert findings == [("task-missing", "3_0", []), ("task-doubled", "0_0", ["web-1", "web-2"])]
     copies = [row for row in rows if row["type"] == "copy"]
-    listings = [json.loads(line) for one in hosts.values() for line in one.read_text().splitlines()]
+    listings = [json.loads(line) for host in hosts.values() for line in host.read_text().splitlines()]
     stores = [line for line in listings if line["type"] == "store"]
     assert sorted((row["task"], row["store"], row["bytes"], str(row["changelog"])) for row in copies) == sorted(
         (line["task"], line["store"], line["bytes"], str(line["changelog"])) for line in stores
@@ -78,7 +78,7 @@ def test_lag_by_offsets_of_a_file(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "web-1")
     told = listed(app)
     (tmp_path / "logs.json").write_text(json.dumps({
-        "orders-latest-order-changelog": {str(one): {"start": 0, "end": 50} for one in range(3)},
+        "orders-latest-order-changelog": {str(number): {"start": 0, "end": 50} for number in range(3)},
         "shop-global": {"0": {"start": 0, "end": 32}, "1": {"start": 0, "end": 50}},
     }))  # fmt: skip
     done = kstate("fleet", told, "--offsets", tmp_path / "logs.json", "-o", "json", status=3)
@@ -173,4 +173,4 @@ def test_where_the_page_cannot_be(tmp_path: Path) -> None:
     page.write_text("before")
     kstate("fleet", tmp_path / "web-1.json", "--html", page)
     assert page.read_text().startswith("<!DOCTYPE html>")
-    assert not [one.name for one in tmp_path.iterdir() if one.name.startswith(".x")]
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".x")]

@@ -47,7 +47,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def requests(browser: webdriver.Chrome) -> list[str]:
     """What the browser asked for since the last call."""
     entries = [json.loads(one["message"])["message"] for one in browser.get_log("performance")]  # type: ignore[no-untyped-call]
-    return [one["params"]["request"]["url"] for one in entries if one["method"] == "Network.requestWillBeSent"]
+    return [entry["params"]["request"]["url"] for entry in entries if entry["method"] == "Network.requestWillBeSent"]
 
 
 def test_it_asks_for_nothing_and_runs_nothing(browser: webdriver.Chrome, page: Path) -> None:
@@ -94,6 +94,6 @@ def test_it_fits_the_screen_and_can_be_read(browser: webdriver.Chrome, page: Pat
 def luminance(browser: webdriver.Chrome, chosen: str, what: str) -> float:
     """Relative luminance of a colour as WCAG 2 has it, 0 black to 1 white."""
     shown = browser.find_element(By.CSS_SELECTOR, chosen).value_of_css_property(what)
-    parts = [int(one.strip()) / 255 for one in shown.partition("(")[2].rstrip(")").split(",")[:3]]
-    red, green, blue = (one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+    parts = [int(part.strip()) / 255 for part in shown.partition("(")[2].rstrip(")").split(",")[:3]]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

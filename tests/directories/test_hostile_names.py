@@ -42,7 +42,7 @@ class Shell:
         self.undo: list[list[str]] = []
 
     def __call__(self, *arguments: object, codes: set[int]) -> str:
-        said = self._run([str(one) for one in arguments], codes)
+        said = self._run([str(argument) for argument in arguments], codes)
         for match in _COMMAND.finditer(said):
             self._paste(match[0])
         return said
@@ -116,7 +116,7 @@ def _everything(shell: Shell, app: Path) -> None:
 
 
 def test_a_path_of_hostile_names(tmp_path: Path, capfd: Any) -> None:
-    state = tmp_path.joinpath(*(one for one in PARTS if one != "\udcff"))
+    state = tmp_path.joinpath(*(part for part in PARTS if part != "\udcff"))
     state.mkdir(parents=True)
     app = unpack("4.2.1-sparse-eos", state)
     shell = Shell(capfd, app)

@@ -100,7 +100,7 @@ def places(app: Path) -> tuple[Path, Path]:
 
 
 def codes(app: Path, out: Path) -> dict[str, int]:
-    return {one[0]: kstate_here(*one, status=None).status for one in commands(app, out)}
+    return {command[0]: kstate_here(*command, status=None).status for command in commands(app, out)}
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_an_application_that_died_amid_it_is_migrated_without_that_task(app: Pat
     assert tree_hash(app) == before
     done = kstate_here("migrate", app, "--to", "4.2", "--unclean", "wipe", status=1)
     assert f"0_0: left out, so that Streams restores it: 0_0/{STORE}" in " ".join(done.err.split())
-    assert sorted(one.name for one in app.iterdir() if one.is_dir()) == ["0_1", "global"]
+    assert sorted(path.name for path in app.iterdir() if path.is_dir()) == ["0_1", "global"]
     assert (app / "0_1" / ".checkpoint").exists()
     assert kstate_here("ls", app).status == 0
     kstate_here("undo", app)

@@ -33,8 +33,8 @@ CANNOT_TELL = {
 }
 
 
-def missing(found: Inference) -> set[tuple[str, str]]:
-    drafts = [store.filled(found.draft.application) for store in found.draft.stores]
+def missing(inference: Inference) -> set[tuple[str, str]]:
+    drafts = [store.filled(inference.draft.application) for store in inference.draft.stores]
     return {(entry.store, entry.field) for draft in drafts for entry in draft.missing()}
 
 

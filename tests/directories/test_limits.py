@@ -89,7 +89,7 @@ class Sweep:
         if "CHANGED" in argv:
             migrated = self._limits("", 0, "migrate", app, "--to", "4.2", "-q")
             assert migrated.status == 0, migrated.told
-        return [str(places.get(one, one)) for one in argv]
+        return [str(places.get(argument, argument)) for argument in argv]
 
     def __call__(self, name: str, limit: str, level: int, **variables: str) -> Limited:
         """One command line under one limit."""

@@ -84,7 +84,9 @@ class Host:
     def metrics(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         families = text_string_to_metric_families(self.metrics_file.read_text())
         return {
-            (one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in families
+            for sample in family.samples
         }
 
     def metric(self, name: str, **labels: str) -> list[float]:
@@ -111,14 +113,14 @@ def test_rounds(host: Host) -> None:
     done = host.call()
     assert _came(done) == [(step, "done") for step in ("restore", "lag", "check", "verify", "clean")]
     assert done.summary["ended"] == 0
-    (row,) = [one for one in done.rows if one.get("step") == "verify"]
+    (row,) = [row for row in done.rows if row.get("step") == "verify"]
     assert row["words"][row["words"].index("--subset") + 1] == "1/2"
     assert re.fullmatch("part 1 of 2: [0-2] of 2 stores", row["message"])
     assert host.metric("kstate_dump_lag_offsets", of="standby") == [0, 0]
     assert not host.metric("kstate_verify_circle_timestamp_seconds")
     host.more()
     done = host.call()
-    (row,) = [one for one in done.rows if one.get("step") == "verify"]
+    (row,) = [row for row in done.rows if row.get("step") == "verify"]
     assert row["words"][row["words"].index("--subset") + 1] == "2/2"
     assert re.fullmatch("part 2 of 2: [0-2] of 2 stores; every store was read since the circle began", row["message"])
     assert len(host.metric("kstate_verify_circle_timestamp_seconds", of="standby")) == 1
@@ -137,7 +139,7 @@ def test_a_changelog_that_was_recreated_is_no_success(host: Host) -> None:
         host.dump.begin_anew(key, 0, "recreated")
     host.more(5)
     done = host.call(status=4)
-    (row,) = [one for one in done.rows if one.get("step") == "restore"]
+    (row,) = [row for row in done.rows if row.get("step") == "restore"]
     assert (row["came"], row["ended"]) == ("failed", 4)
     assert host.metric("kstate_step_last_success_timestamp_seconds", step="restore") == success
     assert host.metric("kstate_step_exit_code", step="restore") == [4]
@@ -196,7 +198,7 @@ def test_what_is_under_way_is_said(
             capfd.readouterr()
             with pytest.raises(RunFailed):
                 maintain(path, quiet=quiet)
-            told.append([one for one in capfd.readouterr().err.splitlines() if one.startswith("kstate: ")])
+            told.append([line for line in capfd.readouterr().err.splitlines() if line.startswith("kstate: ")])
     begun = [one for one in told[0] if re.fullmatch(r"kstate: \w+ of standby", one)]
     assert begun == ["kstate: lag of standby", "kstate: clean of standby"]
     goes_on = [one for one in told[0] if re.fullmatch(r"kstate: lag of standby: for \d+ s now; 3 s are its limit", one)]
@@ -261,7 +263,7 @@ def test_a_broker_that_never_answers(host: Host) -> None:
         path = host.config(defaults=f'bootstrap_server = "127.0.0.1:{silent.getsockname()[1]}"')
         done = kstate("maintain", "--config", path, "-o", "json", status=6)
     assert _came(done) == [("dump", "timed-out"), ("clean", "done")]
-    (row,) = [one for one in done.rows if one.get("step") == "dump"]
+    (row,) = [row for row in done.rows if row.get("step") == "dump"]
     assert (row["ended"], row["message"]) == (6, "not done after 3 s, its limit: ended")
 
 
@@ -281,7 +283,7 @@ def test_the_end_of_a_process_that_hangs(tmp_path: Path, stubborn: bool) -> None
     with open(tmp_path / "lock", "w") as lock:
         ended = rounds.run([sys.executable, str(script)], 2, lock=lock.fileno(), started=pids.append, grace=1)
     assert (ended.exit, ended.timed_out, ended.signal) == (6, True, signal.SIGKILL if stubborn else signal.SIGTERM)
-    assert [one["message"] for one in ended.lines] == ["half"]
+    assert [line["message"] for line in ended.lines] == ["half"]
     other = int((tmp_path / "pids").read_text())
     if stubborn:
         _gone(other)
@@ -376,7 +378,7 @@ def test_a_signal_ends_the_command_too(host: Host) -> None:
 def _due(host: Host, memory: Memory, now_ms: int) -> dict[str, bool]:
     configuration = read_configuration(host.config())
     return {
-        one.step: one.not_due is None for one in tasks(configuration, maintenance_of(configuration), memory, now_ms)
+        task.step: task.not_due is None for task in tasks(configuration, maintenance_of(configuration), memory, now_ms)
     }
 
 

@@ -41,7 +41,7 @@ def told(app: Application, missing: set[TopicPartition], *, live: bool = True) -
 
 
 def named(report: Report) -> set[tuple[str, str]]:
-    return {(str(one.task), str(one.store)) for one in report.findings if one.code == LOG_MISSING}
+    return {(str(finding.task), str(finding.store)) for finding in report.findings if finding.code == LOG_MISSING}
 
 
 def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) -> None:
@@ -53,13 +53,15 @@ def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) 
         for missing in ({key}, topic):
             report = told(app, missing)
             assert named(report) == set.union(*(every[one] for one in missing)), key
-            for one in report.findings:
-                if one.code == LOG_MISSING:
-                    assert one.level is Level.ERROR
-                    assert command("export", app.path, str(one.store)) in one.hint
-            outcomes = {one.outcome for one in report.predictions if (one.task, one.store) in stores}
+            for finding in report.findings:
+                if finding.code == LOG_MISSING:
+                    assert finding.level is Level.ERROR
+                    assert command("export", app.path, str(finding.store)) in finding.hint
+            outcomes = {
+                prediction.outcome for prediction in report.predictions if (prediction.task, prediction.store) in stores
+            }
             assert outcomes <= {Outcome.UNKNOWN}, key
-    assert named(told(app, set(every))) == {one for stores in every.values() for one in stores}
+    assert named(told(app, set(every))) == {store for stores in every.values() for store in stores}
 
 
 def test_a_file_may_leave_out_what_its_writer_did_not_care_for(app: Application) -> None:

@@ -27,7 +27,7 @@ from tests.golden import unpack
 from tests.interop.proving import chains_with
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = [one for one in RELEASES if not one.unproven]
+RUN = [release for release in RELEASES if not release.unproven]
 LAST = RUN[-1]
 NEXT = f"{RELEASES[-1].number[0]}.{RELEASES[-1].number[1] + 1}"
 _ROW = re.compile(rf'^    Release\("{re.escape(LAST.name)}", .*\n', re.MULTILINE)

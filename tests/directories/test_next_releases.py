@@ -174,7 +174,7 @@ def says_ever(app: Path, *, of_demo: bool) -> Iterator[tuple[str, str]]:
     def run(*words: object) -> Done:
         return kstate_here(*words, "-o", "json", status=None)
 
-    names = {one.name for task in read_application(app).tasks for one in task.stores}
+    names = {store.name for task in read_application(app).tasks for store in task.stores}
     store = next(name for name in ("latest-order", "kv-timestamped", "kv-written") if name in names)
     wiped = next(name for name in ("visits", "kv-plain", "kv-never") if name in names)
     done = run("status", app)
@@ -192,7 +192,7 @@ def says_ever(app: Path, *, of_demo: bool) -> Iterator[tuple[str, str]]:
 def table(case: str, app: Path) -> str:
     """What every command says of one directory."""
     of_demo = CASES[case][0] == DEMO
-    columns = [dict(says(app, *asked, of_demo=of_demo)) for asked in COLUMNS.values()]
+    columns = [dict(says(app, *column, of_demo=of_demo)) for column in COLUMNS.values()]
     head = ["", *("under " + name.replace("with", f"`{TRANSACTIONAL_STORES}`") for name in COLUMNS)]
     lines = [head, ["---"] * len(head)]
     lines += [[command, *(column[command] for column in columns)] for command in columns[0]]

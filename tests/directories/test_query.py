@@ -154,7 +154,7 @@ def test_key_value_stores_answer_with_their_rows(tmp_path: Path, name: str) -> N
 
 def _scanned(store: Store) -> list[tuple[bytes, bytes]]:
     found: list[tuple[bytes, bytes]] = []
-    for database in sorted(store.databases, key=lambda one: one.segment_start or 0):
+    for database in sorted(store.databases, key=lambda database: database.segment_start or 0):
         with Shadow(database.path) as shadow:
             one: Rows = {}
             families = [name for name in FAMILIES if name in shadow.column_families]
@@ -592,9 +592,9 @@ def test_a_dropped_iterator_leaves_no_database_open(tmp_path: Path) -> None:
         begun, never = (segment.scan() for segment in streams.reader(task, store).segments[:2])
         assert not databases
         next(begun)
-        assert [one.users for one in databases.values()] == [1]
+        assert [database.users for database in databases.values()] == [1]
         del begun, never
-        assert [one.users for one in databases.values()] == [0]
+        assert [database.users for database in databases.values()] == [0]
 
 
 def test_segments_of_one_partition_and_of_several_are_collated(tmp_path: Path) -> None:
@@ -603,7 +603,7 @@ def test_segments_of_one_partition_and_of_several_are_collated(tmp_path: Path) -
         shutil.rmtree(segment)
     with OfflineStreams(app) as streams:
         answers = streams.query(in_store("window-count").with_query(RawScanQuery())).partition_results
-        counts = [len(streams.reader(*found).segments) for found in streams.stores("window-count")]
+        counts = [len(streams.reader(*store).segments) for store in streams.stores("window-count")]
         assert counts[0] == 1 < counts[1]
         with collate(answer.result for answer in answers.values()) as rows:
             assert sum(1 for _ in rows) == sum(len(_rows(s)) for _, s in _stores(app) if s.name == "window-count")

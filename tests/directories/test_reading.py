@@ -206,7 +206,7 @@ def test_the_working_directory_is_never_the_one_for_temporary_files(tmp_path: Pa
         real = home / "tmp"
         real.mkdir()
         paths = [str(Path(__file__).resolve().parents[2]), sysconfig.get_path("purelib")]
-        path = ":".join(f"{real}{one[4:]}" if one.startswith("/tmp/") else one for one in paths)
+        path = ":".join(f"{real}{path[4:]}" if path.startswith("/tmp/") else path for path in paths)
         full = "mount -t tmpfs -o nr_inodes=1 none"
         command = f"mount --bind /tmp {real} && {full} /tmp && {full} /var/tmp && cd {app} && "
         command += f"exec {os.path.realpath(sys.executable)} -m kstate_cli ls ."

@@ -177,7 +177,7 @@ def test_tasks_are_as_old_as_their_oldest_store_and_ages_go_along(name: str, tmp
     oldest = min(path.stat().st_mtime_ns for path in world.app.rglob("*_0") if path.is_dir())
     kstate(*world.words, "--warnings-ok")
     moved = next(one for one, other in rows(world.app).items() if other["store"] == row["store"])
-    assert [one.as_of_ms for one in read_ages(world.app) if one.store == moved] == [age.as_of_ms]
+    assert [age.as_of_ms for age in read_ages(world.app) if age.store == moved] == [age.as_of_ms]
     assert oldest in {path.stat().st_mtime_ns for path in world.app.rglob("*_0") if path.is_dir()}
 
 
@@ -294,7 +294,7 @@ def test_what_a_failed_start_has_built_leaves(texts: bool, tmp_path: Path) -> No
 
 def _empty(path: Path) -> None:
     """A store as a start makes it, and closes it before anything was read."""
-    release = representative([one for one in RELEASES if one.name == "4.3"])
+    release = representative([release for release in RELEASES if release.name == "4.3"])
     path.parent.mkdir(parents=True, exist_ok=True)
     create_store(path, StoreLayout((DEFAULT_CF, OFFSETS_CF), release))
     with WritableStore(path, release) as store:

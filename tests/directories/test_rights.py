@@ -133,7 +133,7 @@ def test_ls_tells_of_all_the_others(hidden: str, refused: tuple[str, ...], tmp_p
     """And that it is not all: to `kstate fleet` it is no whole listing, so that nothing there is missing."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     if hidden.endswith("SEGMENT"):
-        segment = min(one for one in (app / hidden).parent.iterdir() if not one.name.endswith(".0"))
+        segment = min(path for path in (app / hidden).parent.iterdir() if not path.name.endswith(".0"))
         hidden = str(segment.relative_to(app))
     whole = {(row["task"], row["store"]): row for row in kstate("ls", app, "-o", "json").rows if row["type"] == "store"}
     (app / hidden).chmod(0)

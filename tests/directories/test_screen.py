@@ -106,8 +106,10 @@ def test_check_begins_with_the_verdict_and_has_commands_on_lines_of_their_own(
     heads = [line.split(": ")[:2] for line in lines if line.startswith(("error: ", "warning: ", "expected: "))]
     order = ["error", "warning", "expected"]
     assert [level for level, _ in heads] == sorted((level for level, _ in heads), key=order.index)
-    assert {tuple(head) for head in heads} == {(one["level"], one["code"]) for one in findings}
-    commands = {one["hint"][one["hint"].index("kstate ") :] for one in findings if "kstate " in one["hint"]}
+    assert {tuple(head) for head in heads} == {(finding["level"], finding["code"]) for finding in findings}
+    commands = {
+        finding["hint"][finding["hint"].index("kstate ") :] for finding in findings if "kstate " in finding["hint"]
+    }
     assert commands and commands <= {line.strip() for line in lines}
     opened = [row for row in told.rows if row["type"] == "prediction" and row["outcome"] == "opens"]
     others = [row for row in told.rows if row["type"] == "prediction" and row["outcome"] != "opens"]

@@ -46,8 +46,8 @@ def a_dump(folder: Path, spec: Spec, changes: Changes | None = None) -> Path:
             )
             topics[store.name] = replace(one, **settings | (changes or {}).get(store.name, {}))  # type: ignore[arg-type]
     fulls = [
-        replace(one, key=TopicPartition(one.key.topic, number))
-        for one in topics.values()
+        replace(topic, key=TopicPartition(topic.key.topic, number))
+        for topic in topics.values()
         for number in range(truth.PARTITIONS)
     ]
     memory = f"{spec.application}-kv-memory-changelog"
@@ -94,7 +94,7 @@ def test_what_is_left_is_what_cannot_be_known(tmp_path: Path, name: str) -> None
     looked_at = {
         line.partition(":")[0] for line in done.err.splitlines() if "an interval of their own in the code" in line
     }
-    assert looked_at == {f"{one.name}" for one in spec.stores if one.kind == "versioned"}
+    assert looked_at == {f"{store.name}" for store in spec.stores if store.kind == "versioned"}
     # Every value says what it was taken from.
     told = {line.partition(" = ")[0] for line in text.splitlines() if " # " in line}
     assert {"kind", "partitions", "retention_ms", "changelog"} <= told
@@ -118,7 +118,7 @@ def test_an_edited_topic_is_asked_about(tmp_path: Path, store: str, setting: str
     topology = described(app, name, tmp_path / "t")
     done = kstate("ls", app, "--spec", "--from-changelog", dump, "--topology", topology, status=1)
     assert left_open(done) == {*CANNOT_BE_KNOWN, (store, "retention_ms")}
-    (line,) = [one for one in done.out.splitlines() if one.startswith("# retention_ms")]
+    (line,) = [line for line in done.out.splitlines() if line.startswith("# retention_ms")]
     assert line.startswith(f"# retention_ms = {answer}  # to fill in:") and f"= {value} of its changelog" in line
 
 
@@ -126,7 +126,7 @@ def test_an_old_manifest_is_read_and_says_nothing_of_retentions(tmp_path: Path) 
     name = "4.3.1-kinds-eos"
     app = unpack(name, tmp_path)
     nothing: Changes = {
-        one.name: {"retention_ms": None, "min_compaction_lag_ms": None} for one in expected(app, name).stores
+        store.name: {"retention_ms": None, "min_compaction_lag_ms": None} for store in expected(app, name).stores
     }
     dump = a_dump(tmp_path / "dump", expected(app, name), nothing)
     assert b"retention_ms" not in (dump / name_of(1)).read_bytes()

@@ -114,7 +114,7 @@ class Case:
                 done = warm("migrate", places["CHANGED"], "--to", "4.2", "-q")
                 assert done.status == 0, done.told
         self.app = places["CHANGED" if "CHANGED" in argv else "APP"]
-        self.argv = [str(places.get(one, one)) for one in argv]
+        self.argv = [str(places.get(argument, argument)) for argument in argv]
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ def _values(app: Path) -> list[OtherValue]:
 def _assigned(app: Path) -> list[list[tuple[Path, list[OtherValue]]]]:
     """Which databases get which values: in one application as few databases as can be, or one for each value."""
     values = _values(app)
-    groups = [[one] for one in values] if ALL else store_options.groups(values)
+    groups = [[value] for value in values] if ALL else store_options.groups(values)
     paths = [path for path in store_options.databases(app) if path.is_relative_to(app / "0_0")]
     paths += [path for path in store_options.databases(app) if path.is_relative_to(app / "0_1")]
     paths.insert(0, paths.pop(paths.index(app / STORE)))
@@ -131,7 +131,7 @@ def test_a_store_that_is_more_than_its_directory_is_refused_by_the_option(name: 
     before = tree_hash(app)
     verified = kstate_here("verify", app, "-o", "json", status=4)
     findings = [row for row in verified.rows if row["type"] == "finding"]
-    assert {(one["level"], name in one["message"]) for one in findings} == {("unknown", True)}
+    assert {(finding["level"], name in finding["message"]) for finding in findings} == {("unknown", True)}
     assert name in kstate_here("ls", app, status=3).err
     outcomes = _outcomes(app, status=3)
     if name == "persist_stats_to_disk":

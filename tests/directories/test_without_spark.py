@@ -115,7 +115,7 @@ def test_there_is_no_spark_at_all(bare: Bare) -> None:
 def test_every_command_does_without(bare: Bare) -> None:
     assert RUNS.keys() | {"restore", "warm-up"} == COMMANDS.keys()
     wrong = []
-    for command in (one for commands in RUNS.values() for one in commands):
+    for command in (command for commands in RUNS.values() for command in commands):
         done = bare(*command)
         told = done.stdout + done.stderr
         if done.returncode not in (0, 1) or "Traceback" in told or "pyspark" in told.lower():

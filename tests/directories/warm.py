@@ -113,7 +113,7 @@ class Warm:
         for file in files:
             file.write_bytes(b"")
         request = {
-            "argv": [str(one) for one in argv],
+            "argv": [str(argument) for argument in argv],
             "streams": [stdin, stdout or str(files[0]), stderr or str(files[1])],
             "encoding": encoding,
             "variables": variables or {},

@@ -134,7 +134,7 @@ def test_yaml() -> None:
     import yaml
 
     documents = {path.name: list(yaml.safe_load_all(path.read_text())) for path in EXAMPLES.rglob("*.yaml")}
-    assert [one["kind"] for one in documents["statefulset.yaml"]] == ["ConfigMap", "StatefulSet"]
+    assert [document["kind"] for document in documents["statefulset.yaml"]] == ["ConfigMap", "StatefulSet"]
     (job,) = documents["job.yaml"]
     assert job["kind"] == "Job"
     assert job["spec"]["template"]["spec"]["containers"][0]["command"][:2] == ["kstate", "restore"]
@@ -202,7 +202,7 @@ def _in_the_path() -> dict[str, str]:
 
 
 def _tasks(app: Path) -> list[str]:
-    return sorted(one.name for one in app.iterdir() if one.is_dir())
+    return sorted(path.name for path in app.iterdir() if path.is_dir())
 
 
 def _pod(number: int, volumes: Path, *, patience: int = 120) -> int:
@@ -262,7 +262,7 @@ def test_a_lost_volume(whole: Path, tmp_path: Path) -> None:
         done = subprocess.run(told, env=_in_the_path(), capture_output=True, check=True, timeout=60)
         (tmp_path / f"my-app-{ordinal}.json").write_bytes(done.stdout)
     for name, ordinals, status in (("before", (0, 2), 0), ("now", (0,), 3)):
-        fleet = kstate("fleet", *(tmp_path / f"my-app-{one}.json" for one in ordinals), "-o", "json",
+        fleet = kstate("fleet", *(tmp_path / f"my-app-{ordinal}.json" for ordinal in ordinals), "-o", "json",
                        "--spec", EXAMPLES / "dump.toml", status=status)  # fmt: skip
         (tmp_path / f"{name}.json").write_text(fleet.out)
     lost = tmp_path / "2" / "orders"
@@ -298,7 +298,8 @@ def _known() -> Manifest:
 
 def _logs(dumper: ModuleType) -> dict[TopicPartition, Any]:
     return {
-        TopicPartition(one.topic, one.partition): dumper.Log(one.log_start, one.log_end) for one in _known().partitions
+        TopicPartition(partition.topic, partition.partition): dumper.Log(partition.log_start, partition.log_end)
+        for partition in _known().partitions
     }
 
 
@@ -309,15 +310,15 @@ def test_manifest(dumper: ModuleType, files: Path) -> None:
     logs[empty] = dumper.Log(7, 7, "an-id")
     dump = dumper.write_manifest(str(files), logs, {TopicPartition("shop-global", 1): 50})
     made, known = parse((files / NAME).read_bytes()), _known()
-    assert {one for one in made.partitions if one.topic != empty.topic} == set(known.partitions)
-    assert {(one.path, one.size, one.sha256) for one in made.files} == {
-        (one.path, one.size, one.sha256) for one in known.files
+    assert {partition for partition in made.partitions if partition.topic != empty.topic} == set(known.partitions)
+    assert {(file.path, file.size, file.sha256) for file in made.files} == {
+        (file.path, file.size, file.sha256) for file in known.files
     }
     assert made.committed == {TopicPartition("shop-global", 1): 50}
     assert made.isolation == "read_committed"
     assert (dump.partitions[empty].log_start, dump.partitions[empty].rows) == (7, 0)
     checked = read_dump(str(files), complete=False, committed_only=False, check_digests=True)
-    assert sum(one.rows for one in checked.partitions.values()) == 328
+    assert sum(partition.rows for partition in checked.partitions.values()) == 328
 
 
 def test_manifest_says_when_it_was_read(dumper: ModuleType, files: Path) -> None:
@@ -327,11 +328,11 @@ def test_manifest_says_when_it_was_read(dumper: ModuleType, files: Path) -> None
         for key, log in _logs(dumper).items()
     }
     dumper.write_manifest(str(files), logs, None, dumper.Times(7, 9))
-    for one in parse((files / NAME).read_bytes()).partitions:
-        assert one.reading is not None
-        digest = one.reading.last_record_sha256
-        assert one.reading == Reading(7, 9, "compact", 5, 3, digest)
-        assert (digest is None) is (one.last is None)
+    for partition in parse((files / NAME).read_bytes()).partitions:
+        assert partition.reading is not None
+        digest = partition.reading.last_record_sha256
+        assert partition.reading == Reading(7, 9, "compact", 5, 3, digest)
+        assert (digest is None) is (partition.last is None)
     checked = read_dump(str(files), complete=False, committed_only=False, check_digests=True)
     key = TopicPartition("orders-latest-order-changelog", 0)
     found = checked.partitions[key]

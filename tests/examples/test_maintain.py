@@ -28,7 +28,7 @@ TUTORIAL = EXAMPLES.parent / "docs" / "tutorials" / "standby.md"
 OF_OTHERS = {"node_textfile_mtime_seconds"}
 """node exporter's own."""
 CRONJOB = list(yaml.safe_load_all((EXAMPLES / "kubernetes" / "cronjob.yaml").read_text()))
-LINES = [one for one in COMMANDS if "kstate maintain" in one]
+LINES = [command for command in COMMANDS if "kstate maintain" in command]
 
 
 def _container() -> Any:
@@ -56,13 +56,13 @@ def test_the_tutorial_is_typed_as_it_stands(tmp_path: Path) -> None:
     """One file, in a folder that was made; cron finds what was installed, and its line runs in cron's environment."""
     text = TUTORIAL.read_text(encoding="utf-8")
     lines = [one.strip() for one in re.findall(r"^ {4}(\S.*)$", text, flags=re.MULTILINE)]
-    (made,) = [one.split()[2:] for one in lines if one.startswith("mkdir -p /backup ")]
+    (made,) = [line.split()[2:] for line in lines if line.startswith("mkdir -p /backup ")]
     (file,) = {words[words.index("--config") + 1] for words in map(str.split, lines) if "--config" in words}
-    (venv,) = [one.removeprefix("python3 -m venv ") for one in lines if "-m venv" in one]
-    (path,) = [one.removeprefix("PATH=").split(":") for one in lines if one.startswith("PATH=") and "$" not in one]
+    (venv,) = [line.removeprefix("python3 -m venv ") for line in lines if "-m venv" in line]
+    (path,) = [line.removeprefix("PATH=").split(":") for line in lines if line.startswith("PATH=") and "$" not in line]
     assert path == [f"{venv}/bin", "/usr/bin", "/bin"] and f"PATH={venv}/bin:$PATH" in lines
-    assert any(one.startswith(f"{venv}/bin/pip install ") for one in lines)
-    (line,) = [one.split(maxsplit=6)[6] for one in lines if one.startswith("47 ")]
+    assert any(line.startswith(f"{venv}/bin/pip install ") for line in lines)
+    (line,) = [line.split(maxsplit=6)[6] for line in lines if line.startswith("47 ")]
     command, log = line.split(" >")
     (toml,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
     written = [log, file, *re.findall(r'(?:_file|standby|dump) = "(.*?)"', toml)]
@@ -77,7 +77,7 @@ def test_the_tutorial_is_typed_as_it_stands(tmp_path: Path) -> None:
         env={"PATH": ":".join([str(KSTATE.parent), *path[1:]])},
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
-    rows = [json.loads(one) for one in (tmp_path / log.lstrip("/")).read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / log.lstrip("/")).read_text(encoding="utf-8").splitlines()]
     came = {row["step"]: row["came"] for row in rows if row["type"] == "maintained"}
     assert came == {"dump": "failed", "restore": "failed", **dict.fromkeys([*STEPS][2:], "not-there")}, "no such broker"
     assert done.returncode == rows[-1]["exit"] != 0
@@ -88,7 +88,7 @@ def test_every_place_of_the_file_is_one_that_the_unit_and_the_job_may_write() ->
     unit = (EXAMPLES / "systemd" / "kstate-maintain.service").read_text()
     writable = re.search(r"^ReadWritePaths=(.*)$", unit, flags=re.MULTILINE)
     assert writable is not None
-    _all_below(EXAMPLES / "maintain.toml", [Path(one) for one in writable[1].split()])
+    _all_below(EXAMPLES / "maintain.toml", [Path(part) for part in writable[1].split()])
 
 
 def test_every_place_of_the_job_is_mounted(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_every_metric_is_one_that_is_written() -> None:
             said = set(re.findall(r"([a-z_]+)=", labels)) - {"instance"}
             assert said <= set(METRICS[name][1]), expression
         for group in re.findall(r"by \(([^)]*)\)", expression):
-            wanted = {one.strip() for one in group.split(",")} - {"instance"}
+            wanted = {part.strip() for part in group.split(",")} - {"instance"}
             assert all(wanted <= set(METRICS[name][1]) for name in names & METRICS.keys()), expression
 
 

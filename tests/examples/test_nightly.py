@@ -84,7 +84,7 @@ def test_the_same_four_in_both() -> None:
     ]
 
 
-@pytest.mark.parametrize("command", [one for one in COMMANDS if "kstate maintain" not in one])
+@pytest.mark.parametrize("command", [command for command in COMMANDS if "kstate maintain" not in command])
 def test_the_very_command_line(
     host: Callable[[str], subprocess.CompletedProcess[str]], tmp_path: Path, command: str
 ) -> None:

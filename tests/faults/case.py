@@ -182,7 +182,7 @@ class Sweep:
         wrong = []
         for name in ("undo", "clean"):
             ended = self.kstate(app, (name,))
-            left = [one for one in app.parent.iterdir() if one.name != OWN_FOLDER or list(one.iterdir())]
+            left = [path for path in app.parent.iterdir() if path.name != OWN_FOLDER or list(path.iterdir())]
             if ended.status != 2 or "does not exist" not in ended.output or left:
                 wrong.append(f"{name} where nothing is: exit {ended.status}: {ended.output[-800:]}")
         return wrong

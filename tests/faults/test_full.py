@@ -79,7 +79,7 @@ def test_what_undo_cannot_prove_is_announced_or_not_deleted(kstate: Kstate, tmp_
 @pytest.mark.parametrize("fails", [1, 2], ids=["room for one block", "no room at all"])
 def test_an_interrupted_switch_is_settled_on_a_full_file_system(kstate: Kstate, tmp_path: Path, fails: int) -> None:
     """What only an exchange that has not happened would need makes room for the record of one that has."""
-    app = make(next(one for one in STATES if one.state == "after-switch"), tmp_path)
+    app = make(next(state for state in STATES if state.state == "after-switch"), tmp_path)
     (run,) = read_runs(app)
     options = ("-P", str(run.path / "journal.jsonl"), "-e", "trace=write", "-e", f"inject=write:{FULL}:when=1..{fails}")
     with kstate.under(*options):

@@ -53,7 +53,7 @@ def _write_dump(folder: Path, ends: dict[str, dict[str, int]]) -> None:
                 "timestampType": [0] * end,
                 "headers": [None] * end,
             }
-            arrays = [pa.array(columns[one]).cast(schema.field(one).type) for one in schema.names]
+            arrays = [pa.array(columns[name]).cast(schema.field(name).type) for name in schema.names]
             path = folder / f"{topic}-{partition}.parquet"
             pq.write_table(pa.Table.from_arrays(arrays, names=schema.names), path)
             files.append(ManifestFile(path.name, path.stat().st_size, None, topic, partition))

@@ -53,7 +53,7 @@ def lines(done: Done, normal: Normal) -> list[str]:
     for line in done.out.splitlines():
         is_json = line.startswith("{")
         found.append(texts.json_line(normal.row(json.loads(line)) if is_json else {"out": normal.text(line)}))
-    return found + [texts.json_line({"err": said}) for said in normal.messages(done.err.splitlines())]
+    return found + [texts.json_line({"err": message}) for message in normal.messages(done.err.splitlines())]
 
 
 @pytest.mark.sample(9)

@@ -53,142 +53,142 @@ def untouched(_: Directory) -> None:
     """Nothing."""
 
 
-def no_offsets(it: Directory) -> None:
-    if it.in_files:
-        (it.task() / ".checkpoint").unlink()
+def no_offsets(directory: Directory) -> None:
+    if directory.in_files:
+        (directory.task() / ".checkpoint").unlink()
     else:
         for store in (TABLE, WINDOWS, SESSIONS):
-            it.offset(store, lambda _: None)
+            directory.offset(store, lambda _: None)
 
 
-def one_missing(it: Directory) -> None:
-    it.offset(SESSIONS, lambda _: None)
+def one_missing(directory: Directory) -> None:
+    directory.offset(SESSIONS, lambda _: None)
 
 
-def unknown(it: Directory) -> None:
-    it.offset(SESSIONS, lambda _: -4)
+def unknown(directory: Directory) -> None:
+    directory.offset(SESSIONS, lambda _: -4)
 
 
-def behind(it: Directory) -> None:
-    it.offset(TABLE, lambda offset: offset - 10)
+def behind(directory: Directory) -> None:
+    directory.offset(TABLE, lambda offset: offset - 10)
 
 
-def beyond(it: Directory) -> None:
-    it.offset(TABLE, lambda offset: offset + 50)
+def beyond(directory: Directory) -> None:
+    directory.offset(TABLE, lambda offset: offset + 50)
 
 
-def below(it: Directory) -> None:
-    it.offset(TABLE, lambda _: 5)
+def below(directory: Directory) -> None:
+    directory.offset(TABLE, lambda _: 5)
 
 
-def just_inside(it: Directory) -> None:
-    it.offset(TABLE, lambda _: 30)
+def just_inside(directory: Directory) -> None:
+    directory.offset(TABLE, lambda _: 30)
 
 
-def global_below(it: Directory) -> None:
-    it.offset(GLOBAL, lambda _: 5, "global")
+def global_below(directory: Directory) -> None:
+    directory.offset(GLOBAL, lambda _: 5, "global")
 
 
-def global_beyond(it: Directory) -> None:
-    it.offset(GLOBAL, lambda offset: offset + 50, "global")
+def global_beyond(directory: Directory) -> None:
+    directory.offset(GLOBAL, lambda offset: offset + 50, "global")
 
 
-def global_unknown(it: Directory) -> None:
-    it.offset(GLOBAL, lambda _: -4, "global")
+def global_unknown(directory: Directory) -> None:
+    directory.offset(GLOBAL, lambda _: -4, "global")
 
 
-def global_foreign_topic(it: Directory) -> None:
-    if it.in_files:
-        it.write_lines({**it.lines("global"), TopicPartition("gone", 0): 5}, "global")
+def global_foreign_topic(directory: Directory) -> None:
+    if directory.in_files:
+        directory.write_lines({**directory.lines("global"), TopicPartition("gone", 0): 5}, "global")
     else:
-        it.write_lines({TopicPartition("gone", 0): 5}, "global")
+        directory.write_lines({TopicPartition("gone", 0): 5}, "global")
 
 
-def sentinel(it: Directory) -> None:
-    it.offset(TABLE, lambda _: -7)
+def sentinel(directory: Directory) -> None:
+    directory.offset(TABLE, lambda _: -7)
 
 
 def checkpoint(text: str) -> Edit:
-    def edit(it: Directory) -> None:
-        (it.task() / ".checkpoint").write_text(text, encoding="utf-8")
+    def edit(directory: Directory) -> None:
+        (directory.task() / ".checkpoint").write_text(text, encoding="utf-8")
 
     return edit
 
 
-def global_checkpoint(it: Directory) -> None:
-    (it.task("global") / ".checkpoint").write_text("x\n", encoding="utf-8")
+def global_checkpoint(directory: Directory) -> None:
+    (directory.task("global") / ".checkpoint").write_text("x\n", encoding="utf-8")
 
 
 def position(text: str) -> Edit:
-    def edit(it: Directory) -> None:
-        (it.task() / f"{TABLE}.position").write_text(text, encoding="utf-8")
+    def edit(directory: Directory) -> None:
+        (directory.task() / f"{TABLE}.position").write_text(text, encoding="utf-8")
 
     return edit
 
 
-def foreign_in_task(it: Directory) -> None:
-    (it.task() / "README").write_text("kept here", encoding="utf-8")
+def foreign_in_task(directory: Directory) -> None:
+    (directory.task() / "README").write_text("kept here", encoding="utf-8")
 
 
-def only_foreign(it: Directory) -> None:
-    shutil.rmtree(it.task())
-    it.task().mkdir()
-    foreign_in_task(it)
+def only_foreign(directory: Directory) -> None:
+    shutil.rmtree(directory.task())
+    directory.task().mkdir()
+    foreign_in_task(directory)
 
 
-def foreign_in_segments(it: Directory) -> None:
-    (it.task() / WINDOWS / f"{WINDOWS}.backup").mkdir()
+def foreign_in_segments(directory: Directory) -> None:
+    (directory.task() / WINDOWS / f"{WINDOWS}.backup").mkdir()
 
 
-def short_in_segments(it: Directory) -> None:
-    (it.task() / WINDOWS / "old").mkdir()
+def short_in_segments(directory: Directory) -> None:
+    (directory.task() / WINDOWS / "old").mkdir()
 
 
-def copied_task(it: Directory) -> None:
-    shutil.copytree(it.task(), it.task("7_0"))
+def copied_task(directory: Directory) -> None:
+    shutil.copytree(directory.task(), directory.task("7_0"))
 
 
-def status_open(it: Directory) -> None:
-    it.record(TABLE, "0_0", lambda found: dataclasses.replace(found, status=1))
+def status_open(directory: Directory) -> None:
+    directory.record(TABLE, "0_0", lambda found: dataclasses.replace(found, status=1))
 
 
-def no_status(it: Directory) -> None:
-    it.record(TABLE, "0_0", lambda found: dataclasses.replace(found, status=None))
+def no_status(directory: Directory) -> None:
+    directory.record(TABLE, "0_0", lambda found: dataclasses.replace(found, status=None))
 
 
-def states_nothing(it: Directory) -> None:
-    it.record(TABLE, "0_0", lambda _: OffsetsRecord({}, None, None))
+def states_nothing(directory: Directory) -> None:
+    directory.record(TABLE, "0_0", lambda _: OffsetsRecord({}, None, None))
 
 
-def global_status_open(it: Directory) -> None:
-    it.record(GLOBAL, "global", lambda found: dataclasses.replace(found, status=1))
+def global_status_open(directory: Directory) -> None:
+    directory.record(GLOBAL, "global", lambda found: dataclasses.replace(found, status=1))
 
 
 def stale_checkpoint(by: int) -> Edit:
-    def edit(it: Directory) -> None:
+    def edit(directory: Directory) -> None:
         offsets: list[int] = []
-        it.offset(TABLE, lambda offset: offsets.append(offset) or offset)  # type: ignore[func-returns-value]
-        it.write_lines({it.key(TABLE): offsets[0] + by})
+        directory.offset(TABLE, lambda offset: offsets.append(offset) or offset)  # type: ignore[func-returns-value]
+        directory.write_lines({directory.key(TABLE): offsets[0] + by})
 
     return edit
 
 
-def stale_position(it: Directory) -> None:
-    text = f"0\n1\n{it.base.app.input}-events 0 100000\n"
-    (it.task() / f"{TABLE}.position").write_text(text, encoding="utf-8")
+def stale_position(directory: Directory) -> None:
+    text = f"0\n1\n{directory.base.app.input}-events 0 100000\n"
+    (directory.task() / f"{TABLE}.position").write_text(text, encoding="utf-8")
 
 
-def no_segments(it: Directory) -> None:
-    for segment in it.databases(WINDOWS):
+def no_segments(directory: Directory) -> None:
+    for segment in directory.databases(WINDOWS):
         shutil.rmtree(segment)
 
 
-def no_directory(it: Directory) -> None:
-    shutil.rmtree(it.task() / "rocksdb" / TABLE)
+def no_directory(directory: Directory) -> None:
+    shutil.rmtree(directory.task() / "rocksdb" / TABLE)
 
 
-def no_task_contents(it: Directory) -> None:
-    for entry in it.task().iterdir():
+def no_task_contents(directory: Directory) -> None:
+    for entry in directory.task().iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)
         elif entry.name != ".checkpoint":
@@ -218,62 +218,62 @@ def _lose_an_sst(database: Path) -> None:
     lost.unlink()
 
 
-def no_sst(it: Directory) -> None:
-    _lose_an_sst(it.databases(TABLE)[0])
+def no_sst(directory: Directory) -> None:
+    _lose_an_sst(directory.databases(TABLE)[0])
 
 
-def cut_sst(it: Directory) -> None:
-    path = _a_table(it.databases(TABLE)[0])
+def cut_sst(directory: Directory) -> None:
+    path = _a_table(directory.databases(TABLE)[0])
     os.truncate(path, path.stat().st_size - 100)
 
 
-def begun_sst(it: Directory) -> None:
+def begun_sst(directory: Directory) -> None:
     """Killed amid a flush: the SST has its name and some of its bytes, and the MANIFEST does not name it."""
-    database = it.databases(TABLE)[0]
+    database = directory.databases(TABLE)[0]
     (database / "000999.sst").write_bytes(_a_table(database).read_bytes()[:-100])
 
 
-def no_sst_in_segment(it: Directory) -> None:
-    _lose_an_sst(it.databases(WINDOWS)[0])
+def no_sst_in_segment(directory: Directory) -> None:
+    _lose_an_sst(directory.databases(WINDOWS)[0])
 
 
-def no_current(it: Directory) -> None:
-    (it.databases(TABLE)[0] / "CURRENT").unlink()
+def no_current(directory: Directory) -> None:
+    (directory.databases(TABLE)[0] / "CURRENT").unlink()
 
 
-def no_current_no_log(it: Directory) -> None:
-    no_current(it)
-    for path in it.databases(TABLE)[0].glob("*.log"):
+def no_current_no_log(directory: Directory) -> None:
+    no_current(directory)
+    for path in directory.databases(TABLE)[0].glob("*.log"):
         path.unlink()
 
 
-def lock_file(it: Directory) -> None:
-    (it.task() / "old.lock").touch()
+def lock_file(directory: Directory) -> None:
+    (directory.task() / "old.lock").touch()
 
 
-def left_over(it: Directory) -> None:
-    (it.task() / ".checkpoint.tmp").write_text("0\n", encoding="utf-8")
+def left_over(directory: Directory) -> None:
+    (directory.task() / ".checkpoint.tmp").write_text("0\n", encoding="utf-8")
 
 
-def off_grid(it: Directory) -> None:
-    for segment in it.databases(WINDOWS):
+def off_grid(directory: Directory) -> None:
+    for segment in directory.databases(WINDOWS):
         segment.rename(segment.with_name(f"{segment.name[:-1]}7"))
 
 
-def one_off_grid(it: Directory) -> None:
-    segment = it.databases(WINDOWS)[0]
+def one_off_grid(directory: Directory) -> None:
+    segment = directory.databases(WINDOWS)[0]
     segment.rename(segment.with_name(f"{segment.name[:-1]}7"))
 
 
-def old_names(it: Directory) -> None:
-    for segment in it.databases(WINDOWS):
+def old_names(directory: Directory) -> None:
+    for segment in directory.databases(WINDOWS):
         segment.rename(segment.with_name(segment.name.replace(f"{WINDOWS}.", f"{WINDOWS}:")))
 
 
-def old_task(it: Directory) -> None:
-    os.utime(it.task(), (1_700_000_000, 1_700_000_000))
-    it.options += ["--max-age", "1h"]
-    it.conf["state.cleanup.dir.max.age.ms"] = "3600000"
+def old_task(directory: Directory) -> None:
+    os.utime(directory.task(), (1_700_000_000, 1_700_000_000))
+    directory.options += ["--max-age", "1h"]
+    directory.conf["state.cleanup.dir.max.age.ms"] = "3600000"
 
 
 CASES = [

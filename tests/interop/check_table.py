@@ -169,7 +169,7 @@ The cells show predictions that the release confirmed. An empty cell was not tes
 
 
 def _codes() -> str:
-    rows = [f"| `{one.name}` | {one.level.value} | {_linked(one.rule)} | {one.hint} |" for one in CODES.values()]
+    rows = [f"| `{code.name}` | {code.level.value} | {_linked(code.rule)} | {code.hint} |" for code in CODES.values()]
     head = ["## Findings", "", "| code | level | rule | what to do |", "|---|---|---|---|"]
     return "\n".join([*head, *rows, ""])
 

@@ -145,10 +145,10 @@ class Directory:
             self.write_lines(lines, task)
             return
 
-        def edit(found: OffsetsRecord) -> OffsetsRecord:
-            offsets = dict(found.offsets)
+        def edit(record: OffsetsRecord) -> OffsetsRecord:
+            offsets = dict(record.offsets)
             new = change(offsets.pop(key))
-            return dataclasses.replace(found, offsets=offsets if new is None else {**offsets, key: new})
+            return dataclasses.replace(record, offsets=offsets if new is None else {**offsets, key: new})
 
         self.record(store, task, edit)
 

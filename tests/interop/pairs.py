@@ -90,7 +90,7 @@ def proofs(path: Path = KEPT) -> list[Proof]:
 
 def without_proof(cases: Iterable[Case]) -> list[Case]:
     """What the record lacks of these."""
-    has = {(one.chain, one.guarantee) for one in proofs(record())}
+    has = {(proof.chain, proof.guarantee) for proof in proofs(record())}
     return [case for case in cases if case not in has]
 
 

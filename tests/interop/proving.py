@@ -104,12 +104,12 @@ def rows(of: Iterable[Ran], pairs: Iterable[Proof]) -> Iterator[tuple[str, ...]]
     done = {(one.release, one.test): one for one in of}
     chains = [*pairs]
     usual = {*LINES} - {version for version, _ in done}
-    versions = {version for one in chains for version in one.chain} | {version for version, _ in done}
-    for version in sorted(versions - usual, key=lambda one: [*map(int, one.split("."))], reverse=True):
-        own = [one for one in chains if version in one.chain]
+    versions = {version for chain in chains for version in chain.chain} | {version for version, _ in done}
+    for version in sorted(versions - usual, key=lambda version: [*map(int, version.split("."))], reverse=True):
+        own = [chain for chain in chains if version in chain.chain]
         kinds = [done.get((version, test)) for test in KINDS]
-        seconds = sum(one.seconds for one in own) + sum(one.seconds for one in kinds if one)
-        cells = [str(one.cases) if one else "not run" for one in kinds]
+        seconds = sum(one.seconds for one in own) + sum(kind.seconds for kind in kinds if kind)
+        cells = [str(kind.cases) if kind else "not run" for kind in kinds]
         yield version, str(len(own)), *cells, str(max((one.restored for one in own), default=0)), f"{seconds / 60:.0f}"
 
 

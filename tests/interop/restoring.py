@@ -190,14 +190,14 @@ def rows_by_store(directory: Path, *, task: str = "") -> dict[str, Any]:
 def levels_of(directory: Path) -> list[list[int]]:
     """Of each column family with rows how many SSTs each level of RocksDB has."""
     levels = []
-    for path in sorted(one for one in directory.rglob("*") if one.is_dir() and is_database(one)):
+    for path in sorted(path for path in directory.rglob("*") if path.is_dir() and is_database(path)):
         with Shadow(path) as shadow:
             for family in shadow.column_families:
                 if family == OFFSETS_CF:
                     continue
                 parts = shadow.sstables(family).split("--- level ")[1:]
                 levels.append([sum(1 for _ in tables(part)) for part in parts])
-    return [one for one in levels if any(one)]
+    return [level for level in levels if any(level)]
 
 
 def different(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, int]]:

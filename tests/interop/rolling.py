@@ -72,7 +72,9 @@ class Standstill:
     def look(self, admin: AdminClient) -> None:
         """Once: what the group has committed, beside what there is."""
         (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.app.name)]).values()
-        inputs = [one for one in future.result().topic_partitions if one.topic.startswith(self.app.input)]
+        inputs = [
+            partition for partition in future.result().topic_partitions if partition.topic.startswith(self.app.input)
+        ]
         ends = admin.list_offsets({TopicPartition(one.topic, one.partition): OffsetSpec.latest() for one in inputs})
         there = {(at.topic, at.partition): end.result().offset for at, end in ends.items()}
         now = time.monotonic()
@@ -226,7 +228,7 @@ def rolled(
 
 def line_of(*versions: str) -> str:
     """The topology is that of the older release."""
-    return min((one.rpartition(".")[0] for one in versions), key=lambda one: [*map(int, one.split("."))])
+    return min((version.rpartition(".")[0] for version in versions), key=lambda one: [*map(int, one.split("."))])
 
 
 def killed(instance: Background) -> None:
@@ -240,8 +242,8 @@ def stopped(instances: Sequence[Background]) -> None:
     with ThreadPoolExecutor(len(instances)) as pool:
         for reply in pool.map(Background.finish, instances):
             good(reply)
-    for one in instances:
-        one.__exit__(None, None, None)
+    for instance in instances:
+        instance.__exit__(None, None, None)
 
 
 def recorded() -> list[dict[str, Any]]:

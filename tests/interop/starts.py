@@ -162,8 +162,8 @@ def restored_by(
 ) -> Counter[str]:
     """Store on disk -> the records that all of them had restored by then, those of some changelog partitions left out."""
     found: Counter[str] = Counter()
-    for one in instances:
-        for at, event in list(one.events):
+    for instance in instances:
+        for at, event in list(instance.events):
             if (
                 event["event"] in ("restore-end", "restore-suspended")
                 and at <= until
@@ -203,7 +203,9 @@ def start(group: Group, case: Case, states: Sequence[Path]) -> dict[str, object]
         own = {"group.instance.id": f"{group.app.name}-{host}"} if case.static else {}
         run = Run(read=False, conf={**conf, **own})
         instances.append(Background(group.harness, RELEASE, group.app, state, run, beside=host))
-    had = [sorted(one.name for one in (state / group.app.name).iterdir() if one.name[0].isdigit()) for state in states]
+    had = [
+        sorted(path.name for path in (state / group.app.name).iterdir() if path.name[0].isdigit()) for state in states
+    ]
     began = time.monotonic()
     with ThreadPoolExecutor(len(instances)) as pool:
         running = []
@@ -217,7 +219,7 @@ def start(group: Group, case: Case, states: Sequence[Path]) -> dict[str, object]
         ready = time.monotonic()
         time.sleep(_WATCHED_SECONDS)
         done = time.monotonic()
-        tasks = [held(one) for one in instances]
+        tasks = [held(instance) for instance in instances]
         list(pool.map(Background.finish, instances))
         for instance in instances:
             instance.__exit__(None, None, None)

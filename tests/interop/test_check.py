@@ -100,7 +100,7 @@ def test_after_the_command_that_check_names_the_global_store_is_good(
     harness: Harness, tmp_path: Path, base: Callable[[Kind], Base]
 ) -> None:
     """Real 4.3.1 never starts from a global store whose status is open: it fails again, and again; after the command it does."""
-    case = next(one for one in CASES if one.name == "global-status-open")
+    case = next(case_ for case_ in CASES if case_.name == "global-status-open")
     directory = prepared(case, "4.3.1", base, tmp_path)
     for attempt in ("first", "second"):
         assert start(harness, "4.3.1", directory, tmp_path / attempt).failed

@@ -368,7 +368,7 @@ def test_follow(harness: Harness, tmp_path: Path) -> None:
         for count in range(1, 6):
             until(lambda count=count: list(out.glob("_manifest-*.json")) and len(rows(out, topic)) == count * 10)  # type: ignore[misc]
             until(metrics.exists)
-            (line,) = [one for one in metrics.read_text().splitlines() if one.startswith(success)]
+            (line,) = [line for line in metrics.read_text().splitlines() if line.startswith(success)]
             told_at.append(float(line.removeprefix(success)))
             topic.produce(10)
         process.send_signal(signal.SIGTERM)
@@ -408,7 +408,7 @@ def test_small_files_are_joined_and_fulls_dropped(harness: Harness, tmp_path: Pa
 
     anew = call(harness, out, topic, "--full", "--keep", "1", status=0)
     assert (anew.rows[0]["dumped"], anew.rows[0]["start"], anew.summary["dropped"]) == ("full", 0, 1)
-    assert [one.began for one in newest(out).fulls] == [newest(out).generation]
+    assert [full.began for full in newest(out).fulls] == [newest(out).generation]
     assert newest(out).forgotten == ()
     call(harness, out, topic)
     assert len(files_of(out)) == 1 + TOGETHER + 3
@@ -453,7 +453,7 @@ def test_changelogs_of_another_application_are_named(harness: Harness, tmp_path:
     (warning,) = [row["message"] for row in done.rows if row["type"] == "warning"]
     assert f"{app}-2-count-changelog is not dumped: it seems to belong to the application {app}-2" in warning
     dump(harness, out, "--app", app, "--topic", topics["2-count"].name, *QUICK)
-    assert {key.topic for key in newest(out).newest()} == {one.name for one in topics.values()}
+    assert {key.topic for key in newest(out).newest()} == {topic.name for topic in topics.values()}
     refused = dump(harness, out, "--app", f"{app}-nobody", *QUICK, status=2)
     assert "the broker has no changelog that begins with it" in refused.err
     dump(harness, out, "--topic", "no-such-topic", *QUICK, status=2)
@@ -610,7 +610,9 @@ def test_a_topic_that_is_recreated_while_it_is_read(harness: Harness, tmp_path: 
         told, said = slow.communicate(timeout=3 * _SECONDS)
     assert slow.returncode == 1, said
     warnings = [line["message"] for line in map(json.loads, told.splitlines()) if line["type"] == "warning"]
-    assert any("it changed while it was read: the topic was recreated (id " in one for one in warnings), warnings
+    assert any("it changed while it was read: the topic was recreated (id " in warning for warning in warnings), (
+        warnings
+    )
     assert rows(out, topic) == topic.records()
     assert {value for _, _, value in rows(out, topic)} == {b"second"}
     whole(out)

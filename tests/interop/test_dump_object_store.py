@@ -113,7 +113,9 @@ def test_dumped_and_restored(harness: Harness, objects: ObjectStore, tmp_path: P
 def test_of_two_writers_one_wins_and_the_other_leaves_nothing(bucketed: Bucketed) -> None:
     bucketed.topic.produce(40_000)
     with running(bucketed.argv("--max-rate", "300K")) as slow:
-        until(lambda: any(one.startswith("DELETE") for one in bucketed.objects.requests()))  # it has probed, and reads
+        until(
+            lambda: any(request.startswith("DELETE") for request in bucketed.objects.requests())
+        )  # it has probed, and reads
         bucketed.call()
         won = bucketed.files()
         _, said = slow.communicate(timeout=_SECONDS)
@@ -127,7 +129,7 @@ def test_a_store_that_no_longer_answers_is_not_waited_for_after_a_signal(buckete
     """It accepts connections, and says nothing: boto3 alone would ask each of many things for five minutes."""
     bucketed.topic.produce(40_000)
     with running(bucketed.argv("--max-rate", "300K", "-o", "json")) as process:
-        until(lambda: any(one.startswith("DELETE") for one in bucketed.objects.requests()))
+        until(lambda: any(request.startswith("DELETE") for request in bucketed.objects.requests()))
         bucketed.objects.behave(Fault(".*", stalls=True))
         try:
             process.send_signal(signal.SIGTERM)
@@ -148,7 +150,7 @@ def test_a_signal_leaves_nothing(bucketed: Bucketed) -> None:
     """Not even parts: they are the run's own, and all of its tasks have ended."""
     bucketed.topic.produce(40_000)
     with running(bucketed.argv("--max-rate", "300K")) as process:
-        until(lambda: any(one.startswith("DELETE") for one in bucketed.objects.requests()))
+        until(lambda: any(request.startswith("DELETE") for request in bucketed.objects.requests()))
         bucketed.objects.client.create_multipart_upload(Bucket=bucketed.objects.bucket, Key="theirs")
         time.sleep(1)
         process.send_signal(signal.SIGTERM)

@@ -67,7 +67,7 @@ def test_bare_strings_in_a_store_with_headers(harness: Harness, tmp_path: Path) 
         harness.run("4.2.1", app, tmp_path / "state", Run(dump=tmp_path / "old.jsonl", expect_no_restore=True))
     )
     assert restored(reply) == {}
-    assert not [str(one) for one in dumps.differences(tmp_path / "served.jsonl", tmp_path / "old.jsonl")]
+    assert not [str(difference) for difference in dumps.differences(tmp_path / "served.jsonl", tmp_path / "old.jsonl")]
 
 
 def test_sessions_of_before_under_a_store_with_headers(harness: Harness, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
     good(harness.run(TAKES_IT, app, tmp_path / "nothing", Run(dump=truth)))
     from_nothing = {store for store, event in starts.items() if event["start"] == 0}
     others = {row["store"] for row in rows} - from_nothing
-    assert not [str(one) for one in dumps.differences(truth, served, ignore=others)]
+    assert not [str(difference) for difference in dumps.differences(truth, served, ignore=others)]
 
 
 @RUNS

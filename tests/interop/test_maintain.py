@@ -60,8 +60,8 @@ class Tutorial:
 def _gauges(file: Path) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for family in text_string_to_metric_families(file.read_text()):
-        for one in family.samples:
-            found.setdefault(one.name, []).append(one.value)
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append(sample.value)
     return found
 
 

@@ -157,12 +157,12 @@ def test_migrated_directory_serves_the_same(
     run = Run(dump=served, then=[Step(BATCH.then(), grown)], as_of=oldest, expect_no_restore=True,
               may_restore=forgotten)  # fmt: skip
     after = good(harness.run(target, app, tmp_path / "state", run))
-    assert not [str(one) for one in dumps.differences(reference, served)]
+    assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
     assert not wiped(after), after.told()
     assert sum_of(grown, "count") == records_with_value(harness, f"{app.input}-events", tmp_path)
     usual = never_migrated(target, topology, guarantee, oldest)
-    assert not [str(one) for one in dumps.differences(usual, grown, edit=without_arrival_order)]
+    assert not [str(difference) for difference in dumps.differences(usual, grown, edit=without_arrival_order)]
     # What the target release left behind it opens again.
     opened = Run(as_of=oldest, expect_no_restore=True, may_restore=only_what_is_forgotten(target))
     good(harness.run(target, app, tmp_path / "state", opened))
@@ -245,7 +245,7 @@ def test_a_store_never_written(harness: Harness, tmp_path: Path) -> None:
     reply = good(harness.run("4.3.1", app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert not wiped(reply), reply.told()
     assert restored(reply) == {}
-    assert not [str(one) for one in dumps.differences(live, served)]
+    assert not [str(difference) for difference in dumps.differences(live, served)]
 
 
 @pytest.mark.sample(2)
@@ -281,7 +281,7 @@ def test_headers_are_dropped_only_on_request(harness: Harness, tmp_path: Path, t
     old = App(app.name, f"{topology}-old", app.guarantee, app.input)
     reply = good(harness.run("4.2.1", old, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
-    assert not [str(one) for one in dumps.differences(reference, served, edit=as_without_headers)]
+    assert not [str(difference) for difference in dumps.differences(reference, served, edit=as_without_headers)]
     rows = dumps.counts(served)
     assert rows.keys() == dumps.counts(reference).keys()
     assert rows["kv-headers"], rows

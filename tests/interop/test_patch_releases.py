@@ -91,7 +91,7 @@ def test_one_store_builder_of_two_suppliers(
     assert layout(tmp_path / "rehomed" / app.name).keys() == TOGETHER.keys()
     reply = good(started(harness, new, app, tmp_path / "rehomed", Run(expect_no_restore=True, may_restore=["shared"])))
     assert not wiped(reply) and set(restored(reply)) == {"shared"}
-    assert not [str(one) for one in dumps.differences(truth, tmp_path / "rehomed.jsonl")]
+    assert not [str(difference) for difference in dumps.differences(truth, tmp_path / "rehomed.jsonl")]
 
     # Where one sub-topology alone writes it, and kstate.toml says which, nothing is restored.
     if topology == "shared-read":
@@ -102,14 +102,16 @@ def test_one_store_builder_of_two_suppliers(
         assert done.status == 0, done.told
         reply = good(started(harness, new, app, tmp_path / "told", Run(expect_no_restore=True)))
         assert not wiped(reply) and not restored(reply)
-        assert not [str(one) for one in dumps.differences(truth, tmp_path / "told.jsonl")]
+        assert not [str(difference) for difference in dumps.differences(truth, tmp_path / "told.jsonl")]
 
     # And back: what the new release left, for the old one.
     back = kstate("rehome", tmp_path / "rehomed" / app.name, "--topology", tmp_path / "old.txt", "--from", texts[1])
     assert back.status == 0, back.told
     reply = good(started(harness, old, app, tmp_path / "rehomed", Run(may_restore=["shared"])))
     assert set(restored(reply)) <= {"shared"}, f"{back.told}\n{reply.told()}"
-    assert not [str(one) for one in dumps.differences(truth, tmp_path / "rehomed.jsonl", ignore={"shared"})]
+    assert not [
+        str(difference) for difference in dumps.differences(truth, tmp_path / "rehomed.jsonl", ignore={"shared"})
+    ]
     harness.delete(new, app)
 
 
@@ -123,7 +125,7 @@ def test_at_least_once_keeps_half_of_the_rows(harness: Harness, tmp_path: Path) 
     good(started(harness, "4.2.2", app, tmp_path / "fresh"))
     good(started(harness, "4.2.2", app, copied(tmp_path, "plain")))
     differences = dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "plain.jsonl")
-    assert {one.store for one in differences} == {"shared"}
+    assert {difference.store for difference in differences} == {"shared"}
 
     directory = tmp_path / "old" / app.name
     words = ("--topology", tmp_path / "plain.txt", "--from", tmp_path / "old.txt", "--guarantee", "at_least_once")
@@ -137,7 +139,7 @@ def test_at_least_once_keeps_half_of_the_rows(harness: Harness, tmp_path: Path) 
     assert done.status == 0, done.told
     reply = good(started(harness, "4.2.2", app, tmp_path / "old", Run(expect_no_restore=True, may_restore=["shared"])))
     assert set(restored(reply)) == {"shared"}
-    assert not [str(one) for one in dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "old.jsonl")]
+    assert not [str(difference) for difference in dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "old.jsonl")]
     harness.delete("4.2.2", app)
 
 

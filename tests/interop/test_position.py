@@ -122,7 +122,9 @@ def test_each_reads_the_bytes_of_the_other(harness: Harness, tmp_path: Path, rel
     positions = [Position.from_map(offsets(rng)) for _ in range(CASES)]
     positions += [Position.from_map({topic: {partition: offset}}) for topic in TOPICS for partition in (0, 2**31 - 1)
                   for offset in (0, 2**63 - 1, -(2**63))]  # fmt: skip
-    told = answers(harness, release, tmp_path, [{"op": "serialize", "position": as_json(one)} for one in positions])
+    told = answers(
+        harness, release, tmp_path, [{"op": "serialize", "position": as_json(position)} for position in positions]
+    )
     exact = 0
     for position, answer in zip(positions, told, strict=True):
         raw = base64.b64decode(answer["result"])

@@ -483,7 +483,7 @@ def test_histories_are_those_of_a_restored_store(harness: Harness, tmp_path: Pat
     asks = Asked(tmp_path / "first" / app.name)
     for name in VERSIONED:
         asks.times[name] = _version_times(tmp_path / "first" / app.name, name)
-    asked = [one for name in VERSIONED for one in asks.versions(name)]
+    asked = [version for name in VERSIONED for version in asks.versions(name)]
     restored = tmp_path / "restored"
     answers = _streams(harness, release, app, restored, asked, tmp_path)
     wrong: list[str] = []

@@ -87,7 +87,9 @@ def test_another_topology_goes_on_with_what_is_there(
     assert kstate("undo", directory).status == 0
     run = Run(dump=tmp_path / "undone.jsonl", expect_no_restore=True, may_restore=[*ALWAYS])
     good(harness.run(version, app, tmp_path / "state", run))
-    assert not [str(one) for one in dumps.differences(tmp_path / "before.jsonl", tmp_path / "undone.jsonl")]
+    assert not [
+        str(difference) for difference in dumps.differences(tmp_path / "before.jsonl", tmp_path / "undone.jsonl")
+    ]
 
     # B goes on counting where A ended.
     second = Step(BATCH.then(), dump=tmp_path / "second.jsonl")

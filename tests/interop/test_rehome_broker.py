@@ -144,7 +144,7 @@ def transaction(harness: Harness, *, commit: bool) -> Iterator[Any]:
     (producer.commit_transaction if commit else producer.abort_transaction)()
 
 
-@pytest.mark.parametrize("version", [one for one in RELEASES if one >= "4.2"])
+@pytest.mark.parametrize("version", [release for release in RELEASES if release >= "4.2"])
 def test_a_group_that_cannot_be_described_is_said(harness: Harness, tmp_path: Path, version: str) -> None:
     """The protocol of KIP-1071 (4.2), which the client does not know: whether somebody runs is not known then."""
     run = Run(read=False, conf={"group.protocol": "streams"})

@@ -79,7 +79,7 @@ def test_catching_up_gives_what_one_restore_gives(
     first_half = restore(caught_up, half, release, spec)
     rest = restore(caught_up, whole, release, spec)
     everything = restore(at_once, whole, release, spec)
-    assert all(" catch up " in f" {what}" for what in rest.steps.values()), rest.done.told
+    assert all(" catch up " in f" {step}" for step in rest.steps.values()), rest.done.told
     new = records_after(tmp_path / "whole-lines", {key: last for key, (_, _, last) in log_bounds(half).items()})
     assert rest.records == {
         f"{row['task']}/{row['store']}": sum(

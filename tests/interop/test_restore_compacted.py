@@ -92,6 +92,6 @@ def test_compacted_changelogs(compacting: Harness, tmp_path: Path, release: str,
     after = good(harness.run(release, app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert not wiped(after), after.told()
     assert restored(after).keys() <= IN_MEMORY
-    assert not [str(one) for one in dumps.differences(reference, served)]
+    assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
     harness.delete(release, app)

@@ -104,8 +104,8 @@ def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -
     dump = dump_changelogs(harness, RELEASE, changelogs(first), tmp_path / "dump")
     started = int(time.time())
     partition = next(
-        one for one in json.loads((dump / "_manifest.json").read_text())["partitions"]
-        if TopicPartition(one["topic"], one["partition"]) == TopicPartition(topic, 0)
+        load for load in json.loads((dump / "_manifest.json").read_text())["partitions"]
+        if TopicPartition(load["topic"], load["partition"]) == TopicPartition(topic, 0)
     )  # fmt: skip
     assert partition["log_start"] == 0, "no retention has touched the log: its start tells nothing"
 
@@ -150,7 +150,7 @@ def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -
     restore(again, dump, RELEASE, spec)
     assert kstate("clean", again).status == 0
     ages = json.loads((again.parent / ".kstate" / app.name / "ages.json").read_text())
-    assert [one["as_of_ms"] for one in ages["stores"][f"0_0/{STORE}"]] == [partition["reading"]["started_ms"]] * 2
+    assert [age["as_of_ms"] for age in ages["stores"][f"0_0/{STORE}"]] == [partition["reading"]["started_ms"]] * 2
     time.sleep(RETENTION_MS / 1000 + 1)
     producer = Producer({"bootstrap.servers": harness.bootstrap})
     producer.produce(topic, key=filler[0], value=filler[1], partition=0)

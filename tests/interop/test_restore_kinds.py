@@ -164,15 +164,18 @@ def test_restored_directory_serves_the_same(
     assert not wiped(after), after.told()
     assert restored(after).keys() <= IN_MEMORY
     windowed = {name.split("/")[1] for name in expired}
-    assert not [str(one) for one in dumps.differences(reference, served, ignore=NOT_RESTORED | windowed)]
+    assert not [str(difference) for difference in dumps.differences(reference, served, ignore=NOT_RESTORED | windowed)]
     if windowed:
         others = dumps.counts(never).keys() - windowed
-        assert not [str(one) for one in dumps.differences(never, served, ignore=others)]
+        assert not [str(difference) for difference in dumps.differences(never, served, ignore=others)]
     assert told_positions(after) == told_positions(before)
 
     assert sum_of(grown, "count") == records_with_value(harness, f"{app.input}-events", tmp_path)
     usual = never_lost(topology, release, guarantee, files)
-    assert not [str(one) for one in dumps.differences(usual, grown, ignore=NOT_RESTORED, edit=without_arrival_order)]
+    assert not [
+        str(difference)
+        for difference in dumps.differences(usual, grown, ignore=NOT_RESTORED, edit=without_arrival_order)
+    ]
     # What it left behind it opens again.
     shutil.copytree(tmp_path / "state", tmp_path / "again")
     run = Run(expect_no_restore=True, read=False, may_restore=[*IN_MEMORY, *forgotten])

@@ -243,7 +243,7 @@ def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_pat
     shutil.rmtree(tmp_path / "streams" / made.app.name / "global")
     good(harness.run(RELEASE, made.app, tmp_path / "streams", Run(read=False)))
     good(harness.run(RELEASE, made.app, tmp_path / "streams", Run(dump=reference, expect_no_restore=True)))
-    assert not [str(one) for one in dumps.differences(reference, served)]
+    assert not [str(difference) for difference in dumps.differences(reference, served)]
     rows = rows_by_store(directory, task="global")
     assert rows
     assert not different(rows, rows_by_store(tmp_path / "streams" / made.app.name, task="global"))
@@ -266,7 +266,7 @@ def test_a_task_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path:
     assert restored(reply) == {}
     assert not wiped(reply), reply.told()
     others = {event["store"] for event in reply.of("store")} - {TASK_STORE}
-    assert not [str(one) for one in dumps.differences(reference, served, ignore=others)]
+    assert not [str(difference) for difference in dumps.differences(reference, served, ignore=others)]
 
 
 def test_the_broker_says_what_its_logs_are(harness: Harness, made: Made) -> None:
@@ -279,7 +279,7 @@ def test_the_broker_says_what_its_logs_are(harness: Harness, made: Made) -> None
     assert {one.committed is not None for key, one in facts.items() if key.topic == events} == {True}
     assert {one.compacted for key, one in facts.items() if key.topic == made.topic(TASK_STORE)} == {True}
     assert {one.compacted for key, one in facts.items() if key.topic == events} == {False}
-    assert len({one.topic_id for one in facts.values()}) == len(topics)
+    assert len({fact.topic_id for fact in facts.values()}) == len(topics)
     with pytest.raises(RunFailed, match=r"does not answer: .*Connection refused"):
         ask_broker("127.0.0.1:1", {"socket.timeout.ms": "1000"}, group="none", topics=topics)
 

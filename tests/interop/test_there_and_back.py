@@ -91,7 +91,7 @@ def test_undo_is_refused_and_the_migration_it_names_goes_back(
     back = Run(dump=served, as_of=oldest, expect_no_restore=True)
     after = good(harness.run(first, app, tmp_path / "state", back))
     assert not wiped(after), after.told()
-    assert not [str(one) for one in dumps.differences(reference, served)]
+    assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
     assert sum_of(served, "count") == records_with_value(harness, f"{app.input}-events", tmp_path)
     harness.delete(first, app)

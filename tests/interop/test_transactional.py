@@ -108,7 +108,7 @@ def test_older_releases_take_the_migrated_directory(
     run = Run(dump=served, then=[Step(rest, grown)], as_of=AS_OF, expect_no_restore=True)
     after = good(harness.run(target, app, state, run))
     assert not wiped(after), after.told()
-    assert not [str(one) for one in dumps.differences(reference, served)]
+    assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
     count = records_with_value(harness, f"{app.input}-events", tmp_path)
     assert sum_of(grown, "count") == count
@@ -141,7 +141,7 @@ def test_stores_never_written(harness: Harness, tmp_path: Path, target: str) -> 
     reply = good(harness.run(target, app, state, Run(dump=served, expect_no_restore=True)))
     assert not wiped(reply), reply.told()
     assert restored(reply) == {}
-    assert not [str(one) for one in dumps.differences(live, served)]
+    assert not [str(difference) for difference in dumps.differences(live, served)]
 
 
 @pytest.mark.sample(1)
@@ -165,7 +165,7 @@ def test_record_headers(harness: Harness, tmp_path: Path, target: str) -> None:
     reply = good(harness.run(target, started, state, Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
     edit = None if keeps else as_without_headers
-    assert not [str(one) for one in dumps.differences(reference, served, edit=edit)]
+    assert not [str(difference) for difference in dumps.differences(reference, served, edit=edit)]
     assert dumps.counts(served).keys() == dumps.counts(reference).keys()
 
 
@@ -194,7 +194,7 @@ def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str
         assert wiped(reply) == (predicted and folder == state), reply.told()
         # Windows hide what is older than the stream time that they have seen: after a restart all rows are served.
         good(harness.run(target, app, folder, Run(dump=dump, as_of=AS_OF, expect_no_restore=True)))
-    assert not [str(one) for one in dumps.differences(truth, served, ignore=WITHOUT_CHANGELOG)]
+    assert not [str(difference) for difference in dumps.differences(truth, served, ignore=WITHOUT_CHANGELOG)]
     harness.delete(target, app)
 
 
@@ -240,5 +240,5 @@ def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str, 
         run = Run(dump=dump, conf=TRANSACTIONAL, expect_no_restore=True)
         good(harness.run(RELEASE, app, folder, run))
     assert dumps.counts(served).keys() == set(stores.split("+"))
-    assert not [str(one) for one in dumps.differences(truth, served)]
+    assert not [str(difference) for difference in dumps.differences(truth, served)]
     harness.delete(RELEASE, app)

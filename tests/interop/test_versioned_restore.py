@@ -254,8 +254,8 @@ def overwrite(path: Path, rows: Rows) -> None:
     families = {name: Options(raw_mode=True) for name in Rdict.list_cf(str(path), options)}
     tables = BlockBasedOptions()
     tables.set_format_version(5)
-    for one in (options, *families.values()):
-        one.set_block_based_table_factory(tables)
+    for family in (options, *families.values()):
+        family.set_block_based_table_factory(tables)
     database = Rdict(str(path), options, column_families=families)
     for key, row in rows.items():
         database[key] = row

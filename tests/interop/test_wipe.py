@@ -101,5 +101,7 @@ def test_a_store_that_was_wiped_and_restored_by_4_3_goes_back(harness: Harness, 
     assert done.status in (0, 1), done.told
     again = Run(dump=tmp_path / "after.jsonl", expect_no_restore=True, may_restore=[*IN_MEMORY])
     good(harness.run(old, app, tmp_path / "state", again))
-    assert not [str(one) for one in dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl")]
+    assert not [
+        str(difference) for difference in dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl")
+    ]
     harness.delete(old, app)

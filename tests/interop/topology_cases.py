@@ -48,51 +48,51 @@ def nothing(_: Started) -> None:
     """The directory as it was left."""
 
 
-def rehomed(it: Started) -> None:
+def rehomed(started: Started) -> None:
     """By kstate."""
-    done = kstate("rehome", it.directory.path, *it.words, "--warnings-ok")
+    done = kstate("rehome", started.directory.path, *started.words, "--warnings-ok")
     assert done.status == 0, done.told
 
 
-def rehomed_and_killed(it: Started) -> None:
+def rehomed_and_killed(started: Started) -> None:
     """Rehomed; then the new topology ran, and was killed."""
-    rehomed(it)
-    it.run(Run(read=False, kill=True))
+    rehomed(started)
+    started.run(Run(read=False, kill=True))
 
 
-def killed(it: Started) -> None:
+def killed(started: Started) -> None:
     """A start of the new topology that was killed, or that failed."""
-    it.run(Run(read=False, kill=True))
+    started.run(Run(read=False, kill=True))
 
 
-def ran(it: Started) -> None:
+def ran(started: Started) -> None:
     """The new topology has run here, and restored what it needed."""
-    it.run(Run(read=False, options={"timeout": 25}))
+    started.run(Run(read=False, options={"timeout": 25}))
 
 
-def one_partition(it: Started) -> None:
+def one_partition(started: Started) -> None:
     """The other partition lies on another host."""
-    for task in it.directory.path.glob("*_1"):
+    for task in started.directory.path.glob("*_1"):
         shutil.rmtree(task)
 
 
-def one_left_over(it: Started) -> None:
+def one_left_over(started: Started) -> None:
     """Of the sub-topology that is gone one task is here."""
-    for task in it.directory.path.glob("6_1"):
+    for task in started.directory.path.glob("6_1"):
         shutil.rmtree(task)
 
 
-def left_over_without_stores(it: Started) -> None:
+def left_over_without_stores(started: Started) -> None:
     """Nothing but ``.checkpoint`` is in the tasks of the sub-topology that is gone."""
-    for task in it.directory.path.glob("6_*"):
+    for task in started.directory.path.glob("6_*"):
         shutil.rmtree(task)
         task.mkdir()
         (task / ".checkpoint").write_text("0\n0\n", encoding="utf-8")
 
 
-def left_over_malformed(it: Started) -> None:
+def left_over_malformed(started: Started) -> None:
     """``.checkpoint`` of a task of the sub-topology that is gone is no such file."""
-    (it.directory.path / "6_0" / ".checkpoint").write_text("x\n", encoding="utf-8")
+    (started.directory.path / "6_0" / ".checkpoint").write_text("x\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)

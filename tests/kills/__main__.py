@@ -46,10 +46,10 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _one(farm: Farm, number: int, given: argparse.Namespace, folder: Path) -> int:
+def _one(farm: Farm, number: int, namespace: argparse.Namespace, folder: Path) -> int:
     began = time.monotonic()
-    outcomes = kill.run(farm, seed(number, given.victims), folder)
-    with given.record.open("a", encoding="utf-8") as file:
+    outcomes = kill.run(farm, seed(number, namespace.victims), folder)
+    with namespace.record.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(outcome.line) + "\n" for outcome in outcomes)
     wrong = [outcome for outcome in outcomes if outcome.kstate or outcome.unpredicted]
     losses = sum(bool(outcome.streams) for outcome in outcomes)
@@ -59,9 +59,9 @@ def _one(farm: Farm, number: int, given: argparse.Namespace, folder: Path) -> in
     )
     for outcome in wrong:
         print(f"  {outcome.victim.name}: kstate {outcome.kstate}, not predicted {outcome.unpredicted}", flush=True)
-    if wrong and given.saved:
-        shutil.rmtree(given.saved / str(number), ignore_errors=True)
-        shutil.move(folder, given.saved / str(number))
+    if wrong and namespace.saved:
+        shutil.rmtree(namespace.saved / str(number), ignore_errors=True)
+        shutil.move(folder, namespace.saved / str(number))
     shutil.rmtree(folder, ignore_errors=True)
     return len(wrong)
 

@@ -48,11 +48,11 @@ def main() -> int:
 
 
 def _run(
-    numbers: list[int], given: argparse.Namespace, folder: Path, until: float, lines: list[dict[str, Any]]
+    numbers: list[int], namespace: argparse.Namespace, folder: Path, until: float, lines: list[dict[str, Any]]
 ) -> None:
     """Run worlds of one broker: several at once, and those that kill it by themselves."""
-    seeds = {number: f"{given.seed}-{number}" for number in numbers}
-    disks = {number: disk_rounds(seed, disks=given.disks) for number, seed in seeds.items()}
+    seeds = {number: f"{namespace.seed}-{number}" for number in numbers}
+    disks = {number: disk_rounds(seed, disks=namespace.disks) for number, seed in seeds.items()}
     with cleaning_broker(folder / "broker") as broker, Calls(folder / "calls") as calls:
 
         def run(number: int) -> None:
@@ -63,12 +63,12 @@ def _run(
             lines.append(line)
             print(f"world {number}: {line['rounds']}, {line['seconds']} s, wrong {len(line['wrong'])}", flush=True)
             print("".join(f"{text}\n" for text in line["wrong"]), end="", flush=True)
-            if given.record:
-                with given.record.open("a", encoding="utf-8") as file:
+            if namespace.record:
+                with namespace.record.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
 
         alone = [number for number in numbers if disks[number] is not None]
-        with ThreadPoolExecutor(given.at_once) as pool:
+        with ThreadPoolExecutor(namespace.at_once) as pool:
             list(pool.map(run, [number for number in numbers if number not in alone]))
         for number in alone:
             run(number)

@@ -33,7 +33,7 @@ class History:
     def rows(self, end: int) -> Rows:
         """Return what the records below an offset amount to."""
         rows: Rows = {}
-        for record in sorted(self.records, key=lambda one: one.offset):
+        for record in sorted(self.records, key=lambda record: record.offset):
             if record.offset >= end:
                 break
             if record.value is None:

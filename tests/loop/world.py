@@ -329,7 +329,7 @@ class World:
     def _check_dump(
         self, dump: DumpOfLoop, outcomes: list[Outcome], stable: dict[Partition, int], disturbance: str
     ) -> None:
-        outcome = min(outcomes, key=lambda one: one.status if one.status >= 0 else 100)
+        outcome = min(outcomes, key=lambda outcome: outcome.status if outcome.status >= 0 else 100)
         new = dump.look(self._logs.histories)
         usual = {"recreate": (0, 1, 6), "terminate": (0, 1, 143, -15)}.get(disturbance, (0, 1))
         if not outcome.killed and outcome.status not in usual and _SHORTAGE not in outcome.error:
@@ -467,5 +467,5 @@ def _form(text: str) -> str:
 def _difference(key: Partition, rows: Rows, of_log: Rows) -> str:
     more = sorted(rows.keys() - of_log.keys())
     less = sorted(of_log.keys() - rows.keys())
-    other = sorted(one for one in rows.keys() & of_log.keys() if rows[one] != of_log[one])
+    other = sorted(key for key in rows.keys() & of_log.keys() if rows[key] != of_log[key])
     return f"{key}: rows that the log does not have {more}, rows that are missing {less}, other values {other}"

@@ -69,10 +69,10 @@ def _page(command: Any, context: Any) -> Iterator[str]:
 def _options(command: Any, context: Any) -> Iterator[str]:
     """Arguments and options below the titles that they have in the help."""
     panels: dict[str, list[tuple[str, str]]] = {}
-    for one in command.get_params(context):
-        row = one.get_help_record(context)
+    for parameter in command.get_params(context):
+        row = parameter.get_help_record(context)
         if row is not None:
-            panels.setdefault(panel_of(one), []).append(row)
+            panels.setdefault(panel_of(parameter), []).append(row)
     for title, rows in panels.items():
         yield f".SH {_escaped(title.upper())}"
         for names, said in rows:

@@ -70,8 +70,8 @@ def _refs(lines: Sequence[str], extras: Sequence[str]) -> set[str]:
     return {_ref(found) for found, _ in _needed(lines, extras)}
 
 
-def _ref(found: metadata.Distribution) -> str:
-    return _purl(found.name, found.version)
+def _ref(distribution: metadata.Distribution) -> str:
+    return _purl(distribution.name, distribution.version)
 
 
 def _purl(name: str, version: str) -> str:

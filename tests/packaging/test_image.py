@@ -63,7 +63,7 @@ def test_the_documented_line_makes_what_is_copied(tmp_path: Path) -> None:
     """README, the page and the Dockerfile say the same of the wheel; it is run as it stands, without the registry."""
     pages = ("README.md", "docs/how-to/container.md", "Dockerfile")
     lines = [re.findall(r"pip wheel [^&#\n]*", (ROOT / name).read_text(encoding="utf-8")) for name in pages]
-    (said,) = {one.strip() for found in lines for one in found}
+    (said,) = {one.strip() for line in lines for one in line}
     assert all(lines)
     clone(tmp_path)
     words = [sys.executable, "-m", *shlex.split(said), "--no-build-isolation", "--no-index", "--quiet"]

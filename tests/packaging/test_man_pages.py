@@ -20,8 +20,8 @@ def test_every_command_has_a_page_with_all_its_options() -> None:
         page = PAGES[f"kstate-{path.replace(' ', '-')}.1"].replace("\\-", "-")
         wrong += [
             f"{path}: {name}"
-            for one in command.params
-            for name in one.opts
+            for parameter in command.params
+            for name in parameter.opts
             if name.startswith("-") and name not in page
         ]
         assert "\n.SH NAME\n" in page and f"\n.B kstate {path}\n" in page, path

@@ -31,8 +31,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert f"## [{__version__}] - " in changelog.read_text(encoding="utf-8"), "the next release has no dated section"
     changelog.write_text(f"# Changelog\n\n{CHANGES}", encoding="utf-8")
     (folder / ".venv").mkdir()
-    for one in Path(sys.prefix).iterdir():
-        (folder / ".venv" / one.name).symlink_to(one)
+    for path in Path(sys.prefix).iterdir():
+        (folder / ".venv" / path.name).symlink_to(path)
     with (folder / "pyproject.toml").open() as project:
         checksum = subprocess.run(["cksum"], stdin=project, capture_output=True, text=True, check=True).stdout
     (folder / ".venv" / f".installed-for-{checksum.split()[0]}").touch(exist_ok=True)

@@ -105,8 +105,10 @@ def test_what_the_wheel_says_of_itself(built: Built) -> None:
 def test_what_is_in_the_sdist(built: Built) -> None:
     """What the wheel is built from, and no test: golden directories are many times as large as all else."""
     with tarfile.open(built.sdist) as sdist:
-        names = {one.name.partition("/")[2] for one in sdist.getmembers() if one.isfile()}
-        assert not [one.name for one in sdist.getmembers() if not one.isfile() and not one.isdir()]
+        names = {getmember.name.partition("/")[2] for getmember in sdist.getmembers() if getmember.isfile()}
+        assert not [
+            getmember.name for getmember in sdist.getmembers() if not getmember.isfile() and not getmember.isdir()
+        ]
     assert names >= _package() | _documents() | {"pyproject.toml", "LICENSE"}
     assert not [name for name in names if name.startswith("tests/") or name.endswith(".pyc")]
     assert built.sdist.stat().st_size < 2 << 20 and built.wheel.stat().st_size < 2 << 20

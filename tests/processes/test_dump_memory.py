@@ -50,5 +50,5 @@ def test_memory_is_bounded_by_the_row_group(tmp_path: Path) -> None:
 @pytest.mark.in_full("tests/processes/test_dump_memory.py::test_memory_is_bounded_by_the_row_group")
 def test_and_by_the_part_that_is_sent_to_a_bucket(objects: ObjectStore) -> None:
     groups, most = peak(objects.uri("dump"), GROUP_BYTES, 400)
-    assert groups == 4 and len([one for one in objects.requests() if "partNumber" in one]) > 0
+    assert groups == 4 and len([request for request in objects.requests() if "partNumber" in request]) > 0
     assert most < 550 * _MIB

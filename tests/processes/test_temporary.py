@@ -112,7 +112,7 @@ def test_only_what_is_proven_to_be_ours_and_dead(database: Path, temporary: Path
     given_again = temporary / f"kstate-shadow-{boot}-{namespace}-{os.getpid()}-1-{random}"
     given_again.mkdir()
     leftovers.sweep(temporary)
-    assert {one.name for one in temporary.iterdir()} == {*kept, link.name, file.name, "victim"}
+    assert {path.name for path in temporary.iterdir()} == {*kept, link.name, file.name, "victim"}
     assert (elsewhere / "precious").exists()
 
 
@@ -222,7 +222,9 @@ class Watcher:
 """
 
 
-@pytest.mark.parametrize("what", [one for one in get_args(leftovers.Purpose) if one not in ("shadow", "verify")])
+@pytest.mark.parametrize(
+    "what", [argument for argument in get_args(leftovers.Purpose) if argument not in ("shadow", "verify")]
+)
 def test_what_each_of_them_leaves_is_removed(what: str, database: Path, temporary: Path) -> None:
     command = [sys.executable, "-c", f"{BEFORE}\n{MADE_BY[what]}\nhold()"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

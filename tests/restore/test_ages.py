@@ -60,7 +60,7 @@ def test_what_a_run_writes_down(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples" / "dump", dump)
     known = parse((dump / NAME).read_bytes())
     read = Reading(old.at_ms + 5 * HOUR, old.at_ms + 6 * HOUR, "compact", 24 * HOUR, 2)
-    dated = tuple(dataclasses.replace(one, reading=read, topic_id="an-id") for one in known.partitions)
+    dated = tuple(dataclasses.replace(partition, reading=read, topic_id="an-id") for partition in known.partitions)
     (dump / NAME).write_bytes(render(Manifest(known.isolation, dated, known.files, known.committed)))
 
     # Caught up: old files, and data as of the beginning of the reading.

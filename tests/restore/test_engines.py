@@ -118,7 +118,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def workers_of(process: subprocess.Popen[str]) -> list[int]:
     """The processes that it has started, by the kernel's list."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    return [int(one) for one in children.read_text("ascii").split()]
+    return [int(part) for part in children.read_text("ascii").split()]
 
 
 def at_work(process: subprocess.Popen[str], app: Path) -> list[int]:

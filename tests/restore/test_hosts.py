@@ -36,7 +36,9 @@ class Hosts:
         return support.restore(self.app(host), self.dump, *LOCAL, *map(str, options))
 
     def tasks(self, host: str) -> list[str]:
-        return sorted(one.name for one in self.app(host).iterdir() if one.is_dir()) if self.app(host).exists() else []
+        return (
+            sorted(path.name for path in self.app(host).iterdir() if path.is_dir()) if self.app(host).exists() else []
+        )
 
     def fleet(self, name: str, *hosts: str) -> Path:
         """What each of them has, as ``ls`` and ``fleet`` say it."""
@@ -163,7 +165,7 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
 )
 def test_what_does_not_go_together(hosts: Hosts, options: tuple[str, ...], told: str) -> None:
     now = hosts.fleet("now.json", "web-1")
-    words = [one.replace("NOW", str(now)).replace("FOLDER", str(hosts.folder)) for one in options]
+    words = [option.replace("NOW", str(now)).replace("FOLDER", str(hosts.folder)) for option in options]
     done = hosts.restore("web-3", *words)
     assert (done.status, told in done.stderr) == (2, True), done.stderr
     assert not hosts.app("web-3").exists()

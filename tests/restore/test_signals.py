@@ -27,7 +27,7 @@ def strikes() -> list[tuple[str, list[tuple[Moment, Way]]]]:
     """What is struck one after the other in one directory, before the same command runs undisturbed."""
     if ALL:
         return [(moment.name, [(moment, way) for way in WAYS]) for moment in MOMENTS]
-    moments, ways = {one.name: one for one in MOMENTS}, {one.name: one for one in WAYS}
+    moments, ways = {moment.name: moment for moment in MOMENTS}, {way.name: way for way in WAYS}
     return [("sample", [(moments[moment], ways[way]) for moment, way in SAMPLE.items()])]
 
 

@@ -169,7 +169,7 @@ def test_the_topic_ids_are_compared_before_the_offsets(pair: Pair, tmp_path: Pat
 
 
 def _success(metrics: Path) -> str:
-    (line,) = [one for one in metrics.read_text().splitlines() if one.startswith("kstate_last_success_timestamp_")]
+    (line,) = [line for line in metrics.read_text().splitlines() if line.startswith("kstate_last_success_timestamp_")]
     return line
 
 

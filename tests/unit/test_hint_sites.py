@@ -396,8 +396,8 @@ def _bound(value: ast.expr, assigned: dict[str, list[ast.expr]]) -> list[str]:
 
 def _options() -> set[str]:
     commands = [_CLI.commands[name] for name in COMMANDS]
-    commands += [inner for one in commands for inner in getattr(one, "commands", {}).values()]
-    return {option for one in commands for parameter in one.params for option in parameter.opts}
+    commands += [inner for command in commands for inner in getattr(command, "commands", {}).values()]
+    return {option for command in commands for parameter in command.params for option in parameter.opts}
 
 
 def test_the_options_of_hints_exist() -> None:

@@ -38,7 +38,7 @@ def hints() -> Iterator[tuple[str, str]]:
                 yield f"{where}:{node.value.lineno}", _text(node.value, names)
             elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(isinstance(one, ast.Name) and "hint" in one.id.lower() for one in targets):
+                if any(isinstance(target, ast.Name) and "hint" in target.id.lower() for target in targets):
                     yield f"{where}:{node.lineno}", _text(node.value, names)
 
 

@@ -227,7 +227,7 @@ def test_packages_stand_in_the_order_of_their_imports() -> None:
 def test_an_installation_has_the_pages_where_messages_name_them() -> None:
     data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["data-files"]
     files = {
-        f"{folder}/{path.name}": path for folder, globs in data.items() for one in globs for path in ROOT.glob(one)
+        f"{folder}/{path.name}": path for folder, globs in data.items() for glob in globs for path in ROOT.glob(glob)
     }
     for page in PAGES:
         assert files[f"share/doc/kstate/{INTERNALS}/{page.name}"] == page

@@ -29,11 +29,11 @@ def named(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
     yield from DOTTED.findall(text)
     for module, names in IMPORTED.findall(text):
-        yield from (f"{module}.{one.split(' as ')[0].strip()}" for one in names.split(","))
+        yield from (f"{module}.{part.split(' as ')[0].strip()}" for part in names.split(","))
     if path.suffix == ".py":
         for node in syntax.nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "kstate_cli":
-                yield from (f"{node.module}.{one.name}" for one in node.names)
+                yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
 def is_there(name: str) -> bool:

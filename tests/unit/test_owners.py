@@ -130,8 +130,8 @@ def test_nobody_means_a_property_of_a_release_and_says_its_name_or_its_place() -
             spelled = names and _A_RELEASE.fullmatch(node.value) is not None  # type: ignore[attr-defined]
             table = isinstance(node, ast.Subscript) and getattr(node.value, "id", "") in {"RELEASES", "PROVEN"}
             pair = isinstance(node, ast.Compare) and any(
-                isinstance(one, ast.Tuple) and all(isinstance(part, ast.Constant) for part in one.elts)
-                for one in node.comparators
+                isinstance(comparator, ast.Tuple) and all(isinstance(part, ast.Constant) for part in comparator.elts)
+                for comparator in node.comparators
             )
             numbered = pair and any(getattr(one, "attr", "") == "number" for one in ast.walk(node))
             if spelled or table or numbered:

@@ -26,9 +26,14 @@ from tests.interop.releases import forgets_global_tables
 
 def test_every_release_that_was_run_was_compared() -> None:
     assert {row.name for row in RELEASES if not row.unproven} <= LAST_EXAMINED.keys()
-    assert {one.name for one in DIFFERENCES} == {one.name for one in dict.fromkeys(DIFFERENCES)}
-    for one in DIFFERENCES:
-        assert one.before and one.after and one.proof and re.fullmatch(r"(KAFKA-\d+)?", one.issue)
+    assert {difference.name for difference in DIFFERENCES} == {fromkey.name for fromkey in dict.fromkeys(DIFFERENCES)}
+    for difference in DIFFERENCES:
+        assert (
+            difference.before
+            and difference.after
+            and difference.proof
+            and re.fullmatch(r"(KAFKA-\d+)?", difference.issue)
+        )
 
 
 @pytest.mark.parametrize(
@@ -72,8 +77,8 @@ def test_the_harness_and_the_table_agree_about_global_tables(line: str) -> None:
 
 @given(st.sampled_from(sorted(LAST_EXAMINED)), st.integers(0, 9))
 def test_a_release_without_a_patch_never_says_more_than_its_patch_releases(line: str, patch: int) -> None:
-    for one in DIFFERENCES:
-        whole, single = is_new(one, line, None), is_new(one, line, patch)
+    for difference in DIFFERENCES:
+        whole, single = is_new(difference, line, None), is_new(difference, line, patch)
         if patch <= LAST_EXAMINED[line]:
             assert single is not None
             assert whole in (None, single)

@@ -173,14 +173,14 @@ def calls() -> list[tuple[str, list[str]]]:
     """(where, words) of each call of ``command``; what is not literal is a hole."""
     found = []
     for path in _sources():
-        names = {one.name for node in syntax.nodes(path) if isinstance(node, ast.ImportFrom) for one in node.names}
+        names = {name.name for node in syntax.nodes(path) if isinstance(node, ast.ImportFrom) for name in node.names}
         if "command" not in names:
             continue
         for node in syntax.nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "command":
-                if any(isinstance(one, ast.Starred) for one in node.args):
+                if any(isinstance(argument, ast.Starred) for argument in node.args):
                     continue  # whose words are known elsewhere
-                words = [str(one.value) if isinstance(one, ast.Constant) else _HOLE for one in node.args]
+                words = [str(argument.value) if isinstance(argument, ast.Constant) else _HOLE for argument in node.args]
                 found.append((f"{path.relative_to(ROOT)}:{node.lineno}", words))
     return found
 

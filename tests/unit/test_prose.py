@@ -90,7 +90,7 @@ class _Function(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)
         if self.is_text(node.value):
-            self.texts |= {one.id for one in node.targets if isinstance(one, ast.Name)}
+            self.texts |= {target.id for target in node.targets if isinstance(target, ast.Name)}
 
     def visit_Compare(self, node: ast.Compare) -> None:
         sides = [node.left, *node.comparators]

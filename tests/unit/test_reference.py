@@ -68,7 +68,7 @@ def test_no_other_page_has_a_mark() -> None:
 
 def test_every_code_of_an_error_is_in_the_table() -> None:
     """That of every class that a command can end with, and those that are given where an error is raised."""
-    codes = {one.code for one in endings()} | reference_pages.given_codes()
+    codes = {ending.code for ending in endings()} | reference_pages.given_codes()
     assert codes and {code for code in codes if f"| `{code}` |" not in marked_tables.errors()} == set()
 
 
@@ -84,7 +84,7 @@ def test_every_serde_is_in_the_table() -> None:
 def _option(text: str) -> str:
     tree = dict(commands())
     tree["ls"] = copy.copy(tree["ls"])
-    made_up = copy.copy(next(one for one in tree["ls"].params if one.param_type_name == "option"))
+    made_up = copy.copy(next(parameter for parameter in tree["ls"].params if parameter.param_type_name == "option"))
     made_up.opts, made_up.help = ["--made-up"], text
     tree["ls"].params = [*tree["ls"].params, made_up]
     return reference_pages.command_pages([*groups(), *tree.items()])["commands/ls.md"]
@@ -188,7 +188,7 @@ def test_a_metric_that_is_not_declared_is_not_written(tmp_path: Any) -> None:
         metrics.more = lambda: ((name, ("x",) * (len(labels) - 1), 1.0) for name, (_, labels) in MEASURES.items())
         metrics.finish(0)
     text = (tmp_path / "out.prom").read_text(encoding="utf-8")
-    written = {one.name: tuple(one.samples[0].labels) for one in text_string_to_metric_families(text)}
+    written = {family.name: tuple(family.samples[0].labels) for family in text_string_to_metric_families(text)}
     assert {name: tuple(sorted(labels)) for name, labels in written.items()} == {
         name: tuple(sorted(labels)) for name, (_, labels) in METRICS.items()
     }

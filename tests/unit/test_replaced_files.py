@@ -31,18 +31,18 @@ def test_two_writers_one_of_them_killed(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", WRITER, str(page), letter], stdout=subprocess.PIPE, text=True)
         for letter in "ab"
     ]
-    for one in writers:
-        assert one.stdout is not None
-        assert one.stdout.readline() == "begun\n"
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "begun\n"
     seen = set()
     for _ in range(300):
         text = page.read_text()
         assert len(text) == 100_000
         assert len(set(text)) == 1
         seen.add(text[0])
-    for one in writers:
-        one.send_signal(signal.SIGKILL)
-        one.communicate()
+    for writer in writers:
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate()
     assert seen & {"a", "b"}
     replace_text(page, "c", mode=0o600)
     assert page.read_text() == "c"

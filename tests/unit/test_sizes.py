@@ -46,7 +46,10 @@ def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     unseen = docs | {id(part) for node in syntax.nodes(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in syntax.nodes(tree):
         if isinstance(node, ast.JoinedStr):
-            yield node.lineno, "".join(str(one.value) if isinstance(one, ast.Constant) else "\0" for one in node.values)
+            yield (
+                node.lineno,
+                "".join(str(value.value) if isinstance(value, ast.Constant) else "\0" for value in node.values),
+            )
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in unseen:
             yield node.lineno, node.value
 
@@ -61,7 +64,7 @@ def _wrong(path: Path) -> Iterator[str]:
             yield f"{where}:{line}: {text!r}: not size_text"
     for node in syntax.nodes(tree):
         bar = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "DownloadColumn"
-        if bar and "binary_units" not in {one.arg for one in node.keywords}:  # type: ignore[attr-defined]
+        if bar and "binary_units" not in {keyword.arg for keyword in node.keywords}:  # type: ignore[attr-defined]
             yield f"{where}:{node.lineno}: a bar in other units"  # type: ignore[attr-defined]
 
 

@@ -46,7 +46,7 @@ def test_a_shell_takes_each_name_as_it_is() -> None:
 def test_a_shell_takes_any_text(texts: list[str]) -> None:
     line = command("x", *texts)
     assert line.isprintable()
-    assert words(line) == [b"x", *(one.encode() for one in texts)]
+    assert words(line) == [b"x", *(text.encode() for text in texts)]
 
 
 def test_a_path_is_never_an_option() -> None:
@@ -91,7 +91,7 @@ def _errors() -> set[str]:
     """The names of all error classes, those of the standard library left out."""
     names = {"KstateError"}
     classes = [node for path in _SOURCE.rglob("*.py") for node in syntax.nodes(path) if isinstance(node, ast.ClassDef)]
-    while more := {one.name for one in classes for base in one.bases if getattr(base, "id", "") in names} - names:
+    while more := {kind.name for kind in classes for base in kind.bases if getattr(base, "id", "") in names} - names:
         names |= more
     return names
 
@@ -105,7 +105,7 @@ def test_an_error_is_one_line_and_details(path: Path) -> None:
             continue
         for part in [*node.args, *(word.value for word in node.keywords if word.arg in ("hint", "where"))]:
             texts = [
-                one.value for one in ast.walk(part) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                node.value for node in ast.walk(part) if isinstance(node, ast.Constant) and isinstance(node.value, str)
             ]
             assert not any("\n" in text for text in texts), f"line {node.lineno}"
 

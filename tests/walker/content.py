@@ -100,8 +100,8 @@ def _task(application: str, path: Path) -> Task:
                 stores[one.name] = {"": _database(one)}
                 folders.add(one.name)
         else:
-            segments = [one for one in sorted(folder.iterdir()) if one.is_dir()]
-            stores[folder.name] = {one.name.partition(".")[2]: _database(one) for one in segments}
+            segments = [path for path in sorted(folder.iterdir()) if path.is_dir()]
+            stores[folder.name] = {segment.name.partition(".")[2]: _database(segment) for segment in segments}
             folders.add(folder.name)
     lines = offsets_file(path / ".checkpoint")
     named = {store: offsets_file(path / f".checkpoint_{store}") for store in _named(path)}
@@ -139,19 +139,19 @@ def _store(
 
     4.3 reads `.checkpoint_<store>` of a buffer, and of no other store that has offsets inside.
     """
-    inside = any(OFFSETS in one.families for one in segments.values())
+    inside = any(OFFSETS in segment.families for segment in segments.values())
     own = own if name.endswith("-Buffer") or not inside else {}
     readings = [
         {tp: offset for tp, offset in lines.items() if store_of(application, path.name, tp[0]) == name},
         own,
-        *(_offsets(one.families[OFFSETS]) for one in segments.values() if OFFSETS in one.families),
+        *(_offsets(segment.families[OFFSETS]) for segment in segments.values() if OFFSETS in segment.families),
     ]
     offsets: Offsets = {}
     for reading in readings:
         for tp, offset in reading.items():
             offsets[tp] = min(offset, offsets.get(tp, offset))
     positions = [offsets_file(path / f"{name}.position")] + [
-        _position(one.families[OFFSETS]) for one in segments.values() if OFFSETS in one.families
+        _position(segment.families[OFFSETS]) for segment in segments.values() if OFFSETS in segment.families
     ]
     position: Offsets = {}
     for reading in positions:

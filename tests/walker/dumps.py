@@ -61,7 +61,7 @@ def make(folder: Path, app: str, logs: dict[Partition, Log]) -> Dump:
                 tp = (f"{app}-{store}-changelog", int(task[2:]))
                 log = logs.get(tp, Log())
                 taken[tp] = Log(list(log.records), log.start, log.end)
-    rows = [_row(tp, one) for tp, log in sorted(taken.items()) for one in log.records]
+    rows = [_row(tp, record) for tp, log in sorted(taken.items()) for record in log.records]
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     bounds = {TopicPartition(*tp): Bounds(log.start, log.end) for tp, log in taken.items()}
     write_dump(folder / "dump", table, bounds, {}, Layout())
@@ -70,9 +70,9 @@ def make(folder: Path, app: str, logs: dict[Partition, Log]) -> Dump:
     return Dump(folder, taken)
 
 
-def _row(tp: Partition, one: Record) -> dict[str, object]:
-    return {"key": one.key, "value": one.value, "topic": tp[0], "partition": tp[1], "offset": one.offset,
-            "timestamp": one.timestamp * 1000, "timestampType": 0, "headers": None}  # fmt: skip
+def _row(tp: Partition, record: Record) -> dict[str, object]:
+    return {"key": record.key, "value": record.value, "topic": tp[0], "partition": tp[1], "offset": record.offset,
+            "timestamp": record.timestamp * 1000, "timestampType": 0, "headers": None}  # fmt: skip
 
 
 def _opens(task: Task | None, store: str, release: Release) -> bool:
@@ -102,7 +102,7 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
             log = dump.logs[tp]
             old = found.stores.get(name) if found is not None and name in found.folders else None
             offset = old.offsets.get(tp) if old is not None else None
-            last = max((one.offset for one in log.records), default=None)
+            last = max((record.offset for record in log.records), default=None)
             empty = old is None or old.empty
             if offset == UNKNOWN and empty and last is None and not rebuild:
                 refused |= not _opens(found, name, target)
@@ -116,7 +116,9 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
                     refused = True
                     continue
                 warned = True  # nobody has said when the dump was read: deletes may be forgotten
-                rows = applied(flat(old), {one.key: stored(one) for one in log.records if one.offset > offset})
+                rows = applied(
+                    flat(old), {record.key: stored(record) for record in log.records if record.offset > offset}
+                )
                 position = dict(old.position) if old is not None else {}
             else:
                 if last is None and not empty:
@@ -124,7 +126,7 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
                     continue
                 warned |= not rebuild and offset is not None and offset != UNKNOWN
                 precious |= offset is not None and offset + 1 > log.end
-                rows, position = applied({}, {one.key: stored(one) for one in log.records}), {}
+                rows, position = applied({}, {record.key: stored(record) for record in log.records}), {}
             changed = True
             meaning[task, name] = Store(segmented(name, rows), {tp: UNKNOWN if last is None else last}, position)
     if refused:

@@ -34,17 +34,17 @@ class Log:
 
     def compact(self) -> None:
         """What the cleaner leaves: the last record of each key; deletes stay until `forget`."""
-        last = {one.key: one for one in self.records}
-        self.records = [one for one in self.records if last[one.key] is one]
+        last = {record.key: record for record in self.records}
+        self.records = [record for record in self.records if last[record.key] is record]
 
     def forget(self) -> None:
         """`delete.retention.ms` is over: deletes leave a compacted log."""
         self.compact()
-        self.records = [one for one in self.records if one.value is not None]
+        self.records = [record for record in self.records if record.value is not None]
 
     def latest(self) -> dict[bytes, Record]:
         """Key -> the last record, without what is deleted."""
-        last = {one.key: one for one in self.records}
+        last = {record.key: record for record in self.records}
         return {key: one for key, one in last.items() if one.value is not None}
 
 

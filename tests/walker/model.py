@@ -144,7 +144,7 @@ def _without_changelog(task: Task) -> bool:
 def _moves(task: Task, target: Release) -> bool:
     """Its offsets are not where the target keeps them."""
     if target.inside:
-        outside = [one for one in task.kept.families.values() if OFFSETS not in one]
+        outside = [family for family in task.kept.families.values() if OFFSETS not in family]
         return bool(task.folders) and (".checkpoint" in task.kept.files or bool(outside))
     return task.kept.inside or any(name.startswith(".checkpoint_") for name in task.kept.files)
 
@@ -292,6 +292,6 @@ def misfits(content: Content, release: Release) -> list[str]:
                 wrong.append(f"{name}/{place}: column families {sorted(families)}")
         if release.inside and ".checkpoint" in task.kept.files:
             wrong.append(f"{name}: .checkpoint is left, and would win over the stores")
-        if not release.inside and any(one.startswith(".checkpoint_") for one in task.kept.files):
+        if not release.inside and any(file.startswith(".checkpoint_") for file in task.kept.files):
             wrong.append(f"{name}: {sorted(task.kept.files)}")
     return wrong

@@ -54,21 +54,21 @@ def _entry(path: str) -> Entry:
     return Entry("file", stat.st_mode, stat.st_size, stat.st_mtime_ns, _known[key])
 
 
-def differences(one: Tree, other: Tree) -> list[str]:
+def differences(tree: Tree, other: Tree) -> list[str]:
     """Where two trees differ, for a message."""
     found = []
-    for path in sorted(one.keys() | other.keys()):
-        left, right = one.get(path), other.get(path)
+    for path in sorted(tree.keys() | other.keys()):
+        left, right = tree.get(path), other.get(path)
         if left != right:
             what = "missing" if right is None else "new" if left is None else _what(left, right)
             found.append(f"{path}: {what}")
     return found
 
 
-def _what(one: Entry, other: Entry) -> str:
+def _what(entry: Entry, other: Entry) -> str:
     names = ("kind", "mode", "size", "mtime_ns", "digest")
     return ", ".join(
-        f"{name} {getattr(one, name)} -> {getattr(other, name)}"
+        f"{name} {getattr(entry, name)} -> {getattr(other, name)}"
         for name in names
-        if getattr(one, name) != getattr(other, name)
+        if getattr(entry, name) != getattr(other, name)
     )

@@ -363,7 +363,7 @@ def _diff(world: World, chance: Chance) -> None:
 def start(world: World, chance: Chance) -> None:
     """Streams runs: most often the release that the directory is for, and mostly it is closed in the end."""
     content = world.content()
-    fitting = [one for one in RELEASES.values() if one.layout_fits(content)]
+    fitting = [release for release in RELEASES.values() if release.layout_fits(content)]
     inside = any(task.kept.inside for task in content.tasks.values())
     likely = [one for one in fitting if one.inside == inside]
     release = chance.choice(likely if likely and chance.random() < 0.9 else fitting or list(RELEASES.values()))
@@ -395,7 +395,7 @@ def the_log(world: World, chance: Chance) -> None:
     elif what == "cut":
         log.compact()
         log.start = chance.randint(log.start, log.end)
-        log.records = [one for one in log.records if one.offset >= log.start]
+        log.records = [record for record in log.records if record.offset >= log.start]
     else:
         log.records, log.start, log.end = [], 0, 0
 

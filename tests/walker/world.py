@@ -77,7 +77,7 @@ class World:
         """The names of the runs on disk, in the order of their numbers."""
         if not self.beside.is_dir():
             return []
-        names = [one.name for one in self.beside.iterdir() if one.name != AGES]
+        names = [path.name for path in self.beside.iterdir() if path.name != AGES]
         return sorted(names, key=lambda name: (int(name.split("-")[0]) if _RUN.fullmatch(name) else -1, name))
 
     def kept(self, run: Run) -> Tree | None:

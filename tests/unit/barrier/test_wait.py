@@ -63,10 +63,10 @@ def test_round_after_round_in_one_folder(tmp_path: Path) -> None:
     """What earlier rounds left stays there; hosts come in any order, at any time."""
     chance = random.Random(5)
     for number in range(40):
-        hosts = [Host(tmp_path, f"web-{one}", 4, after=chance.random() / 30) for one in range(4)]
-        ends = [one.ended() for one in hosts]
+        hosts = [Host(tmp_path, f"web-{number}", 4, after=chance.random() / 30) for number in range(4)]
+        ends = [host.ended() for host in hosts]
         assert all(end.all_here for end in ends), number
-        assert min(one.went for one in hosts) >= max(one.came for one in hosts), number
+        assert min(host.went for host in hosts) >= max(host.came for host in hosts), number
     assert len(os.listdir(tmp_path)) == 4
 
 
@@ -103,10 +103,10 @@ def test_two_of_one_name(tmp_path: Path) -> None:
     """One of the two is refused, whichever finds the other's word in its file; the other one waits on."""
     for _ in range(20):
         twins = [Host(tmp_path, "a", 3), Host(tmp_path, "a", 3)]
-        while all(one.is_alive() for one in twins):
+        while all(twin.is_alive() for twin in twins):
             time.sleep(0.005)
-        (other,) = (one for one in twins if not isinstance(one.end, Refused))
-        (refused,) = (one for one in twins if isinstance(one.end, Refused))
+        (other,) = (twin for twin in twins if not isinstance(twin.end, Refused))
+        (refused,) = (twin for twin in twins if isinstance(twin.end, Refused))
         assert "another host has the name a, too" in str(refused.end)
         for host in (other, Host(tmp_path, "b", 3), Host(tmp_path, "c", 3)):
             assert host.ended().all_here
@@ -114,9 +114,9 @@ def test_two_of_one_name(tmp_path: Path) -> None:
 
 def test_different_numbers_of_hosts(tmp_path: Path) -> None:
     hosts = [Host(tmp_path, "a", 2, timeout=10), Host(tmp_path, "b", 3, timeout=10)]
-    for one in hosts:
-        one.join(20)
-    assert any(isinstance(one.end, UsageError) and "the same number" in str(one.end.hint) for one in hosts)
+    for host in hosts:
+        host.join(20)
+    assert any(isinstance(host.end, UsageError) and "the same number" in str(host.end.hint) for host in hosts)
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "-", "x" * 300, "ä", "a\n", "."])
@@ -152,7 +152,7 @@ def test_a_place_that_is_out_of_reach_for_a_while(tmp_path: Path) -> None:
     time.sleep(0.05)
     (tmp_path / "elsewhere").rename(place)
     hosts.append(Host(place, "b", 2))
-    assert all(one.ended().all_here for one in hosts)
+    assert all(host.ended().all_here for host in hosts)
 
 
 def test_a_place_that_is_gone(tmp_path: Path) -> None:
@@ -181,9 +181,9 @@ class Ended(BaseException):
     """As a signal, or a defect, ends a command."""
 
 
-def _told(host: Host, wanted: Waiting) -> None:
+def _told(host: Host, waiting: Waiting) -> None:
     """Waits until the host has said this."""
-    while wanted not in host.told:
+    while waiting not in host.told:
         assert host.is_alive(), host.end
         time.sleep(0.005)
 

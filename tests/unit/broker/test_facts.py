@@ -19,7 +19,7 @@ def test_an_id_has_one_spelling(bits: tuple[int, int], tmp_path: Path) -> None:
     """Kafka's client in Java prints base64 for URLs, librdkafka the other one."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     told = str(confluent_kafka.Uuid(*bits))
-    raw = b"".join(one.to_bytes(8, "big", signed=True) for one in bits)
+    raw = b"".join(bit.to_bytes(8, "big", signed=True) for bit in bits)
     java = urlsafe_b64encode(raw).decode().rstrip("=")
     assert canonical_topic_id(told) == canonical_topic_id(java) == java
     file = tmp_path / "offsets.json"

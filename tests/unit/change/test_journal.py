@@ -95,7 +95,7 @@ WAYS = {
 
 @pytest.mark.parametrize("state", WAYS, ids=lambda state: state.value)
 def test_no_line_follows_one_that_it_cannot_follow(app: Path, state: RunState) -> None:
-    for event in sorted({"created", "cleaning", *(one for events in FOLLOWS.values() for one in events)}):
+    for event in sorted({"created", "cleaning", *(event for events in FOLLOWS.values() for event in events)}):
         run = create_run(app, "migrate --to 4.2")
         members = {**run.events[0], "why": "", "kept": "0" * 64, "made": "0" * 64}
         for own in ("event", "at", "n"):
@@ -281,7 +281,7 @@ def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkey
         with monkeypatch.context() as patched:
             patched.setattr(os, "unlink", unlink)
             forget(app, run)
-        assert all(one.damage is None for one in read_runs(app)), gone
+        assert all(run.damage is None for run in read_runs(app)), gone
         recover(app, print)
 
 

@@ -39,7 +39,7 @@ def snapshot(
 ) -> Snapshot:
     """`files` are names in tasks beside those of their stores; `counts` are how many records follow, exactly."""
     found = app or application(*tasks)
-    entries = {one.name: frozenset({*_names(one), *(files or {}).get(one.name, ())}) for one in found.tasks}
+    entries = {task.name: frozenset({*_names(task), *(files or {}).get(task.name, ())}) for task in found.tasks}
     known = {one.key: one for one in logs}
     request = CheckRequest(release(to), exactly_once=exactly_once, **(asked or {}))
     return Snapshot(

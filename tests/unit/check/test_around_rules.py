@@ -100,7 +100,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_rule(name: str) -> None:
-    (rule,) = [one for one in AROUND_RULES if one.judge.__name__ == name]
+    (rule,) = [rule for rule in AROUND_RULES if rule.judge.__name__ == name]
     for seen, codes in CASES[name]:
         assert [one.code for one in rule.judge(seen)] == codes
 
@@ -113,7 +113,7 @@ def test_every_rule_has_a_case_and_a_source() -> None:
 def test_stores_in_two_subtopologies() -> None:
     seen = snapshot(healthy(), task(store("count", database(), task="3_0"), name="3_0"))
     doubles = stores_in_two(seen)
-    assert doubles.copies == {"3_0"} and [one.code for one in doubles.findings] == [STORE_IN_TWO_SUBTOPOLOGIES]
+    assert doubles.copies == {"3_0"} and [finding.code for finding in doubles.findings] == [STORE_IN_TWO_SUBTOPOLOGIES]
     assert not doubles.shared
     assert stores_in_two(snapshot(healthy())) == Doubles()
 
@@ -158,7 +158,7 @@ def test_a_report_follows_from_the_snapshot_alone() -> None:
     """The directory of this one has never been there."""
     seen = snapshot(healthy(), to=OLD, logs=[log(changelog("count"), 0, 6)], counts={(changelog("count"), 6): 0})
     report = judge(seen)
-    assert [(one.store, one.outcome) for one in report.predictions] == [("count", Outcome.OPENS)]
+    assert [(prediction.store, prediction.outcome) for prediction in report.predictions] == [("count", Outcome.OPENS)]
     assert report.findings == () and judge(seen) == report
 
 
@@ -175,10 +175,10 @@ def test_rules_read_no_disk_and_no_clock() -> None:
 
 def _reads(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
-        names = {f"{node.module}.{one.name}" for one in node.names} | {str(node.module)}
+        names = {f"{node.module}.{name.name}" for name in node.names} | {str(node.module)}
         return bool(names & IMPORTS) or str(node.module).startswith("kstate_cli.check.snapshot_reader")
     if isinstance(node, ast.Import):
-        return any(one.name in IMPORTS for one in node.names)
+        return any(name.name in IMPORTS for name in node.names)
     if isinstance(node, ast.Call):
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         return called in CALLS
@@ -186,10 +186,10 @@ def _reads(node: ast.AST) -> bool:
 
 
 def test_nothing_that_a_rule_is_given_can_be_written_into() -> None:
-    for found in pkgutil.iter_modules(kstate_cli.check.__path__, "kstate_cli.check."):
-        for one in vars(importlib.import_module(found.name)).values():
-            if isinstance(one, type) and one.__module__ == found.name and dataclasses.is_dataclass(one):
-                assert one.__dataclass_params__.frozen, one  # type: ignore[attr-defined]
+    for module in pkgutil.iter_modules(kstate_cli.check.__path__, "kstate_cli.check."):
+        for var in vars(importlib.import_module(module.name)).values():
+            if isinstance(var, type) and var.__module__ == module.name and dataclasses.is_dataclass(var):
+                assert var.__dataclass_params__.frozen, var  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("to", ["3.9", "4.2"])

@@ -177,7 +177,7 @@ def test_a_rule(name: str, case: Case) -> None:
     seen = case[0]()
     before = of_store(seen)
     after = RULES[name].judge(seen, before)
-    assert [one.code for one in after.findings] == case[1]
+    assert [finding.code for finding in after.findings] == case[1]
     assert _known(after) == case[2]
     assert before == of_store(seen)
 
@@ -196,7 +196,7 @@ def _known(draft: StoreCheckDraft) -> dict[str, Any]:
 def test_what_is_made_anew_is_told_at_the_end() -> None:
     seen = good()
     told = RULES["_recreated"].judge(seen, of_store(seen, recreated=True))
-    assert ([one.code for one in told.findings], told.empty) == ([DOES_NOT_OPEN], DOES_NOT_OPEN)
+    assert ([finding.code for finding in told.findings], told.empty) == ([DOES_NOT_OPEN], DOES_NOT_OPEN)
     assert RULES["_recreated"].judge(seen, of_store(seen)) == of_store(seen)
 
 

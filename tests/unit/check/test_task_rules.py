@@ -409,7 +409,7 @@ def test_a_rule(name: str, case: Case) -> None:
     seen, known = case[0]()
     copy = replace(known)
     after = RULES[name].judge(seen, known)
-    assert [one.code for one in after.findings] == case[1]
+    assert [finding.code for finding in after.findings] == case[1]
     told = _known(after)
     assert told == case[2]
     assert known == copy
@@ -424,7 +424,9 @@ def _known(draft: TaskCheckDraft) -> dict[str, Any]:
         "absent": draft.absent,
         "unreadable": draft.unreadable.code if draft.unreadable is not None else None,
         "code": draft.code,
-        "predictions": [(one.store, one.outcome.value, one.code) for one in draft.predictions],
+        "predictions": [
+            (prediction.store, prediction.outcome.value, prediction.code) for prediction in draft.predictions
+        ],
         "ended": draft.ended,
     }
     return {name: value for name, value in found.items() if value}
@@ -439,13 +441,13 @@ def test_the_first_thing_that_goes_wrong_decides() -> None:
     """A database that does not open comes before a checkpoint that cannot be read, and that before any offset."""
     seen = unreadable()
     found = judge_task(seen, seen.app.tasks[0])
-    assert [(one.store, one.outcome, one.code) for one in found.predictions] == [
+    assert [(prediction.store, prediction.outcome, prediction.code) for prediction in found.predictions] == [
         ("count", Outcome.FAILS, MALFORMED_CHECKPOINT)
     ]
     worse = snapshot(*_with_sst_format(seen.app.tasks[0], 6), to="3.9")
     found = judge_task(worse, worse.app.tasks[0])
-    assert [(one.outcome, one.code) for one in found.predictions] == [(Outcome.FAILS, SST_TOO_NEW)]
-    assert [one.code for one in found.findings] == [SST_TOO_NEW, MALFORMED_CHECKPOINT]
+    assert [(prediction.outcome, prediction.code) for prediction in found.predictions] == [(Outcome.FAILS, SST_TOO_NEW)]
+    assert [finding.code for finding in found.findings] == [SST_TOO_NEW, MALFORMED_CHECKPOINT]
 
 
 def _with_sst_format(one: Task, number: int) -> list[Task]:
@@ -457,14 +459,14 @@ def test_a_global_store_without_a_status(to: str, transactional: bool, told: int
     offsets = record(None, "table", status=None)
     one = task(store("table", database("table", offsets=offsets), task="global"), name="global")
     seen = snapshot(one, to=to, asked={"transactional": transactional})
-    found = [one.code for one in judge_global(seen, seen.app.tasks[0]).findings]
+    found = [finding.code for finding in judge_global(seen, seen.app.tasks[0]).findings]
     assert found.count(STATUS_MISSING) == told
 
 
 def test_what_writes_for_a_release_that_nobody_has_run_is_told_so() -> None:
     for to, more in (("4.3", ""), ("4.5", " --unproven")):
         seen = snapshot(task(store("count", database(offsets=record(50, status=OPEN)))), to=to)
-        (found,) = [one for one in judge_task(seen, seen.app.tasks[0]).findings if one.code == STATUS_OPEN]
+        (found,) = [finding for finding in judge_task(seen, seen.app.tasks[0]).findings if finding.code == STATUS_OPEN]
         assert found.hint.endswith(f"--for {to}{more}")
 
 
@@ -504,13 +506,13 @@ def test_global_stores(made: dict[str, Any], codes: list[FindingCode], outcome: 
     }
     seen = snapshot(one, to=OLD, **known)
     found = judge_global(seen, seen.app.tasks[0])
-    assert [one.code for one in found.findings] == codes
-    assert [one.outcome for one in found.predictions] == [outcome]
+    assert [finding.code for finding in found.findings] == codes
+    assert [prediction.outcome for prediction in found.predictions] == [outcome]
 
 
 def test_a_global_store_without_a_database_that_opens() -> None:
     bad = store("table", database("table", sst_format=6), task="global")
     seen = snapshot(task(bad, name="global", lines={TOPIC: 5}), to="3.9")
     found = judge_global(seen, seen.app.tasks[0])
-    assert [(one.outcome, one.code) for one in found.predictions] == [(Outcome.FAILS, SST_TOO_NEW)]
+    assert [(prediction.outcome, prediction.code) for prediction in found.predictions] == [(Outcome.FAILS, SST_TOO_NEW)]
     assert Path(found.predictions[0].file or "").name == "table"

@@ -26,7 +26,7 @@ def judged(subject: Task, *, option: bool = True, to: str = "4.4", **more: objec
 
 
 def outcomes(draft: TaskCheckDraft) -> dict[str, tuple[Outcome, Outcome | None]]:
-    return {one.store: (one.outcome, one.or_else) for one in draft.predictions}
+    return {prediction.store: (prediction.outcome, prediction.or_else) for prediction in draft.predictions}
 
 
 def test_a_store_without_an_offset_does_not_wipe_its_task() -> None:
@@ -108,7 +108,7 @@ def test_counts_of_missing_stores_are_upper_bounds(to: str, segmented: bool | No
         tasks.append(task(other, name="0_1", lines={replace(key, partition=1): 5}))
     for exactly_once in (False, True):
         seen = snapshot(*tasks, to=to, exactly_once=exactly_once, logs=[log(key, 9, 236)], counts={(key, 9): 99})
-        predictions = {one.store: one for one in judge_task(seen, seen.app.tasks[0]).predictions}
+        predictions = {prediction.store: prediction for prediction in judge_task(seen, seen.app.tasks[0]).predictions}
         assert predictions["gone"].records == Records(99, exact=exact)
 
 

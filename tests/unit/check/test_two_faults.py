@@ -86,18 +86,20 @@ def test_what_one_fault_does_to_the_other_store(names: tuple[str, str], exactly_
     ages = {("0_0", name): Age(f"0_0/{name}", {}, None) for name in STORES}
     seen = snapshot(made, to=OLD, exactly_once=exactly_once, logs=logs, counts=counts, ages=ages)
     predictions = judge_task(seen, seen.app.tasks[0]).predictions
-    assert [one.store for one in predictions] == list(STORES)
+    assert [prediction.store for prediction in predictions] == list(STORES)
 
     lacking = [name for name, fault in zip(names, faults, strict=True) if fault.lacks_offset]
     outside = [fault for fault in faults if fault.outside]
     if exactly_once and lacking:
-        assert {one.outcome for one in predictions} == {Outcome.WIPED}
-        assert {one.code for one in predictions} <= {*(WIPES[name] for name in lacking), NO_OFFSETS}
-        assert {one.or_else for one in predictions} == {None}
+        assert {prediction.outcome for prediction in predictions} == {Outcome.WIPED}
+        assert {prediction.code for prediction in predictions} <= {*(WIPES[name] for name in lacking), NO_OFFSETS}
+        assert {prediction.or_else for prediction in predictions} == {None}
     elif outside:
-        assert {one.outcome for one in predictions} == {Outcome.WIPED if exactly_once else Outcome.RESTORES_ALL}
+        assert {prediction.outcome for prediction in predictions} == {
+            Outcome.WIPED if exactly_once else Outcome.RESTORES_ALL
+        }
         # Beyond the end a start may win the race: the log has grown past the offset when it is asked for.
         race = Outcome.OPENS if all(fault.above for fault in outside) else None
-        assert {one.or_else for one in predictions} == {race}
+        assert {prediction.or_else for prediction in predictions} == {race}
     else:
-        assert [one.outcome for one in predictions] == [fault.alone for fault in faults]
+        assert [prediction.outcome for prediction in predictions] == [fault.alone for fault in faults]

@@ -71,9 +71,9 @@ def test_values_are_folded_anywhere() -> None:
     assert [line.split()[-1] for line in laid.lines[2:]] == ["状" * 10] * 3
 
 
-@pytest.mark.parametrize("kind", [one.name for one in store_kinds()])
+@pytest.mark.parametrize("kind", [kind.name for kind in store_kinds()])
 def test_every_kind_has_a_short_name_of_its_own(kind: str) -> None:
     short = short_kind(kind, certain=True)
     assert len(short) <= 17
-    assert [one.name for one in store_kinds() if short_kind(one.name, certain=True) == short] == [kind]
+    assert [kind.name for kind in store_kinds() if short_kind(kind.name, certain=True) == short] == [kind]
     assert short_kind(kind, certain=False) == f"{short}?"

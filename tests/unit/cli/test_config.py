@@ -77,9 +77,9 @@ def test_each_key_of_each_command(tmp_path: Path, path: str, key: str, name: str
     file = _file(tmp_path, f"[defaults]\n{key} = {shown}\n")
     command = ALL[path]
     words: list[str] = []
-    for one in command.params:
-        if one.name != name and (one.required or (path, one.name) in RELEASES):
-            words += [f"--{name_of(one)}", "1"] if one.param_type_name == "option" else ["/a"]
+    for parameter in command.params:
+        if parameter.name != name and (parameter.required or (path, parameter.name) in RELEASES):
+            words += [f"--{name_of(parameter)}", "1"] if parameter.param_type_name == "option" else ["/a"]
     got = _parsed(path, *words, "--config", file)[name]
     wanted = tmp_path / "x1" if DEFAULTS[key].is_path else value
     assert str(getattr(got, "value", got)) == str(wanted)
@@ -105,7 +105,9 @@ def test_what_a_variable_names_says_settings_alone(tmp_path: Path, monkeypatch: 
     with_directory = [path for path, key, _ in FILLED if key == "directory"]
     assert {"wipe", "clean", "undo", "migrate", "restore"} <= set(with_directory)
     for path in with_directory:
-        required = [one for one in ALL[path].params if one.required and one.param_type_name == "option"]
+        required = [
+            parameter for parameter in ALL[path].params if parameter.required and parameter.param_type_name == "option"
+        ]
         with pytest.raises(Exception, match="Missing parameter: app"):
             _parsed(path, *(word for one in required for word in (f"--{name_of(one)}", "4.2")))
 
@@ -119,9 +121,9 @@ def test_of_each_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str,
     )
     command = ALL[path]
     context = command.context_class(command)
-    (config,) = [one for one in command.params if one.name == "config"]
+    (config,) = [parameter for parameter in command.params if parameter.name == "config"]
     config.callback(context, config, None)
-    (one,) = [one for one in command.params if one.name == name]
+    (one,) = [parameter for parameter in command.params if parameter.name == name]
     assert (context.lookup_default(name) is not None) is (one.param_type_name == "option" and is_setting(one))
 
 

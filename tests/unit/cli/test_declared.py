@@ -59,7 +59,7 @@ def test_objects_are_made_of_options() -> None:
     assert code == 3
     both = Both(word="w", number=5, base=True, several=["a", "b"])
     assert told == [("here", "k", both, False)]
-    panels = {one.name: panel_of(one) for one in command.params}
+    panels = {parameter.name: panel_of(parameter) for parameter in command.params}
     assert panels == {
         "where": "Arguments",
         "key": "Arguments",
@@ -99,9 +99,9 @@ def test_each_option_is_in_the_help_once(path: str) -> None:
     assert isinstance(command, PanelledCommand)
     lines = command.get_help(typer.Context(command, info_name=path)).splitlines()
     lines = lines[next(at for at, line in enumerate(lines) if line in ("Arguments:", "Options:")) :]
-    for one in command.params:
-        if one.param_type_name == "option":
-            name = max(one.opts, key=len)
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            name = max(parameter.opts, key=len)
             shown = [
                 line
                 for line in lines
@@ -117,5 +117,5 @@ def test_each_option_is_in_the_help_once(path: str) -> None:
 def test_no_panel_is_a_heap() -> None:
     """As many as somebody reads at a glance."""
     for path, command in ALL.items():
-        panels = [panel_of(one) for one in command.params if one.param_type_name == "option"]
+        panels = [panel_of(parameter) for parameter in command.params if parameter.param_type_name == "option"]
         assert max(map(panels.count, panels), default=0) <= 10, path

@@ -42,4 +42,4 @@ def test_a_broker_that_gives_nothing_is_told(
                 now[0] += 0.5
                 progress.at(records, records)
     said = "kstate: no record has come for 10 s: a broker that says nothing for 45 s is given up"
-    assert [one for one in capsys.readouterr().err.splitlines() if "behind" not in one] == [said, said]
+    assert [line for line in capsys.readouterr().err.splitlines() if "behind" not in line] == [said, said]

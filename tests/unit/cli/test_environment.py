@@ -50,7 +50,7 @@ ALL = dict(_commands(ROOT))
 def _parameters(path: str, kind: str) -> list[Any]:
     command = ALL[path]
     context: Any = typer.Context(command, info_name=path or "kstate", auto_envvar_prefix=None)
-    return [one for one in command.get_params(context) if one.param_type_name == kind]
+    return [parameter for parameter in command.get_params(context) if parameter.param_type_name == kind]
 
 
 def _class_of(option: Any) -> str:
@@ -79,7 +79,10 @@ def test_no_other_variable_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None
         for path in ALL
         for kind in ("option", "argument")
         for parameter in _parameters(path, kind)
-    } | {f"KSTATE_{name_of(one)}".upper().replace("-", "_"): ("", one) for one in _parameters("", "option")}
+    } | {
+        f"KSTATE_{name_of(parameter)}".upper().replace("-", "_"): ("", parameter)
+        for parameter in _parameters("", "option")
+    }
     for name in names:
         monkeypatch.setenv(name, "1")
     for path, one in ALL.items():
@@ -92,14 +95,14 @@ def test_no_other_variable_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None
                 assert (parameter.resolve_envvar_value(context) is not None) is setting, f"{path} {parameter.name}"
 
 
-SETTINGS_OF = [(path, one) for path in ALL for one in _parameters(path, "option") if one.envvar]
+SETTINGS_OF = [(path, parameter) for path in ALL for parameter in _parameters(path, "option") if parameter.envvar]
 
 
 def test_names_of_variables() -> None:
     """They are a contract: KSTATE, the words of the command, and the option's long name. None stands for two."""
     found = [option.envvar for _, option in SETTINGS_OF]
     for path, option in SETTINGS_OF:
-        (long,) = [one for one in option.opts if one.startswith("--")]
+        (long,) = [opt for opt in option.opts if opt.startswith("--")]
         assert option.envvar == f"KSTATE_{path}_{long[2:]}".upper().replace(" ", "_").replace("-", "_")
     assert len(found) == len(set(found)) > 100
     assert {

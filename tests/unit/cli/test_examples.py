@@ -48,7 +48,7 @@ def test_everything_that_is_in_the_repository(tmp_path: Path) -> None:
 
 def test_what_it_says_to_try_is_about_what_it_wrote(tmp_path: Path) -> None:
     done = kstate_here("examples", "--out", tmp_path / "new examples")
-    (line,) = (one for one in done.err.splitlines() if "kstate restore" in one)
+    (line,) = (line for line in done.err.splitlines() if "kstate restore" in line)
     assert str(tmp_path / "orders") in line
     words = shlex.split(line.partition(": kstate ")[2])
     assert kstate_here(*words, "-q").status == 0, "where there is no Java too"

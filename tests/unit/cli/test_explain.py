@@ -76,10 +76,10 @@ def _codes_by_hand() -> set[str]:
         }
         for node in syntax.nodes(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("Error"):
-                for one in node.keywords:
-                    if one.arg == "code":
-                        literal = isinstance(one.value, ast.Constant)
-                        given.add(str(one.value.value if literal else constants[one.value.id]))  # type: ignore[attr-defined]
+                for keyword in node.keywords:
+                    if keyword.arg == "code":
+                        literal = isinstance(keyword.value, ast.Constant)
+                        given.add(str(keyword.value.value if literal else constants[keyword.value.id]))  # type: ignore[attr-defined]
     return given
 
 
@@ -116,9 +116,9 @@ def test_runs_are_in_no_state_that_the_schema_does_not_know() -> None:
 def test_every_error_and_every_exit_code_is_explained() -> None:
     classes = [*_errors()]
     assert len(classes) > 12
-    assert set(_codes("error")) == {one.code for one in classes} | _codes_by_hand() | set(WhyRefused)
+    assert set(_codes("error")) == {kind.code for kind in classes} | _codes_by_hand() | set(WhyRefused)
     ended = {128 + number for number in (*signals.ENDING, signal.SIGPIPE, signal.SIGKILL)}
-    fixed = {EXIT_OK, EXIT_WARNINGS, *(one.exit_code for one in classes)}
+    fixed = {EXIT_OK, EXIT_WARNINGS, *(kind.exit_code for kind in classes)}
     assert {int(code) for code in _codes("exit")} == fixed | ended
     assert fixed == set(range(8))
 
@@ -136,19 +136,25 @@ def test_a_code_stands_once_in_its_group() -> None:
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.full_name)
-def test_texts(one: Explanation) -> None:
-    assert one.brief[0].isupper() or one.brief[0].isdigit()
-    assert not one.brief.endswith(".") and len(one.brief) <= 100
-    assert not one.more or one.more.endswith((".", "?"))
-    assert one.do and all(one.do)
-    for text in (one.brief, one.more, one.rule or "", *one.do, *(one.log or ())):
+def test_texts(explanation: Explanation) -> None:
+    assert explanation.brief[0].isupper() or explanation.brief[0].isdigit()
+    assert not explanation.brief.endswith(".") and len(explanation.brief) <= 100
+    assert not explanation.more or explanation.more.endswith((".", "?"))
+    assert explanation.do and all(explanation.do)
+    for text in (
+        explanation.brief,
+        explanation.more,
+        explanation.rule or "",
+        *explanation.do,
+        *(explanation.log or ()),
+    ):
         assert text == text.strip() and "  " not in text and text.isprintable()
-        assert not [*wrong_references(text, one.full_name)]
+        assert not [*wrong_references(text, explanation.full_name)]
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.full_name)
-def test_commands_can_be_pasted(one: Explanation) -> None:
-    for line in one.do:
+def test_commands_can_be_pasted(explanation: Explanation) -> None:
+    for line in explanation.do:
         before, there, words = line.partition("kstate ")
         if there and words.partition(" ")[0] in kstate_cli_commands():
             assert not before or before.endswith(": "), line

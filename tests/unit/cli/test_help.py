@@ -84,10 +84,12 @@ def test_help(path: str) -> None:
     examples = EXAMPLES[path]
     assert len(examples) >= 2
     assert shown[-1 - 2 * len(examples)] == "Examples:" or path == ""
-    for one in examples:
-        assert f"    kstate {one.line}" in shown, "not as it was written"
-        assert f"  {one.purpose}:" in shown
-    assert len({one.line for one in examples}) == len({one.purpose for one in examples}) == len(examples)
+    for example in examples:
+        assert f"    kstate {example.line}" in shown, "not as it was written"
+        assert f"  {example.purpose}:" in shown
+    assert (
+        len({example.line for example in examples}) == len({example.purpose for example in examples}) == len(examples)
+    )
 
 
 def test_examples_are_of_the_commands_that_there_are() -> None:
@@ -97,8 +99,8 @@ def test_examples_are_of_the_commands_that_there_are() -> None:
 @pytest.mark.parametrize("path", ALL, ids=[path or "kstate" for path in ALL])
 def test_examples_are_parsed(path: str) -> None:
     """By the command itself, as if they were typed; what is a release, a serde or a time to it is one."""
-    for one in EXAMPLES[path]:
-        name, arguments = _found(one.words)
+    for example in EXAMPLES[path]:
+        name, arguments = _found(example.words)
         assert name.startswith(path) or path == "demo", "of another command"
         command = ALL[name]
         context = command.make_context(name, list(arguments))
@@ -106,8 +108,8 @@ def test_examples_are_parsed(path: str) -> None:
             value = context.params.get(parameter.name)
             if isinstance(value, str) and parameter.metavar in _READ:
                 _READ[parameter.metavar](value)
-        marked = one.purpose.startswith(DELETES)
-        assert marked == _deletes(name, context, arguments), one
+        marked = example.purpose.startswith(DELETES)
+        assert marked == _deletes(name, context, arguments), example
 
 
 _READ: dict[str, Callable[[str], object]] = {
@@ -135,10 +137,10 @@ def _deletes(path: str, context: Any, words: list[str]) -> bool:
 
 def test_what_deletes_is_marked() -> None:
     marked = {
-        (path, max(one.opts, key=len))
+        (path, max(parameter.opts, key=len))
         for path, command in commands()
-        for one in command.params
-        if (one.help or "").startswith(DELETES)
+        for parameter in command.params
+        if (parameter.help or "").startswith(DELETES)
     }
     assert marked == DELETING
     assert [name for name, entry in COMMANDS.items() if entry.help.startswith(DELETES)] == ["clean"]
@@ -147,6 +149,8 @@ def test_what_deletes_is_marked() -> None:
 
 def test_metavars_are_words() -> None:
     for path, command in commands():
-        for one in command.params:
-            if not getattr(one, "is_flag", False):
-                assert _METAVAR.fullmatch(str(one.metavar)), f"kstate {path}: {one.opts} {one.metavar}"
+        for parameter in command.params:
+            if not getattr(parameter, "is_flag", False):
+                assert _METAVAR.fullmatch(str(parameter.metavar)), (
+                    f"kstate {path}: {parameter.opts} {parameter.metavar}"
+                )

@@ -85,7 +85,7 @@ def test_nobody_else_prints_json() -> None:
         path.relative_to(CLI).as_posix()
         for path in CLI.rglob("*.py")
         for node in syntax.nodes(path)
-        if (isinstance(node, ast.Import) and "json" in {one.name for one in node.names})
+        if (isinstance(node, ast.Import) and "json" in {name.name for name in node.names})
         or (isinstance(node, ast.ImportFrom) and node.module == "json")
     }
     assert users == {"json_lines.py", "views/query.py"}
@@ -96,8 +96,8 @@ def test_nobody_else_prints_json() -> None:
 
 def _classes(of: type[CommandEnd] = CommandEnd) -> Iterator[type[CommandEnd]]:
     yield of
-    for one in of.__subclasses__():
-        yield from _classes(one)
+    for subclass in of.__subclasses__():
+        yield from _classes(subclass)
 
 
 def test_every_class_of_errors_has_a_code() -> None:
@@ -109,7 +109,9 @@ def test_every_class_of_errors_has_a_code() -> None:
             importlib.import_module(module.name)
     # A class without a code of its own is one that kstate itself tells apart, and nobody else.
     own = {
-        one.__name__: one.code for one in _classes() if one.__module__.startswith("kstate_cli") and "code" in vars(one)
+        kind.__name__: kind.code
+        for kind in _classes()
+        if kind.__module__.startswith("kstate_cli") and "code" in vars(kind)
     }
     assert own["CommandEnd"] == KstateError.code == "failed"
     assert len(set(own.values())) == len(own), own
@@ -226,7 +228,7 @@ def test_a_line_has_its_members_and_no_others(command: str) -> None:
     """And each member is defined in one place, so that it means the same wherever it stands."""
     types = dict(json_lines.types(command))
     assert command == json_lines.PROGRESS or types.keys() >= {"summary", "error"}
-    assert {*types} == {one["properties"]["type"]["const"] for one in types.values()}
+    assert {*types} == {kind["properties"]["type"]["const"] for kind in types.values()}
     for kind, one in types.items():
         assert one["additionalProperties"] is False and one["description"], kind
         assert tuple(one["properties"])[:3] == tuple(one["required"][:3]) == json_lines.HEAD, kind
@@ -241,9 +243,9 @@ def test_a_line_has_its_members_and_no_others(command: str) -> None:
 def test_nothing_is_defined_that_no_line_has() -> None:
     commands = [one for name in json_lines.commands() for one in dict(json_lines.types(name)).values()]
     members = json_lines.schema("members")["$defs"]
-    assert {*members} == {name for one in commands for name in one["properties"]}
-    assert all(one["description"] for one in members.values())
-    used = {id(one) for one in commands}
+    assert {*members} == {name for command in commands for name in command["properties"]}
+    assert all(member["description"] for member in members.values())
+    used = {id(command) for command in commands}
     for name in json_lines.schemas():
         if name != "members":
             assert {id(one) for one in json_lines.schema(name)["$defs"].values()} <= used, name

@@ -75,8 +75,10 @@ def test_the_help_shows_the_name_of_the_command() -> None:
 def test_what_an_unknown_name_means(path: str) -> None:
     """It is always an option, or an argument, of this very command."""
     parameters = ALL[path].params
-    options = {name for one in parameters if one.param_type_name == "option" for name in one.opts}
-    arguments = {f"the argument {one.metavar}" for one in parameters if one.param_type_name == "argument"}
+    options = {name for parameter in parameters if parameter.param_type_name == "option" for name in parameter.opts}
+    arguments = {
+        f"the argument {parameter.metavar}" for parameter in parameters if parameter.param_type_name == "argument"
+    }
     for name in {name for names in SAME for name in names if name.startswith("--")} - options:
         assert {*meant_names(name, parameters)} <= options | arguments
 

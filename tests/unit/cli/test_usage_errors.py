@@ -37,16 +37,16 @@ def _wrong(path: tuple[str, ...]) -> list[list[str]]:
     """Command lines that are wrong in every way that the parser knows, and hostile."""
     words = list(path)
     parameters = _command(path).params
-    options = [max(one.opts, key=len) for one in parameters if one.param_type_name == "option"]
-    flags = {max(one.opts, key=len) for one in parameters if getattr(one, "is_flag", False)}
-    extra = [HOSTILE] * (len([one for one in parameters if one.param_type_name == "argument"]) + 2)
+    options = [max(parameter.opts, key=len) for parameter in parameters if parameter.param_type_name == "option"]
+    flags = {max(parameter.opts, key=len) for parameter in parameters if getattr(parameter, "is_flag", False)}
+    extra = [HOSTILE] * (len([parameter for parameter in parameters if parameter.param_type_name == "argument"]) + 2)
     lines = [[*words, f"--{HOSTILE}"], [*words, f"-{HOSTILE}"], [*words, *extra], [*words, HOSTILE, f"--{HOSTILE}=1"]]
     lines += [[*words, option, HOSTILE, f"--{HOSTILE}"] for option in options if option not in flags]
     lines += [[*words, f"{option}={HOSTILE}"] for option in options if option in flags]
     # As a query was written before.
     lines += [[path[0], "/nowhere/app", HOSTILE, *path[1:], HOSTILE]] if path[1:] else []
     # Numbers, and words to choose from; a text is taken, and there is no such directory.
-    given = ["/nowhere/app"] * len([one for one in parameters if one.param_type_name == "argument"])
+    given = ["/nowhere/app"] * len([parameter for parameter in parameters if parameter.param_type_name == "argument"])
     return lines + [[*words, *given, option, HOSTILE] for option in options if option not in flags]
 
 
@@ -64,9 +64,9 @@ def test_hostile_arguments(
         told = capfd.readouterr()
         assert told.out == "", line
         lines = told.err.removesuffix("\n").split("\n")
-        assert all(one.isprintable() for one in lines), (line, told.err)
+        assert all(line.isprintable() for line in lines), (line, told.err)
         assert lines[0].startswith("kstate: ")
         assert "Value error" not in told.err, "pydantic's words"
-        assert not [one for one in lines if one.startswith("kstate: done")], line
+        assert not [line for line in lines if line.startswith("kstate: done")], line
         if exit_code_of(caught.value) == 2 and not isinstance(caught.value, KstateError):
             assert lines[-1].startswith("  what to do: see kstate "), (line, lines)

@@ -87,11 +87,13 @@ class Writer:
         names = sorted(columns)
         names = names[self.order % len(names) :] + names[: self.order % len(names)]
         required = ("topic", "partition", "offset", "timestampType")
-        schema = pa.schema([pa.field(one, columns[one].type, self.nullable or one not in required) for one in names])
+        schema = pa.schema(
+            [pa.field(name, columns[name].type, self.nullable or name not in required) for name in names]
+        )
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / name
         pq.write_table(
-            pa.table([columns[one] for one in names], schema=schema),
+            pa.table([columns[name] for name in names], schema=schema),
             path,
             version="2.6",
             use_deprecated_int96_timestamps=self.time == "INT96",
@@ -118,8 +120,8 @@ class Writer:
             values: list[Any] = [one or (None if self.no_headers == "null" else []) for one in column.to_pylist()]
             if self.headers == "binary keys":
                 values = [
-                    None if one is None else [{**header, "key": header["key"].encode()} for header in one]
-                    for one in values
+                    None if value is None else [{**header, "key": header["key"].encode()} for header in value]
+                    for value in values
                 ]
             return pa.array(values, HEADERS[self.headers])
         return column

@@ -180,8 +180,8 @@ def commit(folder: Path, generation: int, files: tuple[GrownFile, ...], end: int
 
 def offsets_in(part: PartitionDump, uri: str, after: int = -1) -> list[int]:
     found: list[int] = []
-    for one in slices(part, after=after, until=None, max_bytes=1 << 20)[0]:
-        found += read_slice(one, ("key", "headers"), open_location(uri)[0]).column("offset").to_pylist()
+    for slice_ in slices(part, after=after, until=None, max_bytes=1 << 20)[0]:
+        found += read_slice(slice_, ("key", "headers"), open_location(uri)[0]).column("offset").to_pylist()
     return found
 
 

@@ -77,7 +77,7 @@ def check(pieces: list[Piece], cut: list[Slice], after: int | None, until: int |
         assert part.rows == sum(by_group[group].own for group in groups)
         members = [by_group[group] for group in groups]
         rising = all(one.last < other.first for one, other in itertools.pairwise(members))
-        distinct = all(one.own <= one.last - one.first + 1 for one in members)
+        distinct = all(member.own <= member.last - member.first + 1 for member in members)
         assert part.ordered == (rising and distinct)
         assert list(part.pieces) == sorted(part.pieces, key=lambda one: one.first)
     for group, one in by_group.items():

@@ -55,7 +55,7 @@ def with_log(table: Path, marker: str) -> None:
 def test_the_sweep_has_every_marker() -> None:
     names = {part for marker in TABLES for part in marker.split("/")}
     assert {*table_formats._MARKERS, *table_formats._LOG_FILES} <= names
-    formats = {one.name for one in vars(table_formats).values() if isinstance(one, table_formats.TableFormat)}
+    formats = {var.name for var in vars(table_formats).values() if isinstance(var, table_formats.TableFormat)}
     assert formats == set(TABLES.values())
 
 
@@ -71,7 +71,7 @@ def test_a_table_in_the_dump(marker: str, folder: str, manifest: bool, tmp_path:
     assert "plain Parquet" in str(error.hint)
 
 
-@pytest.mark.parametrize("marker", [one for one in TABLES if not one.startswith(("base_", "delta_", "delete_"))])
+@pytest.mark.parametrize("marker", [table for table in TABLES if not table.startswith(("base_", "delta_", "delete_"))])
 @pytest.mark.parametrize("given", ["d", "d/deeper", "d/deeper/part.parquet"])
 def test_the_dump_is_in_a_table(marker: str, given: str, tmp_path: Path) -> None:
     """Its own folder has no log: the table above has it."""

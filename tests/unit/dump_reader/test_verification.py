@@ -149,7 +149,7 @@ def test_in_a_bucket(objects: ObjectStore) -> None:
     recorded = record(uri, 1, 1, VerifiedPart(1_000, 1, 1, 0))
     assert read_verified(uri) == recorded
     dump.add({KEY: [(b"k", b"w", 2)]})
-    key = next(one for one in objects.keys("backup/app/") if one.endswith(".parquet"))
+    key = next(key for key in objects.keys("backup/app/") if key.endswith(".parquet"))
     data = bytearray(objects.content(f"backup/app/{key}"))
     data[50] ^= 1
     objects.put(f"backup/app/{key}", bytes(data))

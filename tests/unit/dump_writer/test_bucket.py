@@ -187,7 +187,7 @@ def test_a_store_without_conditions_is_refused_before_anything_is_read(objects: 
     assert objects.keys() == []
     objects.behave()
     store.make(RUN)
-    assert [one.split()[0] for one in objects.requests()] == ["PUT", "PUT", "HEAD", "DELETE"]
+    assert [request.split()[0] for request in objects.requests()] == ["PUT", "PUT", "HEAD", "DELETE"]
     store.make(RUN)
     assert len(objects.requests()) == 4, "once for a call"
     assert objects.keys() == []
@@ -207,7 +207,7 @@ def test_what_is_written_is_what_the_manifest_says(objects: ObjectStore, monkeyp
         assert large not in objects.keys("a/dump/") and objects.uploads() == [f"a/dump/{large}"]
         two = file.finish(large)
     assert two is not None and objects.uploads() == []
-    sent = [one for one in objects.requests() if "partNumber" in one]
+    sent = [request for request in objects.requests() if "partNumber" in request]
     assert 3 < len(sent) < two.size / 1000
     store.check_named(grown(1, files=(one,)))
     store.check_named(grown(1, files=(two,)))

@@ -95,7 +95,7 @@ def test_ranges_do_not_grow_with_rounds() -> None:
         at = minute * 600_000
         ranges = merge_ranges((*ranges, Round(minute, minute + 1, at, at + 600_000)), 3_600_000)
     assert len(ranges) <= 256 and (ranges[0].start, ranges[-1].end) == (0, 365 * 24 * 6)
-    assert all(delete_coverage(one.continues_ms, one.ended_ms, 3_600_000) is DeleteCoverage.YES for one in ranges)
+    assert all(delete_coverage(span.continues_ms, span.ended_ms, 3_600_000) is DeleteCoverage.YES for span in ranges)
 
 
 def test_the_last_full_that_has_a_record_stays() -> None:
@@ -117,6 +117,6 @@ def test_the_newest_fulls_stay() -> None:
     ranges = (Round(0, 0, 0, 0),)
     fulls = tuple(Full(key, began, 0, 0, 0, ranges, ()) for key, began in ((KEY, 1), (KEY, 4), (other, 1), (KEY, 9)))
     grown, gone = drop_old_fulls(Grown(9, "read_committed", fulls), 2)
-    assert {(one.key, one.began) for one in grown.fulls} == {(KEY, 4), (KEY, 9), (other, 1)}
+    assert {(full.key, full.began) for full in grown.fulls} == {(KEY, 4), (KEY, 9), (other, 1)}
     assert [(one.key, one.began) for one in gone] == [(KEY, 1)]
     assert replace(grown, fulls=fulls) == Grown(9, "read_committed", fulls)

@@ -55,7 +55,7 @@ def test_once_compacted_is_compacted() -> None:
 
 def test_every_fact_has_a_rule_and_a_case() -> None:
     """A new fact of a log needs both: what is read once decides nothing."""
-    names = {one.name for one in fields(LogFacts)}
+    names = {field.name for field in fields(LogFacts)}
     assert RULES.keys() == names == {name for name, _, _ in CASES}
     assert settle(FIRST, FIRST, END) == FIRST
 
@@ -63,5 +63,5 @@ def test_every_fact_has_a_rule_and_a_case() -> None:
 def test_every_fact_is_in_the_inventory() -> None:
     page = Path(__file__).parents[3] / "docs" / "internals" / "changelogs.md"
     section = page.read_text(encoding="utf-8").split("## Facts that are read again", 1)[1].split("\n## ", 1)[0]
-    missing = [one.name for one in fields(LogFacts) if f"`{one.name}`" not in section]
+    missing = [field.name for field in fields(LogFacts) if f"`{field.name}`" not in section]
     assert not missing

@@ -39,7 +39,9 @@ LAYOUTS = sorted(
     {Layout(kind.name, (), family.layout) for kind in store_kinds() for family in kind.families},
     key=lambda layout: (layout.kind, layout.values.value),
 )
-AT_ONCE = [one for one in LAYOUTS if splitter(one, columns.schema_of(shape_of(one.kind), BYTES, BYTES)) is not None]
+AT_ONCE = [
+    layout for layout in LAYOUTS if splitter(layout, columns.schema_of(shape_of(layout.kind), BYTES, BYTES)) is not None
+]
 SERDES = {
     "bytes": st.binary(max_size=12),
     "string": st.text(max_size=6).map(str.encode),
@@ -166,10 +168,10 @@ def _row_by_row(*store: Any) -> Outcome:
         return _outcome(*store)
 
 
-def _same(one: Outcome, other: Outcome) -> None:
-    assert one[1] == other[1]
-    assert [size for _, size in one[0]] == [size for _, size in other[0]]
-    for (batch, _), (wanted, _) in zip(one[0], other[0], strict=True):
+def _same(outcome: Outcome, other: Outcome) -> None:
+    assert outcome[1] == other[1]
+    assert [size for _, size in outcome[0]] == [size for _, size in other[0]]
+    for (batch, _), (wanted, _) in zip(outcome[0], other[0], strict=True):
         assert batch.schema.equals(wanted.schema, check_metadata=True)
         # A NaN is not equal to itself; its bits are.
         assert list(map(_bits, batch.columns)) == list(map(_bits, wanted.columns))

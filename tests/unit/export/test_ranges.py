@@ -32,7 +32,7 @@ def test_every_key_is_in_one_range(tables: list[Table], size: int, keys: list[by
     ranges = split(tables, size)
     assert ranges[0][0] is None and ranges[-1][1] is None
     for key in [*keys, *(one.first for one in tables), *(one.last for one in tables)]:
-        assert sum(holds(one, key) for one in ranges) == 1
+        assert sum(holds(span, key) for span in ranges) == 1
     assert len(ranges) <= 1 + sum(one.size for one in tables) / size
 
 

@@ -31,7 +31,7 @@ def summary(stores: Sequence[Line], host: str | None = "vm", **other: Any) -> Li
 
 
 def text(lines: Sequence[Line]) -> str:
-    return "".join(json.dumps(one) + "\n" for one in lines)
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def listing(*tasks: str, host: str | None = "vm", stores: Sequence[str] = ("count",), **other: Any) -> str:

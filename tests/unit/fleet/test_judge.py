@@ -33,7 +33,7 @@ def codes(one: Fleet) -> list[tuple[str, str | None]]:
 
 
 def logs(partitions: int, start: int = 0, end: int = 101) -> dict[TopicPartition, LogFacts]:
-    return {TopicPartition(TOPIC, one): LogFacts(start, end) for one in range(partitions)}
+    return {TopicPartition(TOPIC, number): LogFacts(start, end) for number in range(partitions)}
 
 
 def test_a_fleet_that_is_well(tmp_path: Path) -> None:
@@ -152,7 +152,9 @@ def test_what_hosts_say_of_themselves(tmp_path: Path) -> None:
 
 
 def member(client: str, *partitions: int) -> GroupMember:
-    return GroupMember(client, client, "/10.0.0.1", None, frozenset(TopicPartition("in", one) for one in partitions))
+    return GroupMember(
+        client, client, "/10.0.0.1", None, frozenset(TopicPartition("in", partition) for partition in partitions)
+    )
 
 
 def test_members_are_known_by_the_process_id_of_their_directory(tmp_path: Path) -> None:

@@ -66,15 +66,15 @@ def test_what_is_wrong_is_named_with_its_line(name: str, tmp_path: Path) -> None
     reports = read(tmp_path, said)
     assert not reports[0].whole and line in [gap.line for gap in reports[0].gaps], reports[0].gaps
     findings = judge(Fleet(reports))
-    told = [one.text for one in findings if one.code.name == "host-unread"]
+    told = [finding.text for finding in findings if finding.code.name == "host-unread"]
     assert told and all("web-1" in one for one in told)
-    assert not [one for one in findings if one.code.name == "task-missing"], "not known is not missing"
+    assert not [finding for finding in findings if finding.code.name == "task-missing"], "not known is not missing"
 
 
 @pytest.mark.parametrize("size", range(0, len(listing("0_0", "0_1")) - 1, 13))
 def test_every_cut_is_seen(size: int, tmp_path: Path) -> None:
     reports = read(tmp_path, listing("0_0", "0_1")[:size])
-    assert [one for report in reports for one in report.gaps]
+    assert [gap for report in reports for gap in report.gaps]
 
 
 @given(at=st.integers(0, len(listing("0_0")) - 1), byte=st.integers(0, 255))
@@ -137,7 +137,7 @@ def test_noise_between_listings_of_a_stream_is_of_neither(monkeypatch: pytest.Mo
     said = listing("0_0", host="a") + noise + listing("0_2", host="c")
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(said.encode())))
     reports = read_listings(["-"])
-    assert [(one.name, one.whole) for one in reports] == [("a", True), ("-:3", False), ("c", True)]
+    assert [(report.name, report.whole) for report in reports] == [("a", True), ("-:3", False), ("c", True)]
     assert ("task-not-known", "0_1") in [(one.code.name, one.task) for one in judge(Fleet(reports))]
 
 
@@ -151,7 +151,7 @@ def test_the_answer_no_belongs_to_the_listing_before_it(tmp_path: Path) -> None:
         "message": "m",
     }
     (report,) = read(tmp_path, listing("0_0") + text([no]))
-    assert report.whole and [one.code for one in report.problems] == ["condition-not-met"]
+    assert report.whole and [problem.code for problem in report.problems] == ["condition-not-met"]
 
 
 def test_names_that_are_given(tmp_path: Path) -> None:

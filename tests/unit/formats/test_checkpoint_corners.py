@@ -38,8 +38,8 @@ def test_accepted(data: bytes, wanted: dict[TopicPartition, int]) -> None:
         (b"0\n3\na 0 -2\na 0 -3\na 1 7\n", Checkpoint({A1: 7}, ("a 0 -2", "a 0 -3"))),
     ],
 )
-def test_each_dropped_line_lowers_the_expected_count(data: bytes, wanted: Checkpoint) -> None:
-    assert parse(data) == wanted
+def test_each_dropped_line_lowers_the_expected_count(data: bytes, checkpoint: Checkpoint) -> None:
+    assert parse(data) == checkpoint
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_what_was_not_left_clean_is_refused_left_out_or_vouched_for(why: str) ->
     left_out = plan(app, to, wipe_unclean=True)
     assert steps(left_out) == [("leave out", "0_0")]
     # Without any offset nothing tells whether a changelog brings the rows back.
-    unsure = [one for one in left_out.warnings if "no offset tells whether count has a changelog" in one]
+    unsure = [warning for warning in left_out.warnings if "no offset tells whether count has a changelog" in warning]
     assert len(unsure) == (why in ("rows without .checkpoint", "rows without a status"))
     assert len(left_out.warnings) == 1 + len(unsure)
     vouched = plan(app, to, at_least_once=True)
@@ -216,7 +216,7 @@ def test_headers_are_lost_only_when_that_is_said() -> None:
     assert "--drop-headers" in refused.value.advice
     edit = plan(app, "4.2", drop_headers=True).steps[0]
     assert isinstance(edit, EditDatabase)
-    assert [(one.source, one.target, one.layout) for one in edit.conversions] == [
+    assert [(conversion.source, conversion.target, conversion.layout) for conversion in edit.conversions] == [
         (family, "keyValueWithTimestamp", "timestamped")
     ]
     assert edit.families_after == {"default", "keyValueWithTimestamp"}

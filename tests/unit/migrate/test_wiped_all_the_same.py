@@ -53,8 +53,15 @@ def test_migrate_warns_of_what_check_predicts(to: str, options: MigrateOptions) 
         plan = plan_migration(app, release(to), options)
         assert plan.empty  # offsets are where the release looks
         report = judge(snapshot(app=app, to=to, asked={"transactional": options.transactional}))
-        wiped = any(one.outcome in (Outcome.WIPED, Outcome.LOST, Outcome.MAY_BE_LOST) for one in report.predictions)
+        wiped = any(
+            prediction.outcome in (Outcome.WIPED, Outcome.LOST, Outcome.MAY_BE_LOST)
+            for prediction in report.predictions
+        )
         warned = [text for text in plan.warnings if "wipes the task" in text]
         assert bool(warned) is wiped, (first, second, buffer, plan.warnings)
-        lost = {one.store for one in report.predictions if one.outcome in (Outcome.LOST, Outcome.MAY_BE_LOST)}
+        lost = {
+            prediction.store
+            for prediction in report.predictions
+            if prediction.outcome in (Outcome.LOST, Outcome.MAY_BE_LOST)
+        }
         assert all(any(name in text and "export" in text for text in plan.warnings) for name in lost if name), lost

@@ -27,8 +27,8 @@ def held(stores: Mapping[str, Sequence[str]], traces: Mapping[str, Sequence[str]
     ]
 
 
-def homes(found: Rehoming) -> dict[str, str | None]:
-    return {f"{one.source}/{one.store}": one.target for one in found.placements}
+def homes(rehoming: Rehoming) -> dict[str, str | None]:
+    return {f"{placement.source}/{placement.store}": placement.target for placement in rehoming.placements}
 
 
 def refused(
@@ -80,17 +80,19 @@ def test_back_again_everything_is_where_it_was(data: st.DataObject) -> None:
     before = {f"{number}_{p}": tuple(stores) for number, stores in ways[0].items() for p in range(2)}
     there = by_texts(held(before), (), new, old)
     after: dict[str, list[str]] = {}
-    for one in there.placements:
-        assert one.target is not None and one.target.rpartition("_")[2] == one.source.rpartition("_")[2]
-        after.setdefault(one.target, []).append(one.store)
+    for placement in there.placements:
+        assert (
+            placement.target is not None and placement.target.rpartition("_")[2] == placement.source.rpartition("_")[2]
+        )
+        after.setdefault(placement.target, []).append(placement.store)
     assert {name: sorted(stores) for name, stores in after.items()} == {
         f"{number}_{p}": sorted(stores) for number, stores in ways[1].items() for p in range(2)
     }
     assert not there.missing
     again = by_texts(held(after), (), new, old)
-    assert not [one for one in again.placements if one.moves or one.target is None]
+    assert not [placement for placement in again.placements if placement.moves or placement.target is None]
     back = by_texts(held(after), (), old, new)
-    assert {f"{one.target}/{one.store}" for one in back.placements} == {
+    assert {f"{placement.target}/{placement.store}" for placement in back.placements} == {
         f"{name}/{store}" for name, stores in before.items() for store in stores
     }
 
@@ -128,7 +130,7 @@ def test_two_copies() -> None:
     refused(WhyRefused.TWO_COPIES, both, described({1: ("a",)}))
     found = by_texts(held(both), (), described({1: ("a",)}), described({0: ("a",)}))
     assert homes(found) == {"0_0/a": "1_0", "1_0/a": None}
-    assert [one.reason for one in found.placements] == [None, LeaveReason.STARTED]
+    assert [placement.reason for placement in found.placements] == [None, LeaveReason.STARTED]
     # An offset alone is no copy: that of the database counts.
     found = by_texts(held({"0_0": ["a"]}, {"1_0": ["a"]}), (), described({1: ("a",)}), None)
     assert homes(found) == {"0_0/a": "1_0", "1_0/a": None}
@@ -143,7 +145,7 @@ def test_a_copy_without_an_offset_gives_way() -> None:
     ]
     found = by_texts(here, (), new, old)
     assert homes(found) == {"1_0/a": "1_0", "2_0/a": None, "2_0/b": "2_0"}
-    assert [one.reason for one in found.placements if one.target is None] == [LeaveReason.LOST]
+    assert [placement.reason for placement in found.placements if placement.target is None] == [LeaveReason.LOST]
     # One without a changelog has an offset nowhere: that of before counts.
     here = [replace(one, lost=one.stores) for one in here]
     assert homes(by_texts(here, (), new, old)) == {"1_0/a": None, "2_0/a": "1_0", "2_0/b": "2_0"}
@@ -196,7 +198,7 @@ def test_what_a_failed_start_has_built_is_nothing() -> None:
             "6_0/new": None,
             "6_0/z": "4_0",
         }
-        assert {one.reason for one in found.placements if one.target is None} == {LeaveReason.EMPTY}
+        assert {placement.reason for placement in found.placements if placement.target is None} == {LeaveReason.EMPTY}
         assert [(one.store, one.existed, one.has_database, one.stray) for one in found.missing["0_0"]] == [
             ("new", False, False, True)
         ]
@@ -213,7 +215,7 @@ def test_a_task_whose_stores_have_come_is_no_half() -> None:
     """A store in memory has no directory to come from, and the one that it had is gone."""
     old, new = described({0: ("a",), 6: ("b", "memory")}), described({0: ("a", "memory"), 5: ("b",)})
     found = by_texts(held({"5_0": ["b"]}), (), new, old)
-    assert not [one for one in found.placements if one.moves]
+    assert not [placement for placement in found.placements if placement.moves]
     refused(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "5_0": ["b"]}, new, old)
     found = by_texts(
         held({"0_0": ["a"], "5_0": ["b"]}), (), new, old, specified=Specified(in_memory=frozenset({"memory"}))
@@ -328,8 +330,8 @@ def test_every_store_is_placed_or_refused(here: dict[int, set[str]], data: st.Da
     except Refused as error:
         assert error.code in list(WhyRefused)
         return
-    assert sorted(homes(found)) == sorted(f"{one.task.name}/{store}" for one in tasks for store in one.stores)
-    kept = [(one.target, one.store) for one in found.placements if one.target is not None]
+    assert sorted(homes(found)) == sorted(f"{task.task.name}/{store}" for task in tasks for store in task.stores)
+    kept = [(placement.target, placement.store) for placement in found.placements if placement.target is not None]
     assert len(set(kept)) == len(kept)
 
 
@@ -364,7 +366,11 @@ def test_one_copy_alone_on_a_host_is_not_complete_either() -> None:
 def test_the_same_topology_leaves_every_copy_where_it_is() -> None:
     for old in (described(APART), None):
         found = by_texts(held(LEFT), (), described(APART), old)
-        assert all(one.source == one.target for one in found.placements) and not found.partial and not found.missing
+        assert (
+            all(placement.source == placement.target for placement in found.placements)
+            and not found.partial
+            and not found.missing
+        )
 
 
 def test_back_to_copies_the_first_gets_the_store_and_the_other_lacks_it() -> None:

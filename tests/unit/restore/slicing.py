@@ -54,8 +54,8 @@ def write_dump(
         ),
         "headers": pa.array(
             [
-                None if one is None else [{"key": key, "value": value} for key, value in one]
-                for one in (headers or [[]] * count)
+                None if header is None else [{"key": key, "value": value} for key, value in header]
+                for header in (headers or [[]] * count)
             ],
             pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
         ),

@@ -148,8 +148,8 @@ def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -
         assert sorted_rows(replace(result, files=tuple(live)), Path(folder) / "database") == rows
         assert (result.records, result.null_keys) == (len(records), sum(key is None for key, *_ in records))
         # Nothing of an attempt that took the rows for ordered.
-        assert {str(one) for one in staging.glob("*.sst")} == {file.path for file in result.files}
-        assert [one for one in staging.iterdir() if one.suffix not in (".sst", ".done", ".started")] == []
+        assert {str(path) for path in staging.glob("*.sst")} == {file.path for file in result.files}
+        assert [path for path in staging.iterdir() if path.suffix not in (".sst", ".done", ".started")] == []
 
 
 @pytest.mark.usefixtures("batch_rows")

@@ -72,9 +72,9 @@ def test_row_keys_of_time_ordered_windows(found: list[tuple[bytes, int, int]]) -
     keys = pa.array([window.to_bytes() for window in windows], pa.binary()).slice(len(windows) // 2)
     windows = windows[len(windows) // 2 :]
     assert convert.base_keys(KeySchema.TIME_ORDERED_WINDOW, keys).to_pylist() == [
-        one.to_time_first() for one in windows
+        window.to_time_first() for window in windows
     ]
-    assert convert.index_keys(keys).to_pylist() == [one.to_key_first() for one in windows]
+    assert convert.index_keys(keys).to_pylist() == [window.to_key_first() for window in windows]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=9), times, times), max_size=9))
@@ -82,5 +82,5 @@ def test_row_keys_of_time_ordered_sessions(found: list[tuple[bytes, int, int]]) 
     sessions = [SessionKey(*one) for one in found]
     keys = pa.array([session.to_bytes() for session in sessions], pa.binary())
     base = convert.base_keys(KeySchema.TIME_ORDERED_SESSION, keys)
-    assert base.to_pylist() == [one.to_time_first() for one in sessions]
-    assert convert.index_keys(keys).to_pylist() == [one.to_key_first() for one in sessions]
+    assert base.to_pylist() == [session.to_time_first() for session in sessions]
+    assert convert.index_keys(keys).to_pylist() == [session.to_key_first() for session in sessions]

@@ -86,13 +86,13 @@ def test_files_of_a_layer_rise_and_hold_what_one_would(tmp_path: Path, kind: str
     assert max(len(files) for files in several.values()) > 3
     for layer, files in several.items():
         (file,) = one_each[layer]
-        parts = [sorted_rows(replace(parted, files=(one,)), tmp_path / Path(one.path).name[:-4]) for one in files]
+        parts = [sorted_rows(replace(parted, files=(file,)), tmp_path / Path(file.path).name[:-4]) for file in files]
         assert [key for part in parts for key in part] == sorted(key for part in parts for key in part)
         together = {key: value for part in parts for key, value in part.items()}
         assert together == sorted_rows(replace(whole, files=(file,)), tmp_path / Path(file.path).name[:-4])
-        assert sum(one.rows for one in files) == file.rows == len(together)
-        assert all(one.digest == digest_of(one.path) and one.size == os.path.getsize(one.path) for one in files)
-    assert {str(one) for one in (tmp_path / "parted").glob("*.sst")} == {file.path for file in parted.files}
+        assert sum(file.rows for file in files) == file.rows == len(together)
+        assert all(file.digest == digest_of(file.path) and file.size == os.path.getsize(file.path) for file in files)
+    assert {str(path) for path in (tmp_path / "parted").glob("*.sst")} == {file.path for file in parted.files}
     assert replace(parted, files=(), attempt="", seconds=0.0) == replace(whole, files=(), attempt="", seconds=0.0)
 
 

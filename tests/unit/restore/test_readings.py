@@ -25,7 +25,7 @@ def called(node: ast.AST) -> str:
 
 def arguments(node: ast.AST) -> list[str]:
     """What is called for the arguments of a call."""
-    return [called(one) for one in node.args] if isinstance(node, ast.Call) else []
+    return [called(argument) for argument in node.args] if isinstance(node, ast.Call) else []
 
 
 def test_a_reading_is_closed_by_who_began_it() -> None:

@@ -136,7 +136,7 @@ def test_a_note_is_believed_whole_or_not_at_all(tmp_path: Path) -> None:
         Path(result.files[0].path).write_bytes(sst)
         note.write_bytes(changed)
         run, folder = run_of(app, "REBALANCING")
-        taken += [(at, one) for one in take_over(app, run, folder, [job]).results]
+        taken += [(at, result) for result in take_over(app, run, folder, [job]).results]
         shutil.rmtree(run.path)
     assert taken == []
 

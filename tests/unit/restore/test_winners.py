@@ -163,7 +163,7 @@ def test_what_is_told_in_parts_takes_less() -> None:
             *numbered(pa.array([b"key-%08d" % number for number in range(first, first + 500)], pa.binary()), first)
         )
     assert not last.full and not last.whole
-    assert sum(len(one.keys) for one in last.parts(4_096)) == 40_000
+    assert sum(len(part.keys) for part in last.parts(4_096)) == 40_000
 
 
 @given(found=keys, lowest=any_keys | digits, bound=any_keys | digits)

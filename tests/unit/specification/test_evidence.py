@@ -71,8 +71,8 @@ def drafted(
     return one.filled("app")
 
 
-def asked(one: StoreDraft) -> dict[str, tuple[object, ...]]:
-    return {missing.field: missing.question.answers for missing in one.missing()}
+def asked(draft: StoreDraft) -> dict[str, tuple[object, ...]]:
+    return {missing.field: missing.question.answers for missing in draft.missing()}
 
 
 # --- retentions -------------------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def test_names_of_others_reach_no_file(name: str) -> None:
     """Topics are looked up by names that are known: what else a broker has changes nothing, and is not printed."""
     plain = to_toml(draft_of_directory(SURE, None, (told(win=kept(None)),))[0])
     hostile = TopicReport("the broker", {WIN: kept(None), name: kept(5), f"app-{name}-changelog": kept(7)}, live=True)
-    keys = [TopicPartition(one, 0) for one in hostile.topics]
+    keys = [TopicPartition(topic, 0) for topic in hostile.topics]
     assert {*report_of_broker({key: LogFacts(0, 9) for key in keys}).topics} <= {WIN, "app--changelog"}
     assert to_toml(draft_of_directory(SURE, None, (hostile,))[0]) == plain
 

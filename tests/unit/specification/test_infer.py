@@ -16,14 +16,14 @@ from .small import application, database, store, task
 ROW = [(b"k", b"v")]
 
 
-def draft(found: Inference, name: str) -> StoreDraft:
-    one = found.draft.store(name)
+def draft(inference: Inference, name: str) -> StoreDraft:
+    one = inference.draft.store(name)
     assert one is not None
     return one
 
 
-def asked(found: Inference, name: str) -> set[str]:
-    return {entry.field for entry in draft(found, name).filled("app").missing()}
+def asked(inference: Inference, name: str) -> set[str]:
+    return {entry.field for entry in draft(inference, name).filled("app").missing()}
 
 
 def test_changelog_by_its_name_in_checkpoint() -> None:

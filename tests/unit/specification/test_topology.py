@@ -81,8 +81,8 @@ def test_what_the_tool_of_4_4_prints() -> None:
         assert (part.number, part.is_global) == (same.number, same.is_global) or part.is_global
         assert found.origin(store) == described.origin(store)
         assert set(part.read_directly(store)) == set(same.read_directly(store))
-    of_store = {one.name: one for one in described.draft().stores}
-    assert {one.name: one for one in found.draft().stores} == of_store
+    of_store = {store.name: store for store in described.draft().stores}
+    assert {store.name: store for store in found.draft().stores} == of_store
 
 
 def test_a_log_line_before_and_carriage_returns() -> None:
@@ -125,7 +125,7 @@ def test_a_store_of_which_two_subtopologies_have_a_copy() -> None:
         f"{HEAD}    Processor: a (stores: [b])\n   Sub-topology: 1\n    Processor: c (stores: [b, d])\n"
     )
     assert found.shared == {"b"} and found.stores == ("b", "d")
-    drafts = {one.name: one.subtopology for one in found.draft().stores}
+    drafts = {store.name: store.subtopology for store in found.draft().stores}
     assert drafts == {"b": None, "d": 1}
 
 

@@ -68,5 +68,5 @@ def test_problems_of_every_level() -> None:
     ],
 )
 def test_the_buffer_of_a_stream_table_join(name: str, kind: str, starts: list[int], told: bool) -> None:
-    found = store(name, *(database(name, start=one) for one in starts), kind=kind, segmented=True)
+    found = store(name, *(database(name, start=start) for start in starts), kind=kind, segmented=True)
     assert found.is_grace_buffer == told

@@ -86,12 +86,12 @@ def test_damage_is_named_by_its_blob_file(healthy: Path, tmp_path: Path, damage:
     apply, code = DAMAGES[damage]
     apply(blob)
     for each in (False, True):
-        assert [(one.code, one.place, one.among) for one in verify(path, each=each).findings] == [
+        assert [(finding.code, finding.place, finding.among) for finding in verify(path, each=each).findings] == [
             (code, PLACE / blob.name, ())
         ]
     problems = read_database(path, None, PLACE).problems
     if damage in ("missing", "cut off", "longer"):
-        assert [(one.code, one.place) for one in problems] == [(ProblemCode.BLOB, PLACE / blob.name)]
+        assert [(problem.code, problem.place) for problem in problems] == [(ProblemCode.BLOB, PLACE / blob.name)]
 
 
 def test_no_sst_is_judged_without_its_blob_files(healthy: Path) -> None:
@@ -107,4 +107,4 @@ def test_another_sst_that_is_damaged_does_not_blame_those_with_blobs(healthy: Pa
     shutil.copytree(healthy, path)
     last = max(path.glob("*.sst"))
     _flipped(5)(last)
-    assert {one.place for one in verify(path).findings} == {PLACE / last.name}
+    assert {finding.place for finding in verify(path).findings} == {PLACE / last.name}

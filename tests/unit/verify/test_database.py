@@ -30,7 +30,7 @@ from .support import (
 
 
 def _found(path: Path, **how: bool) -> list[tuple[str, str]]:
-    return [(one.code.name, one.file) for one in verify(path, **how).findings]  # type: ignore[arg-type]
+    return [(finding.code.name, finding.file) for finding in verify(path, **how).findings]  # type: ignore[arg-type]
 
 
 def test_a_good_database(tmp_path: Path) -> None:
@@ -96,7 +96,9 @@ def test_keys_out_of_order(tmp_path: Path) -> None:
     path = database(tmp_path / "db", {b"alpha": b"1", b"beta": b"2", b"gamma": b"3"})
     change_first_block(ssts(path)[0], b"alpha", b"zlpha")
     report = verify(path)
-    assert [(one.code.name, one.file) for one in report.findings] == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
+    assert [(finding.code.name, finding.file) for finding in report.findings] == [
+        ("corrupt", f"0_0/db/{ssts(path)[0].name}")
+    ]
     assert "1 rows" in report.findings[0].text
 
 
@@ -199,7 +201,9 @@ def test_rows_that_do_not_decode(tmp_path: Path) -> None:
     good = {b"key-%03d" % number + bytes(12): b"" for number in range(100)}
     path = database(tmp_path / "db", {**good, b"short": b""}, {b"key-100" + bytes(12): b""})
     report = verify(path, "window", segment=0)
-    assert [(one.code.name, one.file) for one in report.findings] == [("undecodable", f"0_0/db/{ssts(path)[0].name}")]
+    assert [(finding.code.name, finding.file) for finding in report.findings] == [
+        ("undecodable", f"0_0/db/{ssts(path)[0].name}")
+    ]
     assert b"short".hex() in report.findings[0].text
     assert verify(path).findings == ()
 

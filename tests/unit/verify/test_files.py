@@ -58,9 +58,9 @@ def test_what_is_no_file_is_told_and_not_read(healthy: Path, tmp_path: Path, sta
         begin(path, STARTS[start])
         replace(path / name, kind)
         findings, problems = verify(path).findings, read_database(path, None, PLACE).problems
-        assert (NOT_UNDERSTOOD, PLACE / name) in {(one.code, one.place) for one in findings}, (name, kind)
+        assert (NOT_UNDERSTOOD, PLACE / name) in {(finding.code, finding.place) for finding in findings}, (name, kind)
         kinds = {ProblemCode.SPECIAL, ProblemCode.NOT_A_FILE}
-        assert PLACE / name in {one.place for one in problems if one.code in kinds}, (name, kind)
+        assert PLACE / name in {problem.place for problem in problems if problem.code in kinds}, (name, kind)
 
 
 @pytest.mark.parametrize("start", STARTS)

@@ -30,8 +30,8 @@ def snapshot(app: Application, options: WipeOptions, *, has_process_file: bool =
     return WipeSnapshot(app, options, tuple(resolve_with(app, {})), has_process_file)
 
 
-def steps(found: Plan) -> list[tuple[str, str]]:
-    return [(step.action, step.path) for step in found.steps]
+def steps(plan: Plan) -> list[tuple[str, str]]:
+    return [(step.action, step.path) for step in plan.steps]
 
 
 def old() -> Application:
