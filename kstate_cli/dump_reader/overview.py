@@ -63,7 +63,7 @@ def read_overview(uri: str) -> DumpOverview:
     grown = newest_manifest(filesystem, root, uri_text(uri))
     dump = read_dump(uri, complete=True, committed_only=False, in_part=True)
     if grown is None:
-        return DumpOverview(tuple(_written_at_once(dump, one) for one in dump.partitions.values()), None)
+        return DumpOverview(tuple(_written_at_once(dump, partition) for partition in dump.partitions.values()), None)
     fulls: dict[TopicPartition, list[Full]] = {}
     for full in sorted(grown.fulls, key=lambda full: full.began):
         fulls.setdefault(full.key, []).append(full)

@@ -91,12 +91,12 @@ def _damages() -> tuple[Explanation, ...]:
 
 
 def _failures() -> tuple[Explanation, ...]:
-    hint = hints("APP")
+    advice = hints("APP")
     return tuple(
         Explanation(
             "query", failure.value, None, texts.brief, texts.more, texts.rule,
-            (*(STREAMS_SAYS[reason] for reason in (failure,) if reason in STREAMS_SAYS), *(texts.log or ())),
-            (hint[failure], *texts.do),
+            (*([STREAMS_SAYS[failure]] if failure in STREAMS_SAYS else []), *(texts.log or ())),
+            (advice[failure], *texts.do),
         )
         for failure, texts in FAILURES.items()
     )  # fmt: skip

@@ -54,11 +54,11 @@ def at_work(cache: Path) -> subprocess.Popen[str]:
 def _jvms_of(pid: int) -> list[str]:
     """Processes that were to tell a kstate with this number where they listen."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    for one in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
-            told = re.search(rb"_PYSPARK_DRIVER_CONN_INFO_PATH=([^\0]*)", path.read_bytes())
+            told = re.search(rb"_PYSPARK_DRIVER_CONN_INFO_PATH=([^\0]*)", one.read_bytes())
             if told and f"-{pid}-" in told[1].decode():
-                found.append(path.parent.name)
+                found.append(one.parent.name)
     return found
 
 
@@ -70,7 +70,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     killed = at_work(cache)
     os.kill(killed.pid, signal.SIGKILL)
     killed.communicate()
-    left = [path.name for path in folder.iterdir()]
+    left = [one.name for one in folder.iterdir()]
     assert left and all(name.startswith(".making-") for name in left), "killed too late, or too early"
     both = [
         subprocess.Popen(COMMAND, env=environment(cache), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -83,7 +83,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert len({line["path"] for line in lines}) == 1
     assert not _jvms_of(killed.pid), "its JVM has seen that it is alone"
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert sorted(path.suffix for path in folder.iterdir()) == [".jsa", ".json"], "nothing else is left"
+    assert sorted(one.suffix for one in folder.iterdir()) == [".jsa", ".json"], "nothing else is left"
     return cache
 
 
@@ -128,14 +128,14 @@ def test_it_is_taken(taken: Path) -> None:
     """The JVM has the archive in its memory, and was started with what Spark's launcher would have said."""
     settings = SparkSettings(conf={"spark.executor.memory": "1g"})
     decides = kept_start.start_inputs(conf_of(settings, "kstate restore"))
-    assert [path.stem for path in _archive(taken).parent.glob("*.json")] == [kept_start.key_of(decides)], decides
+    assert [one.stem for one in _archive(taken).parent.glob("*.json")] == [kept_start.key_of(decides)], decides
     words, maps = _command_and_maps(settings)
     assert f"-XX:SharedArchiveFile={_archive(taken)}" in words, "Spark's own scripts have started it"
     assert str(_archive(taken)) in maps, maps
     shutil.rmtree(taken)
     as_always, maps = _command_and_maps(settings)
     assert ".jsa" in maps and str(taken) not in maps, "the JVM's own"
-    ours = [word for word in words if not word.startswith(("-XX:SharedArchiveFile", "-Xshare", "-Xlog"))]
+    ours = [one for one in words if not one.startswith(("-XX:SharedArchiveFile", "-Xshare", "-Xlog"))]
     assert sorted(ours) == sorted(as_always)
     begin = ours.index(kept_start.MAIN_CLASS)
     assert ours[:begin] == as_always[:begin]
@@ -180,9 +180,9 @@ def test_a_garbled_one_is_not_taken(copied: Path, dump: Path, tmp_path: Path) ->
     assert "jsa" not in said
 
 
-def test_one_by_which_no_jvm_comes_up_is_no_obstacle(path: Path) -> None:
+def test_one_by_which_no_jvm_comes_up_is_no_obstacle(taken: Path) -> None:
     """A note that is whole, and whose command is of no use: Spark starts as always."""
-    (note,) = (path / "kstate" / "spark").glob("*.json")
+    (note,) = (taken / "kstate" / "spark").glob("*.json")
     told = json.loads(note.read_text())
     note.write_text(json.dumps({**told, "command": ["/bin/false", kept_start.MAIN_CLASS]}))
     words, _ = _command_and_maps(SparkSettings())
@@ -269,19 +269,19 @@ def test_a_cluster_starts_as_always_and_with_it(
         )
         support.good(support.ended(process))
         assert support.digest(app) == expected
-    commands = "".join(path.read_text() for path in tmp_path.glob("work*/**/stderr"))
+    commands = "".join(one.read_text() for one in tmp_path.glob("work*/**/stderr"))
     assert "Launch Command" in commands or "Spark Executor Command" in commands
     assert "SharedArchiveFile" not in commands
 
 
-def test_the_launcher_is_asked_where_it_has_a_say(path: Path) -> None:
+def test_the_launcher_is_asked_where_it_has_a_say(taken: Path) -> None:
     """Settings that change its command are of another key: they are Spark's own to turn into one."""
     for name, value in (("spark.driver.memory", "600m"), ("spark.driver.extraClassPath", "/none.jar")):
         settings = SparkSettings(conf={name: value})
         assert kept_start.find(conf_of(settings, "kstate restore")) is None
         assert by_spark_submit(conf_of(settings, "x")).words[0].endswith("spark-submit")
     words, maps = _command_and_maps(SparkSettings(conf={"spark.driver.memory": "600m"}))
-    assert "-Xmx600m" in words and str(_archive(path)) not in maps
+    assert "-Xmx600m" in words and str(_archive(taken)) not in maps
 
 
 def test_a_user_without_a_home(tmp_path: Path) -> None:

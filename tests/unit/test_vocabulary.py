@@ -73,6 +73,9 @@ NOT_YET: dict[str, int] = {}
 SORTED_RUNS = re.compile(r"\bsorted[- _]runs?\b", re.IGNORECASE)
 
 
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
 def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Yield every name that the code binds: variables, parameters, functions and classes."""
     for node in syntax.nodes(tree):
@@ -80,10 +83,10 @@ def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield node.id, node.lineno
         elif isinstance(node, ast.arg):
             yield node.arg, node.lineno
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) or (
-            isinstance(node, (ast.ExceptHandler, ast.MatchAs)) and node.name
-        ):
-            yield node.name, node.lineno
+        elif isinstance(node, (*DEFINITIONS, ast.ExceptHandler, ast.MatchAs)):
+            name: str | None = node.name
+            if name is not None:
+                yield name, node.lineno
 
 
 def test_modules_are_called_after_what_they_hold() -> None:

@@ -146,7 +146,7 @@ SST_NOT_NAMED: Final = FindingCode(
 )
 NOT_UNDERSTOOD: Final = FindingCode(
     "not-understood",
-    "The directory has an entry that kstate does not understand, so kstate predicts nothing for it",
+    "The directory has an entry that kstate does not understand, so the prediction is unknown",
     level=Level.ERROR,
     more=(
         "A link, a FIFO, a file instead of a folder, a RocksDB with foreign settings. kstate refuses a migration or "

@@ -83,7 +83,7 @@ def inspect_position(
 
 
 @dataclass(frozen=True)
-class _Selection:
+class _PositionRows:
     """The selected stores, and their problems."""
 
     rows: list[dict[str, Any]]
@@ -107,7 +107,7 @@ class _Selection:
 
 def _select_stores(
     application: Application, logs: LogSources, tasks: Collection[str], stores: Collection[str]
-) -> _Selection:
+) -> _PositionRows:
     """Return the rows of the selected stores. Raise UsageError if no store has such a name."""
     from kstate_cli.check.lag import lags
     from kstate_cli.cli.views.stores import lag_members, lag_text, store_rows
@@ -126,7 +126,7 @@ def _select_stores(
     of_rows = [lag.get((row["task"], row["store"])) for row in rows]
     for row, behind in zip(rows, of_rows, strict=True):
         row |= lag_members(behind)
-    return _Selection(rows, [lag_text(behind) for behind in of_rows] if sources else [], wrong)
+    return _PositionRows(rows, [lag_text(behind) for behind in of_rows] if sources else [], wrong)
 
 
 def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
@@ -147,7 +147,7 @@ def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
 
 
 def _print_lines(
-    lines: JsonLines, application: Application, selection: _Selection, problems: list[Problem], *, merge: bool
+    lines: JsonLines, application: Application, selection: _PositionRows, problems: list[Problem], *, merge: bool
 ) -> None:
     from kstate_cli.cli.views.stores import print_problems
 
@@ -183,7 +183,7 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
         )
 
 
-def _show(selection: _Selection, *, merge: bool) -> None:
+def _show(selection: _PositionRows, *, merge: bool) -> None:
     """Print the table; the lag is a last column if the logs are known, the merged Position a last row."""
     from kstate_cli.cli.output import table
     from kstate_cli.cli.views.stores import short_place

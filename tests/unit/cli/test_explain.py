@@ -135,7 +135,7 @@ def test_a_code_stands_once_in_its_group() -> None:
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("one", ALL, ids=lambda one: one.full_name)
+@pytest.mark.parametrize("explanation", ALL, ids=lambda one: one.full_name)
 def test_texts(explanation: Explanation) -> None:
     assert explanation.brief[0].isupper() or explanation.brief[0].isdigit()
     assert not explanation.brief.endswith(".") and len(explanation.brief) <= 100
@@ -152,7 +152,7 @@ def test_texts(explanation: Explanation) -> None:
         assert not [*wrong_references(text, explanation.full_name)]
 
 
-@pytest.mark.parametrize("one", ALL, ids=lambda one: one.full_name)
+@pytest.mark.parametrize("explanation", ALL, ids=lambda one: one.full_name)
 def test_commands_can_be_pasted(explanation: Explanation) -> None:
     for line in explanation.do:
         before, there, words = line.partition("kstate ")

@@ -32,7 +32,7 @@ def test_accepted(data: bytes, wanted: dict[TopicPartition, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "wanted"),
+    ("data", "checkpoint"),
     [
         (b"0\n1\na 1 -5\n", Checkpoint({}, ("a 1 -5",))),
         (b"0\n3\na 0 -2\na 0 -3\na 1 7\n", Checkpoint({A1: 7}, ("a 0 -2", "a 0 -3"))),
