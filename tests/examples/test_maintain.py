@@ -147,6 +147,8 @@ def test_every_metric_of_maintain_is_shown() -> None:
     assert set(MEASURES) - shown == {
         "kstate_step_last_run_timestamp_seconds",  # a step that is not due has none that is new
         "kstate_dump_headroom_seconds",  # of the moment of writing: the other one stays right
+        "kstate_kept_bytes",  # the old name of kstate_backup_bytes
+        "kstate_verify_circle_timestamp_seconds",  # the old name of kstate_verified_completely_timestamp_seconds
     }
 
 
