@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.fs
 import pytest
+from pyiceberg.catalog import sql
 
 from kstate_cli.dump_reader.errors import DumpError, NoManifestError
 from kstate_cli.dump_reader.model import Dump
@@ -60,7 +62,6 @@ def expected(end: int) -> list[dict[str, Any]]:
 
 def delta(folder: Path) -> str:
     """A table of two appends and a compaction, whose superseded files are still in the folder."""
-    deltalake = pytest.importorskip("deltalake")
     place = str(folder / "table")
     deltalake.write_deltalake(place, records(0, 10))
     deltalake.write_deltalake(place, records(10, 20), mode="append")
@@ -79,7 +80,6 @@ def test_superseded_files_of_delta_never_count(tmp_path: Path) -> None:
 
 
 def test_a_partitioned_delta_table(tmp_path: Path) -> None:
-    deltalake = pytest.importorskip("deltalake")
     place = str(tmp_path / "table")
     deltalake.write_deltalake(place, records(0, 10), partition_by=["topic", "partition"])
     assert rows(opened(place)) == expected(10)
@@ -94,15 +94,15 @@ def test_a_delta_table_is_no_dump_unless_the_user_says_that_it_is_complete(tmp_p
 
 
 def _delete(place: str) -> None:
-    pytest.importorskip("deltalake").DeltaTable(place).delete("offset = 3")
+    deltalake.DeltaTable(place).delete("offset = 3")
 
 
 def _overwrite(place: str) -> None:
-    pytest.importorskip("deltalake").write_deltalake(place, records(0, 25), mode="overwrite")
+    deltalake.write_deltalake(place, records(0, 25), mode="overwrite")
 
 
 def _expire(place: str) -> None:
-    table = pytest.importorskip("deltalake").DeltaTable(place)
+    table = deltalake.DeltaTable(place)
     table.create_checkpoint()
     (Path(place) / "_delta_log" / f"{0:020d}.json").unlink()
 
@@ -180,8 +180,6 @@ def test_a_delta_table_that_may_lack_records_is_refused(
 
 def iceberg(folder: Path, *, version: str = "2") -> Any:
     """A table of two appends."""
-    pytest.importorskip("pyiceberg")
-    sql = pytest.importorskip("pyiceberg.catalog.sql", exc_type=ImportError)
     catalog = sql.SqlCatalog("c", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
     catalog.create_namespace("n")
     table = catalog.create_table("n.t", schema=records(0, 1).schema, properties={"format-version": version})
