@@ -75,22 +75,22 @@ def _declaration(
 
 def _filled(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield (key, parameter) for all that the file can set, including the file itself and its application."""
-    arguments = [parameter for parameter in click_command.params if parameter.param_type_name == "argument"]
-    options = {
-        name_of(parameter): parameter for parameter in click_command.params if parameter.param_type_name == "option"
-    }
+    options = {name_of(parameter): parameter for parameter in _parameters(click_command, "option")}
+    arguments = _parameters(click_command, "argument")
     for key, rule in (*DEFAULTS.items(), *((f"{_OF_SPARK}{key}", rule) for key, rule in SPARK.items())):
-        if APP in rule.fills and len(arguments) == 1 and arguments[0].name == "app":
+        if APP in rule.fills and [argument.name for argument in arguments] == ["app"]:
             yield key, arguments[0]
-        yield from (
-            (key, parameter)
-            for name, parameter in options.items()
-            if not parameter.is_flag and {name, f"{path} --{name}"} & {*rule.fills}
-        )
+        names = {name for name in options if {name, f"{path} --{name}"} & {*rule.fills}}
+        yield from ((key, option) for name, option in options.items() if name in names and not option.is_flag)
     if _SPEC in options and not options[_SPEC].is_flag:
         yield _SPEC, options[_SPEC]
     if path == _ID.split()[0]:
         yield _ID, options["app"]
+
+
+def _parameters(click_command: Any, type_name: str) -> list[Any]:
+    """Return the parameters of a command that are ``option`` or ``argument``."""
+    return [parameter for parameter in click_command.params if parameter.param_type_name == type_name]
 
 
 def _read(click_command: Any, path: str, ctx: Any, value: Any) -> None:
