@@ -262,7 +262,7 @@ def test_ls_and_what_is_not_as_streams_leaves_it(tmp_path: Path, warm: Warm) -> 
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
     refused = warm("ls", app)
-    assert refused.status == 3 and "what the next start does says" in refused.err, refused.told
+    assert refused.status == 3 and "to predict the next start" in refused.err, refused.told
     ((_, *check),) = printed(refused)
     checked = warm(*("4.3" if word == "RELEASE" else word for word in check))
     assert checked.status == 3 and "0_0/latest-order" in checked.told

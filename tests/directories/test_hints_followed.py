@@ -443,7 +443,7 @@ def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -
         f'format = 1\n[defaults]\ndirectory = "{app}"\n[maintain]\nmemory_file = "memory.json"\n[maintain.verify]\nparts = 1\n'
     )
     refused = warm("maintain", "--config", "kstate.toml", folder=tmp_path)
-    assert refused.status == 3 and "run it by hand:" in refused.err, refused.told
+    assert refused.status == 3 and "run the command yourself" in refused.err, refused.told
     ((_, *words),) = printed(refused)
     by_hand = warm(*words, folder=tmp_path)
     assert by_hand.status == 3 and "CURRENT" in by_hand.told
@@ -476,7 +476,7 @@ def test_a_position_that_is_not_known(app: Path, tmp_path: Path, warm: Warm) -> 
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
     refused = warm("inspect-position", app)
-    assert refused.status == 3 and "what the next start makes of it" in refused.err, refused.told
+    assert refused.status == 3 and "to predict the next start" in refused.err, refused.told
     ((_, *check),) = printed(refused)
     checked = warm(*("4.3" if word == "RELEASE" else word for word in check))
     assert checked.status == 3 and "latest-order" in checked.told

@@ -155,7 +155,7 @@ def test_a_log_that_changes_again_and_again(harness: Harness, tmp_path: Path) ->
     if refused.status == 0:
         pytest.skip("this machine deleted more slowly than it read")
     assert refused.status == 6 and "the log changes again and again while it is read" in refused.err, refused.told
-    assert "see what deletes its records; with more --workers it is read sooner" in refused.err, refused.told
+    assert "find out what deletes its records; with more --workers the reading is faster" in refused.err, refused.told
     assert not [*out.rglob("_manifest*")], "nothing of a log that changed counts"
     done = kstate(*words, "--out", out, "--workers", str(partitions))
     assert done.status == 0, done.told

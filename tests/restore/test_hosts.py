@@ -150,16 +150,16 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--missing", "NOW"), "which of them are this host's"),
-        (("--missing", "NOW", "--before", "NOW", "--share", "1/2"), "which of them are this host's"),
+        (("--missing", "NOW"), "which of them are for this host"),
+        (("--missing", "NOW", "--before", "NOW", "--share", "1/2"), "which of them are for this host"),
         (("--before", "NOW"), "pass both"),
         (("--missing", "NOW", "--before", "NOW"), "--host NAME"),
         (("--missing", "NOW", "--before", "NOW", "--host", "web-11"), "did you mean web-1"),
         (("--hosts", "3"), "--hosts goes with --barrier"),
-        (("--barrier", "FOLDER"), "how many hosts"),
+        (("--barrier", "FOLDER"), "the number of hosts"),
         (("--barrier", "FOLDER", "--hosts", "3", "--share", "1/2"), "differ"),
         (("--barrier", "FOLDER/missing", "--hosts", "3"), "is not a folder"),
-        (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "waits for nobody"),
+        (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "waits at no barrier"),
         (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "cannot be the name of a host"),
     ],
 )
