@@ -33,7 +33,7 @@ FORMAT_VERSION: Final = "format_version: {}"
 LOG_WITHOUT_CURRENT: Final = "While creating a new Db, wal_dir contains existing log file"
 # RocksDB, at any read of a block; the second once a file that the MANIFEST names is missing.
 CHECKSUM: Final = "block checksum mismatch: stored"
-NOT_FOUND: Final = "While open a file for random read: "
+NOT_FOUND: Final = "While open a file for random read"
 OTHER_SIZE: Final = "Sst file size mismatch: "
 # LongDeserializer.
 NOT_A_LONG: Final = "Size of data received by LongDeserializer is not 8"

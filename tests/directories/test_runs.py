@@ -563,7 +563,7 @@ def test_only_what_is_whole_is_as_it_was(tmp_path: Path, state: str, held: str) 
     try:
         failed = kstate("clean", app, "--run", run.name, status=None)
         assert failed.status in (6, 7)
-        assert ("as it was" in failed.err) == (len(content(run.path)) == before), failed.err
+        assert ("it is unchanged" in failed.err) == (len(content(run.path)) == before), failed.err
     finally:
         for path in run.path.glob("*.jsonl"):
             immutable(path, on=False)

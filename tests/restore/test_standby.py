@@ -61,9 +61,12 @@ class Pair:
         """What ``status`` says of it; the sentence and the member are one answer."""
         said = kstate("status", self.app).out
         told = kstate("status", self.app, "-o", "json").summary["standby"]
-        assert {"unused": "unused since its last round", "used": "was used since", "unreadable": "cannot be read", None: ""}[
-            told
-        ] in said
+        assert {
+            "unused": "unused since its last round",
+            "used": "was used since",
+            "unreadable": "cannot be read",
+            None: "",
+        }[told] in said
         assert told or "standby" not in said
         return None if told is None else str(told)
 

@@ -74,8 +74,8 @@ def restore(
     from kstate_cli.restore.running.pipeline import application_path, engine_for, follow_dump
     from kstate_cli.restore.running.pipeline import restore as run_restore
 
-    if report.no_verify_dump:
-        _refuse_beside_no_verify_dump(selection, logs)
+    if logs.verify_dump is False and not selection.dry_run:
+        raise UsageError("--no-verify-dump goes with --dry-run: a restoration reads its rows", hint="add --dry-run")
     if cases.follow is not None:
         _refuse_beside_follow(selection, cases)
     path = application_path(app)
@@ -173,7 +173,7 @@ def _request(
         committed_only=logs.dump_is_committed,
         ask=facts_source(logs.offsets, logs.bootstrap_server, logs.kafka_settings, group=path.name),
         digests=not logs.skip_digests,
-        verify_dump=logs.verify_dump or (False if report.no_verify_dump else None),
+        verify_dump=logs.verify_dump,
         after_error=cases.after_error,
         full_dump=logs.full_dump,
     )
@@ -212,16 +212,6 @@ def _options(
             accept_resurrected=cases.accept_resurrected,
         ),
     )
-
-
-def _refuse_beside_no_verify_dump(selection: SelectionOptions, logs: LogOptions) -> None:
-    """Raise UsageError unless it is about a dry run, and nothing else asks for the rows."""
-    from kstate_cli.errors import UsageError
-
-    if not selection.dry_run:
-        raise UsageError("--no-verify-dump goes with --dry-run: a restoration reads its rows", hint="add --dry-run")
-    if logs.verify_dump:
-        raise UsageError("--verify-dump reads every row, and --no-verify-dump none", hint="leave out --no-verify-dump")
 
 
 def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> None:

@@ -51,8 +51,9 @@ CommittedOffsets = Annotated[
 ]
 DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="No manifest: confirm that it is complete.")]
 DumpIsCommitted = Annotated[bool, typer.Option("--dump-is-committed", help="No manifest: confirm read_committed.")]
-VerifyDump = Annotated[bool, typer.Option("--verify-dump", help="Read the whole dump first.")]
-NoVerifyDump = Annotated[bool, typer.Option("--no-verify-dump", hidden=True, help="Read no rows in a dry run.")]
+VerifyDump = Annotated[
+    bool | None, typer.Option("--verify-dump/--no-verify-dump", help="Read the whole dump first, or no rows of it.")
+]
 SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
 AcceptResurrected = Annotated[
     bool, typer.Option("--accept-resurrected", help="Accept rows whose deletes the log no longer has.")
@@ -162,7 +163,7 @@ class LogOptions:
     dump_is_complete: DumpIsComplete = False
     dump_is_committed: DumpIsCommitted = False
     skip_digests: SkipDigests = False
-    verify_dump: VerifyDump = False
+    verify_dump: VerifyDump = None
     guarantee: Annotated[
         Guarantee,
         typer.Option(
@@ -236,7 +237,6 @@ class ReportOptions:
 
     output: Output = Format.table
     quiet: Quiet = False
-    no_verify_dump: NoVerifyDump = False
     warnings_ok: WarningsOk = False
     metrics_file: MetricsFile = None
     reason: Reason = None
