@@ -129,7 +129,7 @@ NOTES: Final = {
         ),
     ),
     "dump-never-verified": Note(
-        ("dump verified: never here",),
+        ("dump verified: never",),
         Texts(
             "No command has read all files of this dump yet, so rot in it would be unknown",
             "check judges offsets by the manifest, and needs no rows.",

@@ -52,7 +52,7 @@ def _documents() -> set[str]:
     return {
         name
         for name in tracked()
-        if re.fullmatch(r"(README|CHANGELOG|CONTRIBUTING)\.md|docs/([a-z][^/]*/)?\w[^/]*\.(md|svg)", name)
+        if re.fullmatch(r"(README|CHANGELOG|CONTRIBUTING)\.md|docs/([a-z][^/]*/)*\w[^/]*\.(md|svg)", name)
     }
 
 

@@ -65,7 +65,6 @@ CARRIED_OUT = {
             ("cli/commands/restore.py", "--hosts N"),
             ("cli/commands/wipe.py", "say --yes too"),
             ("cli/commands/restore.py", "add --dry-run"),
-            ("cli/commands/restore.py", "leave out --no-verify-dump"),
             ("wipe/planner.py", "--task, --store, --global or --all"),
             ("export/store_export.py", "leave out --value-serde"),
             ("export/out_folder.py", "name a new folder, or --overwrite"),

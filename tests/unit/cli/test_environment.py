@@ -32,7 +32,7 @@ DECISIONS = {
     # Says all of these at once; what KSTATE_CONFIG names says settings alone: test_config.py.
     "config",
     # Confirms, permits, vouches.
-    "yes", "after-error", "discard-newer", "lock-is-shared", "dump-is-complete", "dump-is-committed", "skip-digests", "verify-dump", "no-verify-dump", "no-record",
+    "yes", "after-error", "discard-newer", "lock-is-shared", "dump-is-complete", "dump-is-committed", "skip-digests", "verify-dump", "no-record",
     "for-all", "guarantee", "accept-resurrected", "times-lost", "warnings-ok", "last-flush", "require-active", "assume-active",
 }  # fmt: skip
 

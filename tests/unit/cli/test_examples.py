@@ -108,7 +108,7 @@ def test_where_it_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "app" / "0_0").mkdir(parents=True)
     (tmp_path / "app" / ".lock").touch()
     (tmp_path / ".kstate").mkdir()
-    for parent, said in (("nowhere", "is no directory"), ("app", "within"), (".kstate", "within")):
+    for parent, said in (("nowhere", "is no directory"), ("app", "is inside"), (".kstate", "is inside")):
         done = kstate_here("examples", "--out", tmp_path / parent / "new", status=2)
         assert said in done.err, done.err
     assert sorted(os.listdir(tmp_path / "app")) == [".lock", "0_0"]
