@@ -402,33 +402,3 @@ def test_a_store_that_no_longer_answers_ends_within_the_deadline(both: Both) -> 
     assert "interrupted by SIGTERM" in messages
     assert "nothing has changed" in messages or "what remains: " in messages, messages
     assert both.restored()[0].status == 0
-
-
-def test_a_run_that_the_deadline_leaves_unfinished(both: Both) -> None:
-    """The staging area answers no more: after a signal the command names the run, and the next one takes it over."""
-    both.objects.behave(Fault("PUT /*.started*", stalls=True))
-    argv = both.argv(1, "--staging", both.objects.uri("area"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kstate_cli", *argv], cwd=ROOT, env={**environment(), **both.objects.environment},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        while not any("PUT" in request and ".started" in request for request in both.objects.requests()):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=120)
-    finally:
-        process.kill()
-        both.objects.behave()
-    state = both.folder / "folder"
-    assert process.returncode == 128 + signal.SIGTERM, err
-    assert f"{both.objects.uri('area')} had not answered: the command waits no longer" in err, err
-    runs = state / ".kstate" / APP
-    remains = f"what remains: the unfinished run 0001-restore in {runs}: the next change sweeps it, or continues it"
-    assert remains in err.replace("\n", " "), err
-    assert not (state / APP).exists() or not any((state / APP).iterdir())
-    (run,) = kstate("status", state / APP, "-o", "json").rows
-    assert run["state"] in ("created", "interrupted", "staging")
-    both.restored()
-    assert not both.objects.keys("area/")

@@ -54,3 +54,14 @@ def test_a_new_process_remembers_nothing(tmp_path: Path) -> None:
     note_commit("0001-migrate")
     a_new_process()
     assert texts.lacking_options(["wipe"]) == [] and subject.app_path() is None and committed() is None
+
+
+def test_the_packages_that_forked_helpers_import_exist() -> None:
+    """A package that was renamed would end every sweep of faults, walk and round at its first command."""
+    from tests.faults import zygote as faults
+    from tests.loop import zygote as loop
+    from tests.walker import zygote as walker
+
+    packages = {*faults._PACKAGES, *faults._OF_RESTORE, *loop._PACKAGES, *walker._PACKAGES}
+    root = Path(texts.__file__).parent
+    assert not [name for name in packages if not (root / name.replace(".", "/")).is_dir()]

@@ -34,7 +34,22 @@ _STEPS = frozenset(
     ]
 )
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_PACKAGES = ("wipe", "verify", "diff", "query", "check", "spec", "broker", "restore", "dump", "export")
+_PACKAGES = (
+    "wipe",
+    "verify",
+    "diff",
+    "query",
+    "check",
+    "check.codes",
+    "specification",
+    "broker",
+    "restore",
+    "restore.planning",
+    "restore.running",
+    "restore.sorting",
+    "dump_reader",
+    "export",
+)
 
 
 class _Steps:
