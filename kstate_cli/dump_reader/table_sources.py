@@ -11,7 +11,6 @@ a folder of this host, whose files are below that folder. Other tables are refus
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -108,7 +107,7 @@ def _table_file(action: Mapping[str, Any]) -> _TableFile:
     path = unquote(str(action["path"]))
     if action.get("deletionVector") is not None:
         raise _RefusedTableError(f"{printable(path)} has a deletion vector: some of its records were deleted")
-    statistics = json.loads(action["stats"]) if action.get("stats") else {}
+    statistics = parse_json(str(action["stats"]).encode()) if action.get("stats") else {}
     in_path = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
     for name, value in (action.get("partitionValues") or {}).items():
         if name in ("topic", "partition") and unquote(in_path.get(name, "")) != value:
