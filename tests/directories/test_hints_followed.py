@@ -103,7 +103,6 @@ CASES = {
     "a dump that does not grow": Case(f"{_LOST.replace(' --dry-run', '')} --standby --follow 1", 4, "leave out --follow",
                                       f"{_LOST.replace(' --dry-run', '')} --standby"),
     "no rows of a restoration": Case(f"{_LOST.replace(' --dry-run', '')} --no-verify-dump", 2, "add --dry-run", f"{_LOST} --no-verify-dump"),
-    "all rows and none": Case(f"{_LOST} --no-verify-dump --verify-dump", 2, "leave out --no-verify-dump", f"{_LOST} --verify-dump"),
     "memory without Spark": Case(f"{_LOST.replace(' --dry-run', '')} --memory 1M", 2, "give it more", f"{_LOST.replace(' --dry-run', '')} --memory 2G"),
     "a fleet without a listing": Case("fleet web=nothing.json", 2, "kstate ls APP -o json", "fleet web=web.json", (0, 1, 3)),
     "too many partitions": Case("fleet web=web.json --spec huge.toml", 4, "--spec", "fleet web=web.json --spec kstate.toml", (0, 1, 3)),
