@@ -39,8 +39,7 @@ def now_ms() -> int:
 
 def utc_text(milliseconds: int) -> str:
     """Return a time, in milliseconds since 1970, as ``2026-11-26T12:00:00Z``."""
-    moment = datetime.fromtimestamp(milliseconds // 1000, timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(milliseconds // 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True, slots=True)

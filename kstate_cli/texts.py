@@ -11,12 +11,13 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Final
 
 INTERNALS: Final = "docs/internals"
+"""The pages about Kafka Streams with their proofs: in the repository, and below ``share/doc/kstate`` if installed."""
 DOCS_URL: Final = "KSTATE_DOCS_URL"
 """The variable with the address of the documentation site, for organizations that host it."""
-"""The pages about Kafka Streams with their proofs: in the repository, and below ``share/doc/kstate`` if installed."""
 EXAMPLES: Final = "examples"
 """The folder of the examples: in the repository, in the package, and in the command that writes them."""
 LOCK_IS_SHARED: Final = "--lock-is-shared"
@@ -31,6 +32,7 @@ UNPROVEN: Final = "--unproven"
 _HELP: Final = "--help"
 _MOST_LINES = 20
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
+_SPANS: Final = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"))
 _WORD = re.compile(r"[A-Z]+")
 _CLOSE = 0.7
 """The least similarity, of 1, of a mistyped name and the intended one: ``conut`` and ``count``, but not 2_1 and 0_1."""
@@ -134,6 +136,20 @@ def first_lines(lines: Sequence[str], at_most: int = _MOST_LINES) -> list[str]:
 def first_line(error: BaseException, at_most: int = 500) -> str:
     """Return the first non-blank line of an error of another library; empty if it has no text."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "")[:at_most]
+
+
+def moment(milliseconds: int) -> str:
+    """Return a time, in milliseconds since 1970, as ``2026-11-26 12:00:00 UTC``, for sentences."""
+    text = datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(" ", "seconds")
+    return text.removesuffix("+00:00") + " UTC"
+
+
+def span_text(duration_ms: int) -> str:
+    """Return a duration as text, in the largest unit of which it has at least two."""
+    for size, name in _SPANS:
+        if duration_ms >= 2 * size:
+            return f"{duration_ms // size} {name}"
+    return f"{duration_ms} ms"
 
 
 def size_text(size: int) -> str:

@@ -12,11 +12,11 @@ from kstate_cli.check.codes.offsets import SEGMENT_BEHIND
 from kstate_cli.check.findings import Finding, Records
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import DeleteCoverage, Log, Where, delete_coverage, moment, span_text
+from kstate_cli.logs.log import DeleteCoverage, Log, Where, delete_coverage
 from kstate_cli.offsets.segments import silent_by_key, stated_offset
 from kstate_cli.patch_releases import BACKWARD_PROBE, BOUNDED_RESTORE
 from kstate_cli.statedir.model import Database, Store, Task
-from kstate_cli.texts import some
+from kstate_cli.texts import moment, some, span_text
 
 _NEAR = 10
 """Per cent of the log that an offset may be from its start before it is worth a warning."""

@@ -25,13 +25,11 @@ from kstate_cli.logs.log import (
     RETENTION_MS,
     DeleteCoverage,
     delete_coverage,
-    moment,
     most_ms,
     set_back,
-    span_text,
 )
 from kstate_cli.specification.model import PROCESSOR, Spec
-from kstate_cli.texts import did_you_mean, some
+from kstate_cli.texts import did_you_mean, moment, some, span_text
 
 _LEAST_RANGE: Final = 500_000
 _MOST_RANGE: Final = 4_000_000

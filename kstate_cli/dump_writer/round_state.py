@@ -41,9 +41,8 @@ from kstate_cli.dump_writer.stores import DumpStore
 from kstate_cli.dump_writer.task import RangeJob, RangeResult
 from kstate_cli.errors import Interrupted, RunFailed, note
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
-from kstate_cli.logs.log import span_text
 from kstate_cli.signals import time_limit
-from kstate_cli.texts import first_line, some
+from kstate_cli.texts import first_line, some, span_text
 
 ISOLATION = "read_committed"
 _KEEP_SECONDS = 6

@@ -9,7 +9,6 @@ The rules: docs/internals/changelogs.md#forgotten-deletes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from enum import Enum
 from typing import Final
 
@@ -23,7 +22,6 @@ RETENTION_MS: Final = 86_400_000
 _MOST_MARGIN_MS: Final = 3_600_000
 _MARGIN: Final = 10
 """Clocks differ, and times are recorded a little before or after a reading: a tenth, and at most an hour."""
-_UNITS: Final = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"))
 
 
 class DeleteCoverage(Enum):
@@ -53,19 +51,6 @@ def set_back(as_of_ms: int, ended_ms: int, retention_ms: int) -> bool:
 
 def _margin(retention_ms: int) -> int:
     return min(retention_ms // _MARGIN, _MOST_MARGIN_MS)
-
-
-def span_text(duration_ms: int) -> str:
-    """Return a duration as text, in the largest unit of which it has at least two."""
-    for size, name in _UNITS:
-        if duration_ms >= 2 * size:
-            return f"{duration_ms // size} {name}"
-    return f"{duration_ms} ms"
-
-
-def moment(at_ms: int) -> str:
-    """Return a time as text, in UTC."""
-    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(" ", "seconds").removesuffix("+00:00") + " UTC"
 
 
 class Where(Enum):

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.errors import UsageError
-from kstate_cli.logs.log import span_text
 from kstate_cli.statedir.names import OWN_FOLDER
-from kstate_cli.texts import quoted
+from kstate_cli.texts import quoted, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import typer.main
 
 import kstate_cli.cli.commands
@@ -39,3 +40,30 @@ def test_the_list_imports_no_command() -> None:
     assert "verify" in done.stdout
     assert not {name for name in loaded if name.startswith("kstate_cli.cli.commands")}
     assert not loaded & {"rich", "rocksdict", "pyarrow", "pyspark", "numpy"}
+
+
+VIEWS = sorted(path.stem for path in (Path(kstate_cli.cli.__file__).parent / "views").glob("[a-z]*.py"))
+OF_ONE_COMMAND = {
+    "barrier", "check", "diff", "dump_writer", "export", "fleet", "maintain", "migrate", "query", "rehome", "restore",
+    "verify", "wipe",
+}  # fmt: skip
+OWN = {"dump": "dump_writer"}
+EXPLAINING = {"fleet_page"}
+"""The page has the explanations of codes, which import their owners."""
+
+
+@pytest.mark.parametrize("view", [view for view in VIEWS if view not in EXPLAINING])
+def test_a_view_imports_no_other_command(view: str) -> None:
+    """Every command would wait for the imports of the others: those of dump and export took migrate an eighth longer."""
+    code = f"import sys, kstate_cli.cli.views.{view}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    others = {name.split(".")[1] for name in loaded if name.startswith("kstate_cli.")} & OF_ONE_COMMAND
+    assert others <= {OWN.get(view, view)}
+
+
+def test_metrics_import_no_dump() -> None:
+    """Every changing command writes metrics, whose names are those of maintain too."""
+    code = "import sys, kstate_cli.cli.metrics; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "kstate_cli.maintain.measures" in loaded
+    assert not {"kstate_cli.dump_reader", "kstate_cli.broker", "kstate_cli.logs", "pyarrow"} & {*loaded}

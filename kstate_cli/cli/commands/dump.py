@@ -26,7 +26,7 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
     After a gap, a recreated topic, or deletes that the log may have lost, kstate writes a full dump of the partition.
     """
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.views.progress import DumpProgress
+    from kstate_cli.cli.views.dump import DumpProgress
     from kstate_cli.dump_writer.rounds import dump_round, follow
     from kstate_cli.dump_writer.s3_objects import is_s3
     from kstate_cli.errors import UsageError

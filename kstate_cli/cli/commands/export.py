@@ -57,7 +57,7 @@ def export(
     """
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.views.progress import ExportProgress
+    from kstate_cli.cli.views.export import ExportProgress
     from kstate_cli.export.store_export import ExportRequest, export_store
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.specification.toml_file import read_draft

@@ -56,8 +56,8 @@ def verify(
     """
     from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.views.progress import VerifyProgress
     from kstate_cli.cli.views.stores import backups_of_missing, say_backups
+    from kstate_cli.cli.views.verify import VerifyProgress
     from kstate_cli.statedir.find import find_application
     from kstate_cli.verify.application import VerifyRequest, verify_application
 

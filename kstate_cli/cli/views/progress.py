@@ -1,30 +1,25 @@
-"""Show the progress of long work on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+"""Show the progress of long work on standard error: a bar on a terminal, a plain line now and then elsewhere.
+
+Every change imports this module. Progress of a single command is in the view of that command, with what it imports.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kstate_cli.cli.output import progress_bar, safe, say
-from kstate_cli.dump_writer.request import DumpWatcher
-from kstate_cli.dump_writer.task import SILENT_SECONDS
-from kstate_cli.export.part import ExportWatcher
 from kstate_cli.pace import Pace, PaceMeter, pace_text
 from kstate_cli.signals import start
-from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.texts import size_text
-from kstate_cli.verify.application import VerifyWatcher
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from kstate_cli.change.plan import Plan
-    from kstate_cli.dump_reader.growing import Grown
-    from kstate_cli.dump_writer.plan import PartitionPlan
-    from kstate_cli.verify.findings import VerifyFinding
 
 
 OFTEN_SECONDS: Final = 10.0
@@ -188,140 +183,3 @@ class RunProgress:
         if phase == "store":
             self._done += size if self._bytes else 1
             self._meter.at(self._done)
-
-
-class VerifyProgress(VerifyWatcher):
-    """Progress of ``kstate verify`` in bytes of SSTs. A context manager."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._meter = Meter("verifying", quiet=quiet)
-
-    def __enter__(self) -> VerifyProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._meter.stop()
-
-    def begin(self, total: int) -> None:
-        """Start with a number of bytes to read."""
-        self._meter.begin(total, BYTES)
-
-    def at(self, count: int) -> None:
-        """Update the bytes that were read."""
-        self._meter.at(count)
-
-    def on_finding(self, finding: VerifyFinding) -> None:
-        """Print a finding at once: the rest may take hours."""
-        self._meter.say(f"{finding.code.name}: {finding.file}: {finding.text}")
-
-
-class ExportProgress(ExportWatcher):
-    """Progress of ``kstate export`` in rows. A context manager."""
-
-    def __init__(self, choice: EngineChoice, *, quiet: bool) -> None:
-        self._choice, self._quiet = choice, quiet
-        self._meter = Meter("exporting", quiet=quiet)
-
-    def __enter__(self) -> ExportProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._meter.stop()
-
-    def begin(self, rows: int, parts: int, engine: str) -> None:
-        """Start with an estimate of the rows."""
-        how = "Spark" if engine == "spark" else engine
-        say(f"kstate: about {rows:,} rows in {parts} parts, {how} ({self._choice.reason})", quiet=self._quiet)
-        self._meter.begin(rows, count_unit("rows", about=True))
-
-    def at(self, rows: int) -> None:
-        """Update the rows that were written."""
-        self._meter.at(rows)
-
-
-_SECONDS = 10.0
-_STILL_SECONDS = 10.0
-"""Seconds without a record after which the progress says that it waits for the broker."""
-
-
-class DumpProgress(DumpWatcher):
-    """Progress of ``kstate dump``: records, bytes, rate and time left. A context manager."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._total = 0
-        self._began = self._said = self._moved = time.monotonic()
-        self._records = 0
-        """Time of the last new record."""
-        self._waits = False
-        """Whether the wait was reported."""
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> DumpProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-
-    def planned(self, plans: Sequence[PartitionPlan], grown: Grown | None) -> None:
-        """Take the plan of a round."""
-        records = sum(plan.records for plan in plans)
-        after = "a new dump" if grown is None else f"after generation {grown.generation}"
-        say(f"kstate: {len(plans)} partitions, at most {records:,} records, {after}", quiet=self._quiet)
-
-    def began(self, records: int) -> None:
-        """Start with the most records to read."""
-        self._stop()
-        self._total, self._records, self._waits = records, 0, False
-        self._began = self._said = self._moved = time.monotonic()
-        if self._quiet or not sys.stderr.isatty() or not records:
-            return
-        from rich.progress import TextColumn
-
-        self._bar = progress_bar(
-            "dumping", TextColumn("{task.completed:,} of {task.total:,} records, {task.fields[size]}")
-        )
-        start(self._bar)
-        self._task = self._bar.add_task("dumping", total=records, size="0 B")
-
-    def at(self, records: int, size: int) -> None:
-        """Update the records and bytes that were read."""
-        now = time.monotonic()
-        self._look_whether_it_stands_still(records, now)
-        rate = records / max(now - self._began, 1e-9)
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=records, size=f"{size_text(size)}, {rate:,.0f} records/s")
-        elif not self._quiet and records and now - self._said > _SECONDS:
-            self._said = now
-            lag = max(self._total - records, 0)
-            say(
-                f"kstate: {records:,} records, {size_text(size)}, {rate:,.0f} records/s, {lag:,} behind, "
-                f"{lag / max(rate, 1e-9):,.0f} s left"
-            )
-
-    def _look_whether_it_stands_still(self, records: int, now: float) -> None:
-        if records != self._records:
-            self._records, self._moved, self._waits = records, now, False
-        elif now - self._moved >= _STILL_SECONDS and records < self._total and not self._waits and not self._quiet:
-            self._waits = True
-            self._tell(
-                f"kstate: no record has come for {_STILL_SECONDS:.0f} s: a broker that says nothing for "
-                f"{SILENT_SECONDS:.0f} s is given up"
-            )
-
-    def _tell(self, text: str) -> None:
-        """Print a message, above the bar if there is one."""
-        if self._bar is not None:
-            self._bar.console.print(safe(text), markup=False, highlight=False)
-        else:
-            say(text)
-
-    def warning(self, text: str) -> None:
-        """Print a warning, even if quiet."""
-        say(f"warning: {text}")
-
-    def _stop(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = self._task = None

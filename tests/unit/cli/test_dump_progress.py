@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstate_cli.cli.views.progress import DumpProgress
+from kstate_cli.cli.views.dump import DumpProgress
 
 
 def test_records_bytes_rate_lag_and_time_left(

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.change.plan import EditDatabase, Plan, WriteFile
+from kstate_cli.cli.views.export import ExportProgress
 from kstate_cli.cli.views.progress import (
     BYTES,
     OFTEN_SECONDS,
     SELDOM_SECONDS,
-    ExportProgress,
     Meter,
     RunProgress,
-    VerifyProgress,
     count_unit,
 )
 from kstate_cli.cli.views.restore import RestoreProgress
+from kstate_cli.cli.views.verify import VerifyProgress
 from kstate_cli.restore.running.states import RestoreState
 from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
 from tests.unit.model import database

@@ -1,0 +1,107 @@
+"""The progress of ``kstate dump``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kstate_cli.cli.output import progress_bar, safe, say
+from kstate_cli.dump_writer.request import DumpWatcher
+from kstate_cli.dump_writer.task import SILENT_SECONDS
+from kstate_cli.signals import start
+from kstate_cli.texts import size_text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from kstate_cli.dump_reader.growing import Grown
+    from kstate_cli.dump_writer.plan import PartitionPlan
+
+_SECONDS = 10.0
+_STILL_SECONDS = 10.0
+"""Seconds without a record after which the progress says that it waits for the broker."""
+
+
+class DumpProgress(DumpWatcher):
+    """Progress of ``kstate dump``: records, bytes, rate and time left. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._total = 0
+        self._began = self._said = self._moved = time.monotonic()
+        self._records = 0
+        """Time of the last new record."""
+        self._waits = False
+        """Whether the wait was reported."""
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> DumpProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def planned(self, plans: Sequence[PartitionPlan], grown: Grown | None) -> None:
+        """Take the plan of a round."""
+        records = sum(plan.records for plan in plans)
+        after = "a new dump" if grown is None else f"after generation {grown.generation}"
+        say(f"kstate: {len(plans)} partitions, at most {records:,} records, {after}", quiet=self._quiet)
+
+    def began(self, records: int) -> None:
+        """Start with the most records to read."""
+        self._stop()
+        self._total, self._records, self._waits = records, 0, False
+        self._began = self._said = self._moved = time.monotonic()
+        if self._quiet or not sys.stderr.isatty() or not records:
+            return
+        from rich.progress import TextColumn
+
+        self._bar = progress_bar(
+            "dumping", TextColumn("{task.completed:,} of {task.total:,} records, {task.fields[size]}")
+        )
+        start(self._bar)
+        self._task = self._bar.add_task("dumping", total=records, size="0 B")
+
+    def at(self, records: int, size: int) -> None:
+        """Update the records and bytes that were read."""
+        now = time.monotonic()
+        self._look_whether_it_stands_still(records, now)
+        rate = records / max(now - self._began, 1e-9)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=records, size=f"{size_text(size)}, {rate:,.0f} records/s")
+        elif not self._quiet and records and now - self._said > _SECONDS:
+            self._said = now
+            lag = max(self._total - records, 0)
+            say(
+                f"kstate: {records:,} records, {size_text(size)}, {rate:,.0f} records/s, {lag:,} behind, "
+                f"{lag / max(rate, 1e-9):,.0f} s left"
+            )
+
+    def _look_whether_it_stands_still(self, records: int, now: float) -> None:
+        if records != self._records:
+            self._records, self._moved, self._waits = records, now, False
+        elif now - self._moved >= _STILL_SECONDS and records < self._total and not self._waits and not self._quiet:
+            self._waits = True
+            self._tell(
+                f"kstate: no record has come for {_STILL_SECONDS:.0f} s: a broker that says nothing for "
+                f"{SILENT_SECONDS:.0f} s is given up"
+            )
+
+    def _tell(self, text: str) -> None:
+        """Print a message, above the bar if there is one."""
+        if self._bar is not None:
+            self._bar.console.print(safe(text), markup=False, highlight=False)
+        else:
+            say(text)
+
+    def warning(self, text: str) -> None:
+        """Print a warning, even if quiet."""
+        say(f"warning: {text}")
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = self._task = None

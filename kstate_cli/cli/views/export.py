@@ -1,0 +1,36 @@
+"""The progress of ``kstate export``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstate_cli.cli.output import say
+from kstate_cli.cli.views.progress import Meter, count_unit
+from kstate_cli.export.part import ExportWatcher
+
+if TYPE_CHECKING:
+    from kstate_cli.spark.choice import EngineChoice
+
+
+class ExportProgress(ExportWatcher):
+    """Progress of ``kstate export`` in rows. A context manager."""
+
+    def __init__(self, choice: EngineChoice, *, quiet: bool) -> None:
+        self._choice, self._quiet = choice, quiet
+        self._meter = Meter("exporting", quiet=quiet)
+
+    def __enter__(self) -> ExportProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._meter.stop()
+
+    def begin(self, rows: int, parts: int, engine: str) -> None:
+        """Start with an estimate of the rows."""
+        how = "Spark" if engine == "spark" else engine
+        say(f"kstate: about {rows:,} rows in {parts} parts, {how} ({self._choice.reason})", quiet=self._quiet)
+        self._meter.begin(rows, count_unit("rows", about=True))
+
+    def at(self, rows: int) -> None:
+        """Update the rows that were written."""
+        self._meter.at(rows)
