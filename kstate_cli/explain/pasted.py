@@ -21,6 +21,7 @@ _LEAST: Final = 8
 """Characters of a sentence that are not filled in: fewer are in too many texts."""
 _SPACE: Final = re.compile(r"\s+")
 _MOST_TEXT: Final = 1 << 20
+"""The last characters of a text that are compared: a stack trace ends with its cause."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,15 +154,22 @@ def test_pages_of_an_organization_that_hosts_them(monkeypatch: pytest.MonkeyPatc
     assert internals("start.md#going-down") == "https://docs.example.com/kstate/internals/start.html#going-down"
 
 
-def test_messages_name_pages_of_the_site() -> None:
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        (["offsets-in-column-family"], "internals/start.html#going-down"),
+        (["Column", "families", "not", "opened:", "offsets"], "codes/finding.html"),
+    ],
+)
+def test_messages_name_pages_of_the_site(words: list[str], page: str) -> None:
     """The catalogue is read with the variable, by the command itself."""
     environment = {**os.environ, "KSTATE_DOCS_URL": "https://docs.example.com/kstate"}
     shown = subprocess.run(
-        [sys.executable, "-m", "kstate_cli", "explain", "offsets-in-column-family"],
+        [sys.executable, "-m", "kstate_cli", "explain", *words],
         env=environment,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert "https://docs.example.com/kstate/internals/start.html#going-down" in "".join(shown.split())
-    assert "docs/internals" not in shown
+    assert f"https://docs.example.com/kstate/{page}" in "".join(shown.split())
+    assert "docs/internals" not in shown and "docs/codes" not in shown

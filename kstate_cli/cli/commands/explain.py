@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _INDENT: Final = "  "
 _MOST_IN_FULL: Final = 3
-_MOST_TEXT: Final = 1 << 20
 _WIDEST: Final = 100
 """Width of sentences on a terminal; elsewhere they are not broken."""
 
@@ -63,10 +62,10 @@ def explain(
 
 
 def _standard_input() -> str:
-    """Return the pasted text, at most its last MiB: a stack trace ends with its cause."""
+    """Return the pasted text."""
     if sys.stdin is None:
         return ""
-    return sys.stdin.buffer.read().decode(errors="replace")[-_MOST_TEXT:]
+    return sys.stdin.buffer.read().decode(errors="replace")
 
 
 def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
@@ -109,12 +108,14 @@ def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterato
 
 
 def _where(entry: Explanation, sentences: Sequence[str]) -> Iterator[str]:
-    """Of a pasted text: the page, and the sentence that tells."""
+    """Yield the sentences of a pasted text that the explanation has, and its page; nothing for a code."""
+    from kstate_cli.texts import documentation
+
     if sentences:
         yield "in the text:"
         yield from (f"{_INDENT}{sentence.replace('{}', '…')}" for sentence in sentences)
         yield "page:"
-        yield f"{_INDENT}docs/codes/{entry.group}.md"
+        yield f"{_INDENT}{documentation(f'docs/codes/{entry.group}.md')}"
 
 
 def _print_json(lines: JsonLines, entries: Sequence[Explanation]) -> None:
