@@ -50,7 +50,7 @@ class GrowingDump:
         skipped: tuple[str, ...] = ()
         if options.full_dump is not None:
             grown, skipped = _as_of_generation(grown, options.full_dump, place.text)
-        dump = _grown_dump(grown, place, options)
+        dump = dump_of_generation(grown, place, options)
         return replace(dump, warnings=(*skipped, *dump.warnings))
 
 
@@ -137,7 +137,7 @@ def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown,
     return replace(grown, fulls=fulls), (warning,)
 
 
-def _grown_dump(grown: Grown, place: DumpPlace, options: OpenOptions) -> Dump:
+def dump_of_generation(grown: Grown, place: DumpPlace, options: OpenOptions) -> Dump:
     """Return the dump by its manifest, which has the facts of all footers: files that no reader needs stay closed."""
     filesystem, manifest = place.filesystem, as_manifest(grown)
     base = place.root.rstrip("/")

@@ -8,11 +8,12 @@ from itertools import pairwise
 
 from kstate_cli.formats.topic_partition import TopicPartition
 
-from .growing import Full, Grown
-from .growing_source import newest_manifest
-from .location import open_location, uri_text
+from .growing import Full
+from .growing_source import dump_of_generation, newest_manifest
+from .location import open_location
 from .model import Dump, PartitionDump
 from .open import read_dump
+from .sources import DumpPlace, OpenOptions
 
 OffsetRange = tuple[int, int]
 """The first offset, and the offset behind the last one."""
@@ -59,20 +60,23 @@ def read_overview(uri: str) -> DumpOverview:
 
     Raises UsageError if there is nothing at ``uri``, DumpError for what is no dump.
     """
-    filesystem, root = open_location(uri)
-    grown = newest_manifest(filesystem, root, uri_text(uri))
-    dump = read_dump(uri, complete=True, committed_only=False, in_part=True)
+    place = DumpPlace(*open_location(uri), uri)
+    grown = newest_manifest(place.filesystem, place.root, place.text)
     if grown is None:
+        dump = read_dump(uri, complete=True, committed_only=False, in_part=True)
         return DumpOverview(tuple(_written_at_once(dump, partition) for partition in dump.partitions.values()), None)
     fulls: dict[TopicPartition, list[Full]] = {}
     for full in sorted(grown.fulls, key=lambda full: full.began):
         fulls.setdefault(full.key, []).append(full)
-    partitions = tuple(_grown(grown, key, fulls[key], dump.damaged.get(key)) for key in sorted(fulls))
+    dump = dump_of_generation(grown, place, OpenOptions(complete=True, committed_only=False, in_part=True))
+    newest = grown.newest()
+    partitions = tuple(
+        _grown(key, newest.get(key, fulls[key][-1]), fulls[key], dump.damaged.get(key)) for key in sorted(fulls)
+    )
     return DumpOverview(partitions, grown.generation)
 
 
-def _grown(grown: Grown, key: TopicPartition, fulls: Sequence[Full], damage: str | None) -> DumpedPartition:
-    newest = grown.newest().get(key, fulls[-1])
+def _grown(key: TopicPartition, newest: Full, fulls: Sequence[Full], damage: str | None) -> DumpedPartition:
     files = {file.path: file for full in fulls for file in full.files}
     return DumpedPartition(
         key,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli.errors import KstateError, UsageError, warn_before
@@ -124,20 +124,28 @@ def _plain_dump(survey: _Survey, place: DumpPlace, options: OpenOptions) -> Dump
     facts = _facts(filesystem, files, damage)
     if files.manifest is not None:
         check_rows(files.manifest, facts, where, damage)
-    warnings = [*files.warnings, *warnings_of_files(facts, files.manifest, committed_only=options.committed_only)]
+    dump = dump_of_files(uri, facts, files.manifest, options)
+    return replace(
+        dump,
+        warnings=(*files.warnings, *dump.warnings),
+        damaged=damage.partitions,
+        hidden=tuple(survey.also_hidden()),
+    )
+
+
+def dump_of_files(uri: str, facts: list[FileFacts], manifest: Manifest | None, options: OpenOptions) -> Dump:
+    """Return the dump that consists of these files, with the warnings about their records."""
     claimed = "read_committed" if options.committed_only else None
     return Dump(
         uri=absolute(uri),
-        partitions=partitions_of_files(facts, files.manifest),
-        manifest=files.manifest,
-        committed=files.manifest.committed if files.manifest else {},
-        isolation=files.manifest.isolation if files.manifest else claimed,
+        partitions=_partitions(facts, manifest),
+        manifest=manifest,
+        committed=manifest.committed if manifest else {},
+        isolation=manifest.isolation if manifest else claimed,
         has_headers=any(file.columns.has_headers for file in facts),
         headerless=frozenset(key.topic for file in facts if not file.columns.has_headers for key, _ in file.pieces),
         columns={file.file.path: file.columns for file in facts},
-        warnings=tuple(warnings),
-        damaged=damage.partitions,
-        hidden=tuple(survey.also_hidden()),
+        warnings=tuple(_record_warnings(facts, manifest, committed_only=options.committed_only)),
     )
 
 
@@ -247,7 +255,7 @@ def _refuse_tables_above(filesystem: FileSystem, root: str) -> list[str]:
     return [f"cannot list {_some([*above.unreadable])}: whether the dump is part of a table there is unknown"]
 
 
-def warnings_of_files(facts: list[FileFacts], manifest: Manifest | None, *, committed_only: bool) -> list[str]:
+def _record_warnings(facts: list[FileFacts], manifest: Manifest | None, *, committed_only: bool) -> list[str]:
     """Return the warnings about the records of a dump."""
     warnings = []
     if any(not file.columns.zoned for file in facts):
@@ -259,7 +267,7 @@ def warnings_of_files(facts: list[FileFacts], manifest: Manifest | None, *, comm
     return warnings
 
 
-def partitions_of_files(facts: list[FileFacts], manifest: Manifest | None) -> dict[TopicPartition, PartitionDump]:
+def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[TopicPartition, PartitionDump]:
     """Return the partitions of these files, and those without rows that the manifest names."""
     pieces: dict[TopicPartition, list[Piece]] = {}
     for file in facts:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from kstate_cli.formats.json_text import parse_json
@@ -25,14 +25,11 @@ from kstate_cli.texts import size_text
 
 from .errors import DumpError, printable
 from .footers import read_facts
-from .location import ListedFile, absolute, is_here, is_link
+from .location import ListedFile, is_here, is_link
 from .model import Dump
-from .parquet_source import partitions_of_files, warnings_of_files
+from .parquet_source import dump_of_files
 from .sources import DumpPlace, OpenOptions, content_of, no_manifest
 from .table_formats import DELTA, ICEBERG, TableFormat
-
-if TYPE_CHECKING:
-    from kstate_cli.dump_reader.footers import FileFacts
 
 _THREADS: Final = 16
 _DELTA_LOG: Final = "_delta_log"
@@ -205,16 +202,7 @@ def _dump_of(
     live_files = [_listed_file(format_, place, folder, file) for file in sorted(files, key=lambda file: file.path)]
     with ThreadPoolExecutor(_THREADS) as pool:
         facts = mapped(pool, lambda file: read_facts(place.filesystem, file, of_table=True), live_files)
-    return Dump(
-        uri=absolute(folder),
-        partitions=partitions_of_files(facts, None),
-        manifest=None,
-        isolation="read_committed" if options.committed_only else None,
-        has_headers=any(file.columns.has_headers for file in facts),
-        headerless=_headerless(facts),
-        columns={file.file.path: file.columns for file in facts},
-        warnings=tuple(warnings_of_files(facts, None, committed_only=options.committed_only)),
-    )
+    return dump_of_files(folder, facts, None, options)
 
 
 def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _TableFile) -> ListedFile:
@@ -229,10 +217,6 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
             f"{printable(file.path)} has {size_text(size)}, in the log {size_text(file.size)}", where=place.text
         )
     return ListedFile(path, file.path, size)
-
-
-def _headerless(facts: Iterable[FileFacts]) -> frozenset[str]:
-    return frozenset(key.topic for file in facts if not file.columns.has_headers for key, _ in file.pieces)
 
 
 def _refusal(format_: TableFormat, place: str, reason: str) -> DumpError:

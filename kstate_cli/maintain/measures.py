@@ -22,7 +22,12 @@ Measure: TypeAlias = tuple[str, tuple[str, ...], float]
 """Name of a gauge, the values of its labels after ``application``, and its value."""
 _STEP: Final = ("application", "step", "directory", "of")
 _STORE: Final = ("application", "directory", "of", "task", "store")
-# "directory" replaced "of". Both have the same value for one version, as have the old and new gauges below.
+# "directory" replaced "of", and two gauges have new names. The old ones stay for one version (:func:`measures`).
+_DIRECTORY: Final = "directory"
+_OLD_NAMES: Final = {
+    "kstate_verified_completely_timestamp_seconds": "kstate_verify_circle_timestamp_seconds",
+    "kstate_backup_bytes": "kstate_kept_bytes",
+}
 _DUMP: Final = ("application",)
 
 MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
@@ -81,17 +86,29 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 
 def measures(memory: Memory, directories: Mapping[str, Path], dump: str | None) -> Iterator[Measure]:
-    """Yield all known values. Raises KstateError and OSError if the dump, or a journal of runs, cannot be read."""
+    """Yield all known values, also under their old names.
+
+    Raises KstateError and OSError if the dump, or a journal of runs, cannot be read.
+    """
+    for name, labels, value in _measures(memory, directories, dump):
+        names = MEASURES[name][1][1:]
+        if _DIRECTORY in names:
+            end = names.index(_DIRECTORY) + 1
+            labels = (*labels[:end], labels[end - 1], *labels[end:])
+        yield name, labels, value
+        if name in _OLD_NAMES:
+            yield _OLD_NAMES[name], labels, value
+
+
+def _measures(memory: Memory, directories: Mapping[str, Path], dump: str | None) -> Iterator[Measure]:
+    """Yield all known values with their labels, without the old label."""
     for result in memory.results.values():
         yield from _of_step(result)
     for directory, (_, _, _, full) in memory.parts.items():
         if full is not None:
-            yield "kstate_verified_completely_timestamp_seconds", (directory, directory), full / 1000
-            yield "kstate_verify_circle_timestamp_seconds", (directory, directory), full / 1000
+            yield "kstate_verified_completely_timestamp_seconds", (directory,), full / 1000
     for directory, path in directories.items():
-        size = _backup_bytes(path)
-        yield "kstate_backup_bytes", (directory, directory), size
-        yield "kstate_kept_bytes", (directory, directory), size
+        yield "kstate_backup_bytes", (directory,), _backup_bytes(path)
     grown = None if dump is None else newest(dump)
     for result in memory.results.values():
         if result.step == "lag" and result.of in directories and result.good:
@@ -101,8 +118,7 @@ def measures(memory: Memory, directories: Mapping[str, Path], dump: str | None) 
 
 
 def _of_step(result: Result) -> Iterator[Measure]:
-    directory = result.of or ""
-    labels = (result.step, directory, directory)
+    labels = (result.step, result.of or "")
     yield "kstate_step_last_run_timestamp_seconds", labels, result.ended_ms / 1000
     if result.success_ms is not None:
         yield "kstate_step_last_success_timestamp_seconds", labels, result.success_ms / 1000
@@ -137,8 +153,7 @@ def _ends(grown: Grown) -> dict[tuple[str, int], int]:
 
 def _of_stores(result: Result, ends: Mapping[tuple[str, int], int]) -> Iterator[Measure]:
     for lag in result.lags:
-        directory = result.of or ""
-        labels = (directory, directory, lag["task"], lag["store"])
+        labels = (result.of or "", lag["task"], lag["store"])
         if lag["lag"] is not None:
             yield "kstate_lag_records", labels, lag["lag"]
         if lag["lag_seconds"] is not None:

@@ -162,6 +162,16 @@ class RestorePlan:
     work: tuple[StoreWork, ...]
     unchanged: tuple[UnchangedStore, ...]
 
+    @property
+    def bytes(self) -> int:
+        """The uncompressed bytes of the records to restore, as encoded."""
+        return sum(store.bytes for store in self.work)
+
+    @property
+    def dump_paths(self) -> frozenset[str]:
+        """The files of the dump with records to restore."""
+        return frozenset(piece.path for store in self.work for part in store.parts for piece in store.pieces(part))
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

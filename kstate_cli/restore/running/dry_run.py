@@ -51,8 +51,7 @@ class _DryRun:
     ) -> None:
         self._request, self._plan, self._dump, self._watcher, self._folder = request, plan, dump, watcher, folder
         self._unsorted: list[PartitionDump] = []
-        paths = {piece.path for work in plan.work for part in work.parts for piece in work.pieces(part)}
-        self._digests = manifest_digests(dump, paths) if request.digests else {}
+        self._digests = manifest_digests(dump, plan.dump_paths) if request.digests else {}
 
     def run(self) -> tuple[str, ...]:
         request, dump = self._request, self._dump
@@ -88,7 +87,7 @@ class _DryRun:
     def _slots(self) -> Slots:
         """How many slices at once, and the memory of each: those of the restoration, on this host."""
         request = self._request
-        size = sum(work.bytes for work in self._plan.work)
+        size = self._plan.bytes
         if not request.engine.is_spark:
             tasks = slots_here(request.memory, request.terms.run.workers, size=size)
             return Slots(tasks, slot_memory(request.memory, tasks, jvm=False))

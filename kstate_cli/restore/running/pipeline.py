@@ -259,7 +259,7 @@ def engine_for(request: RestoreRequest, plan: RestorePlan) -> EngineChoice:
     Not where a master, or a staging area, says that Spark is elsewhere.
     """
     placed = request.spark.master is not None or request.spark.effective_master is None or request.staging is not None
-    small = sum(store.bytes for store in plan.work) <= SMALL_BYTES
+    small = plan.bytes <= SMALL_BYTES
     if request.engine.is_spark and request.terms.run.standby and small and not placed:
         return EngineChoice(Engine.local, "the round of a standby is small")
     return request.engine

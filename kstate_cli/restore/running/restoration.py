@@ -304,8 +304,7 @@ class Restoration:
         request, plan = self._request, self._plan
         if request.engine.is_spark:
             return 0
-        size = sum(store.bytes for store in plan.work)
-        return slots_here(request.memory, request.terms.run.workers, size=size)
+        return slots_here(request.memory, request.terms.run.workers, size=plan.bytes)
 
     def _restore_slices(self, runner: Runner, run: Run, staging: Staging) -> tuple[list[SliceJob], list[SliceResult]]:
         request, plan = self._request, self._plan
@@ -348,13 +347,8 @@ class Restoration:
                     self._watcher.warning(str(error))
 
     @cached_property
-    def _dump_paths(self) -> set[str]:
-        """The files of the dump that are read."""
-        return {piece.path for store in self._plan.work for part in store.parts for piece in store.pieces(part)}
-
-    @cached_property
     def _dump_digests(self) -> dict[str, str]:
-        return manifest_digests(self._dump, self._dump_paths) if self._request.digests else {}
+        return manifest_digests(self._dump, self._plan.dump_paths) if self._request.digests else {}
 
     def _ending(self, error: BaseException) -> None:
         """Enter the state in which everything is closed: after a signal, or after a failure."""
