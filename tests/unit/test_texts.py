@@ -158,7 +158,7 @@ def test_pages_of_an_organization_that_hosts_them(monkeypatch: pytest.MonkeyPatc
     ("words", "page"),
     [
         (["offsets-in-column-family"], "internals/start.html#going-down"),
-        (["Column", "families", "not", "opened:", "offsets"], "codes/finding.html"),
+        (["Unable to parse segment id as long from segmentName: x"], "codes/finding.html"),
     ],
 )
 def test_messages_name_pages_of_the_site(words: list[str], page: str) -> None:
