@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from kstate_cli.access import access_hint
 from kstate_cli.errors import Refused, UsageError
+from kstate_cli.regular_files import access_hint
 from kstate_cli.releases import Release, release, release_of_build
 from kstate_cli.texts import first_lines, size_text
 

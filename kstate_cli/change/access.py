@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.access import access_hint
 from kstate_cli.errors import Refused
+from kstate_cli.regular_files import access_hint
 
 ACL: Final = ("system.posix_acl_access", "system.posix_acl_default")
 NO_ATTRIBUTES: Final = (errno.ENOTSUP, errno.ENODATA, errno.EINVAL)

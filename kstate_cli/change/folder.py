@@ -24,8 +24,8 @@ from kstate_cli.change.access import drop_acl, own_like, reading
 from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.change.journal import EMPTY_AT_START, JOURNAL, JOURNALS, Run, read_run
 from kstate_cli.change.system_calls import sync_directory
+from kstate_cli.diagnosis import redacted
 from kstate_cli.errors import Refused
-from kstate_cli.redaction import redacted
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.names import OWN_FOLDER
 

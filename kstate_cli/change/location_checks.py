@@ -6,12 +6,12 @@ import contextlib
 import os
 from pathlib import Path
 
-from kstate_cli.access import access_hint, user_name
 from kstate_cli.change.access import reading
 from kstate_cli.change.folder import read_runs, runs_folder
 from kstate_cli.change.journal import RunState
 from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.errors import Refused
+from kstate_cli.regular_files import access_hint, user_name
 from kstate_cli.rocks.files import is_never_changed
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.locks import Mount, mount_of, mounts_at_or_below, read_mounts

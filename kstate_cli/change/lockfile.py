@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kstate_cli.access import access_hint
 from kstate_cli.change.access import own_like
 from kstate_cli.change.folder import runs_folder
 from kstate_cli.errors import InUse, Refused
+from kstate_cli.regular_files import access_hint
 from kstate_cli.statedir.locks import mount_of, read_lock_table, read_mounts
 from kstate_cli.statedir.names import LOCK
 

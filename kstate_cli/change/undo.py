@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.access import access_hint
 from kstate_cli.change.commit import BACKWARD, commit
 from kstate_cli.change.fingerprint import (
     KEPT_LIST,
@@ -31,6 +30,7 @@ from kstate_cli.change.journal import Run, RunState, write_on_full_disk
 from kstate_cli.change.lockfile import share_lock
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark, remove_mark, remove_marks, token_of
 from kstate_cli.errors import Refused, RunFailed
+from kstate_cli.regular_files import access_hint
 from kstate_cli.releases import unproven_too
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.shadow import Shadow

@@ -21,9 +21,8 @@ from kstate_cli.check.codes.offsets import (
     VERSIONED_REPLAYED,
 )
 from kstate_cli.check.findings import RESTORE, Finding, FindingCode, Level, Outcome
-from kstate_cli.check.initial_offsets import TaskInitialOffsets
 from kstate_cli.check.other_topology import has_line, lacked
-from kstate_cli.check.ranges import judge_age
+from kstate_cli.check.ranges import TaskInitialOffsets, judge_age
 from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.layouts import KeySchema

@@ -23,11 +23,10 @@ from kstate_cli.check.codes.topology import (
 )
 from kstate_cli.check.files import checkpoint_obstacle
 from kstate_cli.check.findings import Finding, Level, Outcome, Prediction
-from kstate_cli.check.initial_offsets import read_offsets
+from kstate_cli.check.ranges import read_offsets
 from kstate_cli.check.rule import Obstacle, StoreCheckDraft, TaskCheckDraft, judged, with_store
-from kstate_cli.check.snapshot import Snapshot
+from kstate_cli.check.snapshot import Homes, RequestedTopology, Snapshot
 from kstate_cli.check.stores import STORE_RULES
-from kstate_cli.check.topology import Homes, RequestedTopology
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 from kstate_cli import deadline
-from kstate_cli.access import DENIED, access_hint
 from kstate_cli.change.commits_made import Commit, committed
 from kstate_cli.cli import json_lines
 from kstate_cli.cli.output import error_lines, say
@@ -27,6 +26,7 @@ from kstate_cli.errors import (
     warnings_before,
 )
 from kstate_cli.host import FULL, HostError, full_hint, shortage_behind
+from kstate_cli.regular_files import DENIED, access_hint
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import CLOSING_SECONDS
 from kstate_cli.texts import command, suggestion

@@ -14,13 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli import clock, deadline
-from kstate_cli.access import DENIED, access_hint
 from kstate_cli.cli import standard
 from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.cli.output import say
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, InUse, KstateError, Refused, UsageError
 from kstate_cli.maintain.measures import MEASURES, Measure
-from kstate_cli.regular_files import kind_of, read_given
+from kstate_cli.regular_files import DENIED, access_hint, kind_of, read_given
 from kstate_cli.texts import quoted
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from kstate_cli.deadline import contact
+from kstate_cli.diagnosis import shown_uri
 from kstate_cli.errors import UsageError
 from kstate_cli.host import WRITING_THREADS, require_headroom
-from kstate_cli.redaction import shown_uri
 from kstate_cli.regular_files import is_utf8, kind_of
 
 from .errors import NEW_DUMP, NOT_REACHED, DumpError, printable, unreadable

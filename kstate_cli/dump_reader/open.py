@@ -1,15 +1,20 @@
-"""Open a dump: the first source that recognizes a place opens it."""
+"""Open a dump, and describe its partitions. The first source that recognizes a place opens it."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from kstate_cli.diagnosis import timed
+from kstate_cli.formats.topic_partition import TopicPartition
 
-from .growing_source import GrowingDump
+from .growing import Full
+from .growing_source import GrowingDump, dump_of_generation, newest_manifest
 from .location import open_location
-from .model import Dump
+from .model import Dump, PartitionDump
 from .parquet_source import ParquetFolder
 from .sources import DumpPlace, DumpSource, OpenOptions
 from .table_sources import DeltaTable, IcebergTable
@@ -44,3 +49,117 @@ def read_dump(
         dump = next(filter(None, (source.open(place, options) for source in SOURCES)), None)
     assert dump is not None, "the last source takes every place"
     return dump
+
+
+OffsetRange = tuple[int, int]
+"""The first offset, and the offset behind the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedPartition:
+    """One partition of a dump. Offsets are those of the newest full dump with its increments; ends are exclusive."""
+
+    key: TopicPartition
+    start: int | None
+    """Where the newest full dump began; None without records and without a manifest."""
+    end: int | None
+    log_start: int | None
+    """The bounds of the broker's log when it was last read; None if no manifest states them."""
+    log_end: int | None
+    fulls: int
+    increments: int
+    """Readings that were added to the newest full dump."""
+    gaps: tuple[OffsetRange, ...]
+    """Offsets of the log between the first and the last record of the dump that no full dump covers."""
+    records: int
+    """Of all full dumps."""
+    files: int
+    bytes: int | None
+    """Of all files; None if no manifest states their sizes."""
+    as_of_ms: int | None
+    """When the broker was last asked for the end of the log; None if no manifest states it."""
+    damage: str | None
+    """The first file that is missing, has another size or cannot be read, and why; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOverview:
+    """All partitions of a dump."""
+
+    partitions: tuple[DumpedPartition, ...]
+    generation: int | None
+    """Of the manifest; None for a dump that was written at once."""
+
+
+def read_overview(uri: str) -> DumpOverview:
+    """Return what the manifest, or the footers of the files, state of a dump. No file is read in full.
+
+    Raises UsageError if there is nothing at ``uri``, DumpError for what is no dump.
+    """
+    place = DumpPlace(*open_location(uri), uri)
+    grown = newest_manifest(place.filesystem, place.root, place.text)
+    if grown is None:
+        dump = read_dump(uri, complete=True, committed_only=False, in_part=True)
+        return DumpOverview(tuple(_written_at_once(dump, partition) for partition in dump.partitions.values()), None)
+    fulls: dict[TopicPartition, list[Full]] = {}
+    for full in sorted(grown.fulls, key=lambda full: full.began):
+        fulls.setdefault(full.key, []).append(full)
+    dump = dump_of_generation(grown, place, OpenOptions(complete=True, committed_only=False, in_part=True))
+    newest = grown.newest()
+    partitions = tuple(
+        _grown(key, newest.get(key, fulls[key][-1]), fulls[key], dump.damaged.get(key)) for key in sorted(fulls)
+    )
+    return DumpOverview(partitions, grown.generation)
+
+
+def _grown(key: TopicPartition, newest: Full, fulls: Sequence[Full], damage: str | None) -> DumpedPartition:
+    files = {file.path: file for full in fulls for file in full.files}
+    return DumpedPartition(
+        key,
+        newest.start,
+        newest.end,
+        newest.log_start,
+        newest.log_end,
+        len(fulls),
+        len(newest.ranges) - 1,
+        gaps_between((full.start, full.end) for full in fulls if full.topic_id == newest.topic_id),
+        sum(full.rows for full in fulls),
+        len(files),
+        sum(file.size for file in files.values()),
+        newest.as_of_ms,
+        damage,
+    )
+
+
+def _written_at_once(dump: Dump, partition: PartitionDump) -> DumpedPartition:
+    stated = dump.manifest.files if dump.manifest is not None else ()
+    sizes = [file.size for file in stated if (file.topic, file.partition) == (partition.topic, partition.partition)]
+    behind = None if partition.last is None else partition.last + 1
+    end = partition.log_end if partition.reading is not None or partition.log_end is not None else behind
+    start = partition.start if partition.start is not None else partition.first
+    return DumpedPartition(
+        partition.key,
+        start,
+        end,
+        partition.log_start,
+        partition.log_end,
+        1,
+        0,
+        (),
+        partition.rows,
+        len(sizes) or len({piece.path for piece in partition.pieces}),
+        sum(sizes) if sizes else None,
+        None if partition.reading is None else partition.reading.started_ms,
+        dump.damaged.get(partition.key),
+    )
+
+
+def gaps_between(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Return the offsets between these ranges that none of them covers."""
+    covered: list[OffsetRange] = []
+    for start, end in sorted(ranges):
+        if covered and start <= covered[-1][1]:
+            covered[-1] = (covered[-1][0], max(end, covered[-1][1]))
+        else:
+            covered.append((start, end))
+    return tuple((before[1], after[0]) for before, after in pairwise(covered))

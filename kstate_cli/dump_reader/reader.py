@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import NEW_DUMP, DumpError, unreadable
+from .footers import OpenFiles, OutOfOrder, Passage, changed
 from .model import PartitionDump, Piece, Slice
-from .open_files import OpenFiles, OutOfOrder, Passage, changed
 from .schema import RECORD_COLUMNS, column_type, convert
 
 if TYPE_CHECKING:

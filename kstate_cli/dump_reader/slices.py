@@ -1,13 +1,32 @@
-"""Divide a partition into contiguous, bounded slices, by footers alone."""
+"""Divide a partition into contiguous, bounded slices, by footers alone.
+
+If its rows are scattered over the files, one shuffle in Spark sorts them by range of offsets first.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+import operator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import reduce
+from typing import TYPE_CHECKING, Final
 
-from .model import PartitionDump, Piece, Slice
+from kstate_cli.errors import KstateError, RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.texts import first_line
+
+from .errors import NEW_DUMP, DumpError
+from .location import is_here, open_location
+from .model import Dump, PartitionDump, Piece, Slice
+from .open import read_dump
+from .schema import Columns
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _MOST_READS: Final = 2
 """How often the bytes of overlapping pieces may be read in all before a range repartition is cheaper."""
@@ -200,3 +219,191 @@ def cut(part: Slice, upto: int) -> tuple[Slice, Slice | None]:
 def _sub_slice(part: Slice, pieces: Sequence[Piece], first: int, last: int) -> Slice:
     rows, size = sum(piece.own for piece in pieces), sum(piece.share for piece in pieces)
     return replace(part, pieces=tuple(pieces), first=first, last=last, rows=rows, bytes=size)
+
+
+_RANGE_BYTES: Final = 64 << 20
+# Row groups are what slices are made of: small ones fit any budget.
+_ROW_GROUP_BYTES: Final = 16 << 20
+_BY_OFFSET: Final = ("topic", "partition", "offset")
+_PATTERN: Final = re.compile(r"([\\\[\]{}*?])")
+# Timestamps go through as they are, whatever their year and unit.
+_CONF: Final = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    # A timestamp without a zone is UTC; a column whose name differs in case alone is another one.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+}
+# In integers: a quotient in floating point is rounded up to the next millisecond.
+_FLOORED: Final = "timestamp_millis(({value} - pmod({value}, {unit})) div {unit})"
+_NO_HEADERS: Final = "cast(array() as array<struct<key: string, value: binary>>)"
+# Writers express "no headers" as an empty list or as null: for duplicates they are the same.
+_SOME_HEADERS: Final = f"coalesce(headers, {_NO_HEADERS})"
+
+_ODD = "check the disks of --staging and of the executors, and run the command again"
+
+
+def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPartition], target_uri: str) -> Dump:
+    """Write a dump to ``target_uri`` with the rows of these ``partitions`` in order, each offset once; return it.
+
+    ``target_uri`` (a local path, or a URI that both pyarrow and Spark know) must not exist. The result has no other
+    partitions and no manifest; the facts of the first manifest about the broker's logs are copied.
+
+    Raises DumpError if different rows have one offset, RunFailed if Spark fails.
+    """
+    partitions_to_order = [dump.partitions[key] for key in sorted(set(partitions))]
+    if not any(partition.rows for partition in partitions_to_order):
+        return replace(dump, partitions={partition.key: partition for partition in partitions_to_order}, manifest=None)
+    from pyspark.sql import SparkSession
+
+    try:
+        spark = SparkSession(context)
+        with _conf(spark, _CONF):
+            rows = _ordered(spark, dump, partitions_to_order)
+            rows.write.option("parquet.block.size", _ROW_GROUP_BYTES).parquet(hadoop_uri(target_uri))
+    except KstateError:
+        raise  # its message has the cause
+    except Exception as error:
+        raise RunFailed(
+            f"Spark could not sort the dump: {first_line(error) or type(error).__name__}",
+            hint="fix the cause and run the command again",
+        ) from error
+    ordered = read_dump(target_uri, complete=True, committed_only=False)
+    ordered_partitions = {partition.key: _carried_over(partition, ordered) for partition in partitions_to_order}
+    return replace(
+        ordered,
+        partitions=ordered_partitions,
+        committed=dump.committed,
+        isolation=dump.isolation,
+        has_headers=dump.has_headers,
+        headerless=dump.headerless,
+    )
+
+
+def _ordered(spark: SparkSession, dump: Dump, partitions: list[PartitionDump]) -> DataFrame:
+    # Equal rows meet in one range, so that removing them needs no second shuffle. Rows that have one offset and differ
+    # in anything both stay: reading them is refused.
+    rows = _rows(spark, dump, partitions)
+    size = sum(piece.share for partition in partitions for piece in partition.pieces)
+    count = max(spark.sparkContext.defaultParallelism, -(-size // _RANGE_BYTES))
+    in_ranges = rows.repartitionByRange(count, *_BY_OFFSET)
+    return in_ranges.dropDuplicates().sortWithinPartitions(*_BY_OFFSET)
+
+
+def _rows(spark: SparkSession, dump: Dump, selected: list[PartitionDump]) -> DataFrame:
+    from pyspark.sql import DataFrame, functions
+
+    # Per partition only its own files; those that do not name it themselves get it from their path. Spark reads all
+    # files of a frame with the columns of one: files with other types come into another frame.
+    sources: dict[tuple[tuple[tuple[str, str], ...], Columns | None, tuple[str, ...]], list[PartitionDump]] = {}
+    for partition in selected:
+        alike: dict[tuple[tuple[tuple[str, str], ...], Columns | None], set[str]] = {}
+        for piece in partition.pieces:
+            alike.setdefault((piece.hive, dump.columns.get(piece.path)), set()).add(piece.path)
+        for (hive, columns), paths in alike.items():
+            sources.setdefault((hive, columns, tuple(sorted(paths))), []).append(partition)
+    names = _Names(dump.uri)
+    columns_out = ["key", "value", *_BY_OFFSET, "timestamp", *(["headers"] if dump.has_headers else [])]
+    frames = []
+    for (hive, columns, paths_of_source), partitions in sources.items():
+        reader = spark.read if columns is None else spark.read.schema(_spark_schema(columns))
+        frame = reader.parquet(*(names.pattern(path) for path in paths_of_source))
+        for name, value in hive:
+            frame = frame.withColumn(name, functions.lit(value))
+        frame = frame.withColumn("partition", functions.col("partition").cast("int"))
+        frame = frame.withColumn("timestamp", functions.expr(_milliseconds(dict(frame.dtypes)["timestamp"])))
+        for headers in (_SOME_HEADERS, _NO_HEADERS):
+            keys = [part.key for part in partitions if dump.headers_of(part.topic) is (headers == _SOME_HEADERS)]
+            if not keys:
+                continue
+            rows = frame.where(reduce(operator.or_, map(_is_of, keys)))
+            if dump.has_headers:
+                rows = rows.withColumn("headers", functions.expr(headers))
+            frames.append(rows.select(*columns_out))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _is_of(key: TopicPartition) -> Column:
+    """Return the condition that selects the rows of a partition."""
+    from pyspark.sql import functions
+
+    return (functions.col("topic") == key.topic) & (functions.col("partition") == key.partition)
+
+
+def _spark_schema(columns: Columns) -> str:
+    """Return the columns of a file as Spark reads them, in its DDL."""
+    kinds = {"int32": "int", "int64": "bigint"}
+    # Strings that the writer has not marked as text are read as text all the same.
+    texts = {"topic": "string", "headers": "array<struct<key: string, value: binary>>"}
+    stamp = "timestamp" if columns.zoned else "timestamp_ntz"
+    types = {name: texts.get(name, kinds.get(kind, kind)) for name, kind in columns.kinds if kind is not None}
+    types["timestamp"] = "bigint" if types["timestamp"] == "timestamp[ns]" else stamp
+    return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
+
+
+def _milliseconds(kind: str) -> str:
+    """Return Spark's expression for the column ``timestamp`` of such a type, floored to milliseconds."""
+    if kind == "bigint":
+        return _FLOORED.format(value="timestamp", unit=1_000_000)
+    return _FLOORED.format(value="unix_micros(cast(timestamp as timestamp))", unit=1_000)
+
+
+class _Names:
+    """Hadoop's names of the files of a dump."""
+
+    def __init__(self, uri: str) -> None:
+        self._root = open_location(uri)[1].rstrip("/")
+        self._uri = hadoop_uri(uri).rstrip("/")
+
+    def pattern(self, path: str) -> str:
+        """Return a pattern for ``spark.read`` that matches only this path of the file system."""
+        return _PATTERN.sub(r"\\\1", self._uri + path.removeprefix(self._root))
+
+
+def hadoop_uri(uri: str) -> str:
+    """Return Hadoop's URI of a place: it does not decode local paths, needs ``s3a``, and takes no query."""
+    filesystem, path = open_location(uri)
+    if is_here(filesystem):
+        return f"file://{path}"
+    plain = uri.partition("?")[0]
+    scheme, separator, rest = plain.partition("://")
+    if scheme in ("s3", "s3n", "s3a"):
+        authority, slash, key = rest.partition("/")
+        return f"s3a://{authority.rpartition('@')[2]}{slash}{key}"
+    return f"{scheme}{separator}{rest}"
+
+
+@contextlib.contextmanager
+def _conf(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
+    after = dump.partitions.get(before.key)
+    if after is None:
+        if before.rows:
+            raise RunFailed(f"Spark lost the rows of {before.key}", where=dump.uri, hint=_ODD)
+        return before
+    if (after.first, after.last) != (before.first, before.last) or after.rows > before.rows:
+        raise RunFailed(f"Spark has written other rows of {before.key} than it read", where=dump.uri, hint=_ODD)
+    for piece, following in zip(after.pieces, after.pieces[1:], strict=False):
+        if following.first <= piece.last:
+            raise DumpError(
+                f"{before.key}: two rows have offset {following.first} and differ",
+                hint=f"the dump mixes two topics, or a topic that was deleted and created again: {NEW_DUMP}",
+            )
+    stated_facts = {name: getattr(before, name) for name in ("log_start", "log_end", "start", "topic_id", "reading")}
+    return replace(after, **stated_facts)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from kstate_cli.host import cores_here
 from kstate_cli.signals import mapped
 
-from .digests import check_digest
 from .errors import DumpError, DumpRot, printable, rot, unreadable
 from .footers import open_parquet
 from .growing import Grown
@@ -20,6 +19,7 @@ from .location import open_location, uri_text
 from .model import Dump
 from .open import read_dump
 from .schema import RECORD_COLUMNS
+from .sources import check_digest
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

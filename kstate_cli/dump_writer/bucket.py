@@ -17,7 +17,8 @@ from kstate_cli.dump_reader import growing, manifest
 from kstate_cli.dump_reader.growing import Grown
 from kstate_cli.dump_reader.growing_source import newest_of
 from kstate_cli.dump_reader.location import ListedFile
-from kstate_cli.dump_writer.keeping import (
+from kstate_cli.dump_writer.s3_objects import NotAnsweredError, ObjectEntry, Objects, S3Place
+from kstate_cli.dump_writer.writing import (
     GRACE_SECONDS,
     MANIFEST_SECONDS,
     MANIFESTS_KEPT,
@@ -32,12 +33,14 @@ from kstate_cli.dump_writer.keeping import (
     new_manifest,
     run_of,
 )
-from kstate_cli.dump_writer.s3_objects import NotAnsweredError, ObjectEntry, Objects, S3Place, Upload
 from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import printable, some
 
 _MOST_NAMES: Final = 3
+_PART_BYTES: Final = 16 << 20
+_PARTS_OF_A_SIZE: Final = 1000
+"""After so many parts, parts are twice as large, because S3 allows at most 10,000 parts of an upload."""
 _FILE: Final = re.compile(rf"{TOPIC}[^/]+/{PARTITION}(0|[1-9][0-9]{{0,9}})/([^/]+)")
 
 
@@ -204,3 +207,46 @@ def _run(path: str) -> str | None:
 
 def _is_of_a_run(path: str) -> bool:
     return _run(path) is not None
+
+
+class Upload:
+    """One new object, which exists once it is complete: a :class:`kstate_cli.dump_writer.writing.Sink`.
+
+    What fits into one part is sent at once; else parts are sent as they come, and held by the store until the last.
+    """
+
+    def __init__(self, objects: Objects, path: str) -> None:
+        self._objects, self._path = objects, path
+        self._waiting = bytearray()
+        self._size = 0
+        self._upload = ""
+        self._tags: list[str] = []
+
+    def append(self, data: memoryview) -> None:
+        """Send a part when there is enough for one."""
+        self._waiting += data
+        self._size += len(data)
+        while len(self._waiting) >= (part_bytes := _PART_BYTES << len(self._tags) // _PARTS_OF_A_SIZE):
+            self._send(part_bytes)
+
+    def finish(self) -> None:
+        """Create the object."""
+        if not self._upload:
+            self._objects.write(self._path, bytes(self._waiting))
+            return
+        if self._waiting:
+            self._send(len(self._waiting))
+        self._objects.complete_upload(self._path, self._upload, self._tags, self._size)
+
+    def discard(self) -> None:
+        """Discard the parts that were sent. If that fails, a later call of ``kstate dump`` does it."""
+        with suppress(Exception):
+            if self._upload:
+                self._objects.abort_upload(self._path, self._upload)
+
+    def _send(self, size: int) -> None:
+        if not self._upload:
+            self._upload = self._objects.begin_upload(self._path)
+        part = bytes(memoryview(self._waiting)[:size])
+        self._tags.append(self._objects.upload_part(self._path, self._upload, len(self._tags) + 1, part))
+        del self._waiting[:size]

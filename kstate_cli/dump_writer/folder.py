@@ -18,19 +18,21 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli import clock
-from kstate_cli.access import DENIED, access_hint
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.dump_reader import growing, manifest
 from kstate_cli.dump_reader.growing import Grown
 from kstate_cli.dump_reader.growing_source import newest_manifest
 from kstate_cli.dump_reader.location import is_link, open_location
-from kstate_cli.dump_writer.keeping import (
+from kstate_cli.dump_writer.writing import (
     GRACE_SECONDS,
     MANIFEST_SECONDS,
     MANIFESTS_KEPT,
+    OWN_FOLDER,
     PARTITION,
     TOPIC,
     UNNAMED_SECONDS,
+    LocalFile,
+    Sink,
     files_in_use,
     folder_of,
     lost_file,
@@ -39,10 +41,9 @@ from kstate_cli.dump_writer.keeping import (
     new_manifest,
     run_of,
 )
-from kstate_cli.dump_writer.writing import OWN_FOLDER, LocalFile, Sink
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.regular_files import kind_of
+from kstate_cli.regular_files import DENIED, access_hint, kind_of
 from kstate_cli.statedir.entries import IGNORED
 from kstate_cli.texts import printable, some
 

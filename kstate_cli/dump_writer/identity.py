@@ -45,6 +45,13 @@ class Comparison:
     awaited: frozenset[str] = frozenset()
     """Digests of keys. It is the same log only if each key has a record at or above the end of the full dump."""
 
+    @property
+    def text(self) -> str:
+        """Return the reason in a sentence; for a log that is not the same."""
+        if self.identity is Identity.ANOTHER:
+            return f"it is another log: {self.why}"
+        return f"whether it is the log that was read before cannot be compared: {self.why}"
+
 
 @dataclass(frozen=True, slots=True)
 class LogSample:
@@ -97,6 +104,17 @@ def sample_of_dump(full: Full, plan: PartitionPlan) -> LogSample:
         full.compacted or plan.facts.compacted is not False,
         full.leader_epoch if changed else None,
     )
+
+
+def sample_of_reading(
+    plan: PartitionPlan, tail: tuple[TailRecord, ...], again: LogFacts, *, complete: bool
+) -> LogSample:
+    """Return the last records that a round read of a log; ``again`` are the facts of the log after the reading."""
+    # Only an epoch that ended tells something: the broker reports where, and records above that were truncated.
+    before = plan.facts.leader_epoch
+    ended = before is not None and again.leader_epoch is not None and before != again.leader_epoch
+    compacted = plan.facts.compacted is not False
+    return LogSample(tail, complete, plan.start, plan.end, compacted, before if ended else None)
 
 
 def compare_logs(

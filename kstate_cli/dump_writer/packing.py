@@ -9,20 +9,19 @@ from __future__ import annotations
 import hashlib
 import io
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.dump_reader.digests import other_file
 from kstate_cli.dump_reader.errors import DumpError, printable
 from kstate_cli.dump_reader.growing import Full, Grown, GrownFile, LastRecord, TailRecord
 from kstate_cli.dump_reader.model import Round
+from kstate_cli.dump_reader.sources import other_file
 from kstate_cli.dump_writer.identity import TAIL
-from kstate_cli.dump_writer.keeping import YOUNG_SECONDS, path_of
 from kstate_cli.dump_writer.plan import PartitionPlan, unknown_before
 from kstate_cli.dump_writer.stores import DumpStore
-from kstate_cli.dump_writer.writing import RangeFile, schema
+from kstate_cli.dump_writer.writing import YOUNG_SECONDS, RangeFile, path_of, schema
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs.log import RETENTION_MS, DeleteCoverage, delete_coverage
 
@@ -176,6 +175,27 @@ def pack(store: DumpStore, full: Full, generation: int, run: str) -> tuple[Full,
     parts = full.files[first:]
     new = _join_files(store, full.key, parts, generation, run)
     return replace(full, files=(*full.files[:first], new)), tuple(file.path for file in parts)
+
+
+def join_small_files(
+    store: DumpStore, fulls: Iterable[Full], generation: int, run: str, warn: Callable[[str], None]
+) -> tuple[tuple[Full, ...], list[str]]:
+    """Return the full dumps with joined files, and the paths of the files that were joined.
+
+    A file that differs from the manifest is left as it is, with a warning. Raises OSError as :func:`pack`.
+    """
+    packed: list[Full] = []
+    joined: list[str] = []
+    for full in fulls:
+        try:
+            smaller, paths = pack(store, full, generation, run)
+        except DumpError as error:
+            # Joining would copy the damage into a new file, with a digest that calls it sound.
+            warn(f"{full.key}: {error}: its small files are not joined; to replace them, dump with --full")
+            smaller, paths = full, ()
+        packed.append(smaller)
+        joined += paths
+    return tuple(packed), joined
 
 
 def _first_to_join(files: Sequence[GrownFile]) -> int | None:

@@ -10,9 +10,7 @@ from dataclasses import replace
 from kstate_cli.broker.client import admin_client, ask_broker, names_on
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.clock import now_ms
-from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.growing import Forgotten, Full, Grown
-from kstate_cli.dump_writer.engines import RangeRunner
 from kstate_cli.dump_writer.identity import (
     TAIL,
     Comparison,
@@ -21,13 +19,17 @@ from kstate_cli.dump_writer.identity import (
     LogSample,
     compare_logs,
     sample_of_dump,
+    sample_of_reading,
     settle,
     unexplained,
 )
-from kstate_cli.dump_writer.packing import FullReading, drop_old_fulls, next_full, old_files, pack
+from kstate_cli.dump_writer.packing import FullReading, drop_old_fulls, join_small_files, next_full, old_files
 from kstate_cli.dump_writer.plan import (
+    DumpRequest,
+    DumpWatcher,
     PartitionPlan,
     RoundClock,
+    RoundOutcome,
     Topics,
     new_full,
     plan_round,
@@ -36,9 +38,8 @@ from kstate_cli.dump_writer.plan import (
     too_late,
     up_to,
 )
-from kstate_cli.dump_writer.request import DumpRequest, DumpWatcher, RoundOutcome
 from kstate_cli.dump_writer.stores import DumpStore
-from kstate_cli.dump_writer.task import RangeJob, RangeResult
+from kstate_cli.dump_writer.task import RangeJob, RangeResult, RangeRunner
 from kstate_cli.errors import Interrupted, RunFailed, note
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
 from kstate_cli.signals import time_limit
@@ -169,7 +170,7 @@ class DumpRound:
             comparison = self._comparisons.get(plan.key)
             if comparison is None or comparison.identity is Identity.SAME:
                 continue
-            why = _identity_text(comparison)
+            why = comparison.text
             self._warn(f"{plan.key}: {why}: a new full begins")
             self.plans[number] = new_full(plan.key, plan.facts, why, plan.request_ms)
             del self._comparisons[plan.key]
@@ -316,7 +317,7 @@ class DumpRound:
         if comparison is not None:
             why = unexplained(comparison, (key for result in results for key in result.awaited_keys))
             if why is not None:
-                return _identity_text(Comparison(Identity.NOT_COMPARABLE, why))
+                return Comparison(Identity.NOT_COMPARABLE, why).text
         if plan.continues is None:
             return None
         return too_late(plan.continues, plan.facts, max((result.ended_ms for result in results), default=request_ms))
@@ -346,17 +347,7 @@ class DumpRound:
         tail = tuple(record for result in results for record in result.tail)[-TAIL:]
         if not tail:
             return None
-        changed = None not in (plan.facts.leader_epoch, again.leader_epoch) and (
-            plan.facts.leader_epoch != again.leader_epoch
-        )
-        return LogSample(
-            tail,
-            len(tail) == sum(result.records for result in results),
-            plan.start,
-            plan.end,
-            plan.facts.compacted is not False,
-            plan.facts.leader_epoch if changed else None,
-        )
+        return sample_of_reading(plan, tail, again, complete=len(tail) == sum(result.records for result in results))
 
     def _warn_of_new_partitions(self, facts: Mapping[TopicPartition, LogFacts]) -> None:
         """Report partitions that were added while the others were read."""
@@ -414,7 +405,7 @@ class DumpRound:
         now = now_ms()
         old = old_files(grown if self._grown is None else self._grown, self._clock.now_ms())
         dropped_files = [file.path for full in dropped for file in full.files]
-        fulls, joined_files = self._join_small_files(grown.fulls)
+        fulls, joined_files = join_small_files(self._store, grown.fulls, self.generation, self.run, self._warn)
         manifest_paths = {file.path for full in self._fulls for file in full.files}
         earlier = () if self._grown is None else self._grown.forgotten
         existing = self._store.present(file.path for file in earlier)
@@ -424,20 +415,6 @@ class DumpRound:
             *(Forgotten(path, now) for path in (*dropped_files, *joined_files) if path in manifest_paths & old),
         )
         return replace(grown, fulls=fulls, forgotten=forgotten), len(joined_files), len(dropped)
-
-    def _join_small_files(self, fulls: Iterable[Full]) -> tuple[tuple[Full, ...], list[str]]:
-        """Return the full dumps with joined files, and the paths of the files that were joined."""
-        packed: list[Full] = []
-        joined: list[str] = []
-        for full in fulls:
-            try:
-                smaller, paths = pack(self._store, full, self.generation, self.run)
-            except DumpError as error:
-                self._warn(f"{full.key}: {error}: its small files are not joined; to replace them, dump with --full")
-                smaller, paths = full, ()
-            packed.append(smaller)
-            joined += paths
-        return tuple(packed), joined
 
     def _full(self, plan: PartitionPlan) -> Full:
         results = self._results_of(plan.key)
@@ -470,9 +447,3 @@ def _amounts(results: Iterable[RangeResult]) -> tuple[int, int]:
         records += result.records
         size += 0 if result.file is None else result.file.size
     return records, size
-
-
-def _identity_text(comparison: Comparison) -> str:
-    if comparison.identity is Identity.ANOTHER:
-        return f"it is another log: {comparison.why}"
-    return f"whether it is the log that was read before cannot be compared: {comparison.why}"

@@ -22,15 +22,12 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from kstate_cli.deadline import contact
+from kstate_cli.diagnosis import shown_uri
 from kstate_cli.errors import KstateError, Refused, RunFailed, UsageError
-from kstate_cli.redaction import shown_uri
 from kstate_cli.texts import documentation, printable
 
 _MARK: Final = "kstate-run"
 """The metadata key for the run that created an object conditionally."""
-_PART_BYTES: Final = 16 << 20
-_PARTS_OF_A_SIZE: Final = 1000
-"""After so many parts, parts are twice as large, because S3 allows at most 10,000 parts of an upload."""
 _CONFLICTS: Final = 5
 _CONFLICT_SECONDS: Final = 0.5
 _READS: Final = 3
@@ -244,49 +241,6 @@ class Objects:
             if self._is_of(path, run):
                 return
         raise NotAnsweredError(error_of(self.place, error).message)
-
-
-class Upload:
-    """One new object, which exists once it is complete: a :class:`kstate_cli.dump_writer.writing.Sink`.
-
-    What fits into one part is sent at once; else parts are sent as they come, and held by the store until the last.
-    """
-
-    def __init__(self, objects: Objects, path: str) -> None:
-        self._objects, self._path = objects, path
-        self._waiting = bytearray()
-        self._size = 0
-        self._upload = ""
-        self._tags: list[str] = []
-
-    def append(self, data: memoryview) -> None:
-        """Send a part when there is enough for one."""
-        self._waiting += data
-        self._size += len(data)
-        while len(self._waiting) >= (part_bytes := _PART_BYTES << len(self._tags) // _PARTS_OF_A_SIZE):
-            self._send(part_bytes)
-
-    def finish(self) -> None:
-        """Create the object."""
-        if not self._upload:
-            self._objects.write(self._path, bytes(self._waiting))
-            return
-        if self._waiting:
-            self._send(len(self._waiting))
-        self._objects.complete_upload(self._path, self._upload, self._tags, self._size)
-
-    def discard(self) -> None:
-        """Discard the parts that were sent. If that fails, a later call of ``kstate dump`` does it."""
-        with suppress(Exception):
-            if self._upload:
-                self._objects.abort_upload(self._path, self._upload)
-
-    def _send(self, size: int) -> None:
-        if not self._upload:
-            self._upload = self._objects.begin_upload(self._path)
-        part = bytes(memoryview(self._waiting)[:size])
-        self._tags.append(self._objects.upload_part(self._path, self._upload, len(self._tags) + 1, part))
-        del self._waiting[:size]
 
 
 def _age(since: datetime, page: Mapping[str, Any]) -> float:

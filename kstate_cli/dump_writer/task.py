@@ -10,11 +10,11 @@ import gc
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import methodcaller
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kstate_cli.broker.client import GRANTS, denied
 from kstate_cli.broker.tails import ReadFrom, assigned_consumer
@@ -22,9 +22,8 @@ from kstate_cli.clock import BootTime, boot_time
 from kstate_cli.dump_reader.growing import GrownFile, LastRecord, TailRecord
 from kstate_cli.dump_reader.reader import key_digest, record_digest
 from kstate_cli.dump_writer.identity import DIGITS, TAIL, tail_record
-from kstate_cli.dump_writer.keeping import path_of
 from kstate_cli.dump_writer.stores import store_of
-from kstate_cli.dump_writer.writing import RangeFile, batch_of, schema
+from kstate_cli.dump_writer.writing import RangeFile, batch_of, path_of, schema
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.parallel.workers import Counter, Progress
@@ -336,3 +335,20 @@ class RangeQueue:
         totals = records + result.records, size + result.size
         self._waiting.appendleft(replace(job, start=result.end, counter_start=totals))
         return replace(job, end=result.end)
+
+
+OnProgress = Callable[[int, int], None]
+"""Called with the records and bytes read so far, from another thread."""
+OnResult = Callable[[RangeJob, RangeResult], None]
+"""Called with each finished range, before :meth:`RangeRunner.run` returns or raises."""
+
+
+class RangeRunner(Protocol):
+    """An engine that reads ranges while it is open."""
+
+    @property
+    def slots(self) -> int:
+        """The number of ranges that it reads at once."""
+
+    def run(self, jobs: Sequence[RangeJob], on_progress: OnProgress, on_result: OnResult) -> None:
+        """Read all ranges; those finished before an error or a signal count. Raises KstateError and OSError."""

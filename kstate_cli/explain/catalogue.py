@@ -1,22 +1,23 @@
-"""All codes that kstate prints, in groups, and the search for one of them.
+"""All codes that kstate prints, in groups, and the search for one of them by its name or by a pasted text.
 
 Each text has one owner: the catalogues of ``check``, ``fleet`` and ``verify``, the hints of ``query``, and
-:mod:`kstate_cli.streams_log` for the messages of Kafka Streams.
+:mod:`kstate_cli.streams_log` for the messages of Kafka Streams. A pasted text is a line of a log, an exception with its
+causes, or a note of kstate. It is compared without white space: a terminal, a log shipper or a chat breaks lines
+anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
 from kstate_cli.check.codes import CODES
-from kstate_cli.explain.error_codes import ERRORS, REHOME
-from kstate_cli.explain.exit_codes import EXITS
+from kstate_cli.explain.error_codes import ERRORS, EXITS, REHOME
 from kstate_cli.explain.model import CodeGroup, Explanation, explanation, plain
-from kstate_cli.explain.note_texts import NOTES
-from kstate_cli.explain.problem_texts import PROBLEMS
+from kstate_cli.explain.problem_texts import NOTES, PROBLEMS
 from kstate_cli.explain.state_texts import FAILURES, OUTCOMES, RESTORATION_STATES, RUN_STATES, STORE_STATUS
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.query.result import STREAMS_SAYS, hints
@@ -107,3 +108,67 @@ def _for_people(entry: Explanation) -> Explanation:
     if entry.log is None:
         return entry
     return replace(entry, log=tuple(readable_sentence(sentence) for sentence in entry.log), sentences=entry.log)
+
+
+_HOLE: Final = "{}"
+_MOST_FILLED: Final = 400
+"""Characters that a name, a path or a list of tasks in a sentence may have."""
+_LEAST: Final = 8
+"""Characters of a sentence that are not filled in: fewer are in too many texts."""
+_SPACE: Final = re.compile(r"\s+")
+_MOST_TEXT: Final = 1 << 20
+"""The last characters of a text that are compared: a stack trace ends with its cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An explanation, and the sentences of it that the text has, the longest first."""
+
+    explanation: Explanation
+    sentences: tuple[str, ...]
+
+    @property
+    def weight(self) -> int:
+        """How much of the text it explains: characters that no name or number fills in."""
+        return sum(map(_literal, self.sentences))
+
+
+def match(text: str, explanations: Sequence[Explanation]) -> list[Match]:
+    """Return the explanations of which ``text`` has a sentence, or of which it is a part; the best first.
+
+    The best one explains the most of the text. Where several explain the same, all of them come.
+    """
+    packed = _packed(text[-_MOST_TEXT:])
+    matches = []
+    for entry in explanations:
+        sentences = [sentence for sentence in entry.sentences if _is_in(sentence, packed)]
+        if sentences:
+            matches.append(Match(entry, tuple(sorted(sentences, key=_literal, reverse=True))))
+    return sorted(matches, key=lambda entry: -entry.weight)
+
+
+def best(matches: Sequence[Match]) -> list[Match]:
+    """Return those that explain as much as the first one."""
+    return [entry for entry in matches if entry.weight == matches[0].weight]
+
+
+def _is_in(sentence: str, packed: str) -> bool:
+    if _literal(sentence) < _LEAST:
+        return False
+    return _pattern(sentence).search(packed) is not None or (
+        len(packed) >= _LEAST and packed in _packed(sentence.replace(_HOLE, " "))
+    )
+
+
+@cache
+def _pattern(sentence: str) -> re.Pattern[str]:
+    parts = [re.escape(_packed(part)) for part in sentence.split(_HOLE)]
+    return re.compile(f".{{0,{_MOST_FILLED}}}?".join(part for part in parts if part))
+
+
+def _literal(sentence: str) -> int:
+    return sum(len(_packed(part)) for part in sentence.split(_HOLE))
+
+
+def _packed(text: str) -> str:
+    return _SPACE.sub("", text).casefold()

@@ -20,7 +20,7 @@ from operator import itemgetter, methodcaller
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kstate_cli.byte_tables import binary_of, fixed_table
+from kstate_cli.formats.binary import binary_of, fixed_table
 from kstate_cli.formats.keys import BASE_PREFIX
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.values import UNKNOWN_TIMESTAMP

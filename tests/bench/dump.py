@@ -31,9 +31,8 @@ import pyspark
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 
-from kstate_cli.dump_writer.engines import RangesOnSpark, range_runner
-from kstate_cli.dump_writer.request import DumpRequest, DumpWatcher
-from kstate_cli.dump_writer.rounds import dump_round
+from kstate_cli.dump_writer.plan import DumpRequest, DumpWatcher
+from kstate_cli.dump_writer.rounds import RangesOnSpark, dump_round, range_runner
 from kstate_cli.dump_writer.task import RangeJob, read_range
 from kstate_cli.formats import topic_partition
 from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice

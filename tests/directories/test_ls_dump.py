@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.dump_reader.overview import gaps_between
+from kstate_cli.dump_reader.open import gaps_between
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.growing import GrowingDump
 

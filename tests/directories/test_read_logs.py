@@ -9,10 +9,10 @@ import pytest
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.tails import Tail, short_tails
-from kstate_cli.check.lag import lags
 from kstate_cli.check.logs import FactLogs
 from kstate_cli.check.predict import check, topics_of
 from kstate_cli.check.snapshot import CheckRequest
+from kstate_cli.check.snapshot_reader import lags
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import release
 from kstate_cli.statedir.scan import read_application

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.access import access_hint
 from kstate_cli.cli.registry import COMMANDS
+from kstate_cli.regular_files import access_hint
 from tests.golden import unpack
 
 from .support import kstate

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.change.folder import create_run, read_runs
-from kstate_cli.redaction import redacted
+from kstate_cli.diagnosis import redacted
 from kstate_cli.restore.staging_area import make_area
 from kstate_cli.texts import shell
 from tests.done import Done

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.explain.catalogue import explanations
-from kstate_cli.explain.pasted import match
+from kstate_cli.explain.catalogue import explanations, match
 
 from .check_cases import CASES, OF_GLOBAL_OFFSETS, STARTED, Case
 from .check_table import DOCS, Found, cells, known, render

@@ -31,8 +31,8 @@ from confluent_kafka.admin import (
 
 from kstate_cli.dump_reader.growing import name_of, render
 from kstate_cli.dump_reader.open import read_dump
-from kstate_cli.dump_writer.keeping import GRACE_SECONDS
 from kstate_cli.dump_writer.packing import TOGETHER
+from kstate_cli.dump_writer.writing import GRACE_SECONDS
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.faults.injection import available
 from tests.mounts import mounted

@@ -13,7 +13,7 @@ import pytest
 
 from kstate_cli.dump_reader.growing import Grown, name_of, render
 from kstate_cli.dump_reader.open import read_dump
-from kstate_cli.dump_writer.keeping import GRACE_SECONDS
+from kstate_cli.dump_writer.writing import GRACE_SECONDS
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.object_store import ACCESS_KEY, SECRET, Fault, ObjectStore
 from tests.restore.support import APP, SPEC, TOPIC, digest

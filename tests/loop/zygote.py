@@ -35,10 +35,10 @@ def read_in_threads() -> None:
 
     Calls in processes of their own (:meth:`tests.loop.calls.Calls.start_process`) start them.
     """
-    from kstate_cli.dump_writer import engines
+    from kstate_cli.dump_writer import rounds
     from kstate_cli.parallel.workers import Workers
 
-    engines.Processes = Workers  # type: ignore[attr-defined,assignment]
+    rounds.Processes = Workers  # type: ignore[attr-defined,assignment]
 
 
 def _child(request: dict[str, Any]) -> None:

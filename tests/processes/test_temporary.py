@@ -205,7 +205,7 @@ from kstate_cli.cli.commands import ls
 from kstate_cli.cli.commands import examples
 from kstate_cli.cli.commands.demo import demo
 from kstate_cli.spark import context
-from kstate_cli.dump_writer.engines import RangesInProcesses
+from kstate_cli.dump_writer.rounds import RangesInProcesses
 from kstate_cli.export.part import write_parts
 from kstate_cli.rocks import create
 def hold():

@@ -17,9 +17,9 @@ import pytest
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.dump_reader.open import read_dump
-from kstate_cli.dump_writer.bucket import BucketStore
-from kstate_cli.dump_writer.keeping import path_of
-from kstate_cli.dump_writer.s3_objects import Objects, Upload, place_in_bucket
+from kstate_cli.dump_writer.bucket import BucketStore, Upload
+from kstate_cli.dump_writer.s3_objects import Objects, place_in_bucket
+from kstate_cli.dump_writer.writing import path_of
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.directories.support import kstate
 from tests.done import Done
@@ -190,7 +190,7 @@ def test_the_rights_of_the_documentation_are_enough_and_none_is_too_many(
 ) -> None:
     """Every request of a dump, of what comes after a killed one, and of a restore; and each right is one that is asked for."""
     writes, reads = (for_bucket(one, objects.bucket) for one in policies())
-    monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._PART_BYTES", 2000)
+    monkeypatch.setattr("kstate_cli.dump_writer.bucket._PART_BYTES", 2000)
     uri = objects.uri("orders")
     store = BucketStore(place_in_bucket(uri))
     killed_upload = Upload(Objects(place_in_bucket(uri)), path_of(KEYS[0], 0, 9, 1, "0123456789ab", "00000000"))
@@ -303,9 +303,9 @@ store.sweep(store.read_newest())
 WRITER = f"""
 import sys
 from tests.growing import GrowingDump
-from kstate_cli.dump_writer import s3_objects
+from kstate_cli.dump_writer import bucket
 from kstate_cli.formats.topic_partition import TopicPartition
-s3_objects._PART_BYTES = 2000
+bucket._PART_BYTES = 2000
 keys = [TopicPartition("{TOPIC}", number) for number in (0, 1)]
 dump = GrowingDump(sys.argv[1])
 dump.add({{key: [(b"k%05d" % number, bytes(str(number * 7919), "ascii"), 1) for number in range(2000)] for key in keys}})

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kstate_cli.dump_reader import repartition as module
+from kstate_cli.dump_reader import slices as module
 from kstate_cli.dump_reader.errors import DumpError
-from kstate_cli.dump_reader.repartition import repartition
-from kstate_cli.dump_reader.slices import slices
+from kstate_cli.dump_reader.slices import repartition, slices
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.unit.dump_reader.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer

@@ -150,7 +150,7 @@ CARRIED_OUT = {
         "export/out_folder.py",
         "wait for it, or name another --out",
     ): "directories/test_hints_followed.py::test_two_exports_at_once",
-    ("fleet/missing.py", "give an older one"): "directories/test_hints_followed.py::test_a_listing_that_was_not_whole",
+    ("fleet/listing.py", "give an older one"): "directories/test_hints_followed.py::test_a_listing_that_was_not_whole",
     (
         "rows/open.py",
         "name one of them: --topology",
@@ -220,7 +220,7 @@ CARRIED_OUT = {
         "broker/settings.py",
         "correct --kafka-settings",
     ): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
-    ("dump_writer/keeping.py", "copy it here again"): "interop/test_dump_hints.py::test_a_file_of_a_dump_that_is_lost",
+    ("dump_writer/writing.py", "copy it here again"): "interop/test_dump_hints.py::test_a_file_of_a_dump_that_is_lost",
     ("dump_reader/errors.py", "'--out', *out"): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     (
         "restore/running/pipeline.py",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.pace import WINDOW_SECONDS, Pace, PaceMeter, duration_text, pace_text
+from kstate_cli.clock import WINDOW_SECONDS, Pace, PaceMeter, duration_text, pace_text
 
 TOTALS = st.integers(0, 2**62)
 LOOKS = st.lists(st.tuples(st.floats(0, 1e5), st.integers(-5, 2**63)), max_size=40)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyarrow.fs import FileSystem
 
 import kstate_cli
+from kstate_cli.diagnosis import kept_uri, leads_there, redacted, shown_uri
 from kstate_cli.dump_reader.location import uri_text
-from kstate_cli.redaction import kept_uri, leads_there, redacted, shown_uri
 from tests import syntax
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -120,4 +120,4 @@ def test_nobody_else_takes_secrets_out() -> None:
                 text = "".join(str(one.value) for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant))
                 if "*@" in text or "password" in text.lower() or "secret" in text.lower():
                     found.append(path.name)
-    assert set(found) <= {"redaction.py"}
+    assert set(found) <= {"diagnosis.py"}

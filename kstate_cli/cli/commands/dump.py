@@ -14,8 +14,7 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 if TYPE_CHECKING:
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.dump_writer.plan import PartitionPlan
-    from kstate_cli.dump_writer.request import DumpRequest, RoundOutcome
+    from kstate_cli.dump_writer.plan import DumpRequest, PartitionPlan, RoundOutcome
 
 
 @declared
@@ -71,7 +70,7 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     from kstate_cli.cli.options.engine import engine_of, spark_settings
     from kstate_cli.cli.options.restore import bytes_of
     from kstate_cli.cli.options.shared import at_once
-    from kstate_cli.dump_writer.request import DumpRequest
+    from kstate_cli.dump_writer.plan import DumpRequest
     from kstate_cli.dump_writer.stores import destination
     from kstate_cli.errors import UsageError
 

@@ -71,8 +71,7 @@ def _standard_input() -> str:
 def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     """Return the explanations of a pasted text, and the sentences of it that they explain. Raise UsageError."""
     from kstate_cli.errors import UsageError
-    from kstate_cli.explain.catalogue import explanations, similar_codes
-    from kstate_cli.explain.pasted import best, match
+    from kstate_cli.explain.catalogue import best, explanations, match, similar_codes
     from kstate_cli.texts import command
 
     matches = match(text, tuple(explanations()))

@@ -109,7 +109,7 @@ def _select_stores(
     application: Application, logs: LogSources, tasks: Collection[str], stores: Collection[str]
 ) -> _PositionRows:
     """Return the rows of the selected stores. Raise UsageError if no store has such a name."""
-    from kstate_cli.check.lag import lags
+    from kstate_cli.check.snapshot_reader import lags
     from kstate_cli.cli.views.stores import lag_members, lag_text, store_rows
     from kstate_cli.statedir.find import unknown_selection
 

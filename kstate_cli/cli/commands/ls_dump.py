@@ -14,7 +14,7 @@ from kstate_cli.errors import EXIT_OK
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kstate_cli.dump_reader.overview import DumpedPartition, DumpOverview
+    from kstate_cli.dump_reader.open import DumpedPartition, DumpOverview
 
 
 def ls_dump(
@@ -28,7 +28,7 @@ def ls_dump(
     full dumps that neither has: the log had forgotten it. Exit code 3: a file is missing, or damaged.
     """
     from kstate_cli.cli.output import say
-    from kstate_cli.dump_reader.overview import read_overview
+    from kstate_cli.dump_reader.open import read_overview
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.texts import plural, some
 
@@ -95,8 +95,7 @@ def _offset(offset: int | None) -> str:
 
 
 def _age(as_of_ms: int | None) -> str:
-    from kstate_cli.clock import now_ms
-    from kstate_cli.pace import duration_text
+    from kstate_cli.clock import duration_text, now_ms
 
     return "not known" if as_of_ms is None else duration_text(max(0.0, (now_ms() - as_of_ms) / 1000))
 

@@ -151,7 +151,7 @@ def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
 
     from kstate_cli.cli.output import say
     from kstate_cli.cli.views.progress import OFTEN_SECONDS, NowAndThen
-    from kstate_cli.pace import duration_text
+    from kstate_cli.clock import duration_text
     from kstate_cli.signals import now_and_then
 
     if quiet:

@@ -254,7 +254,7 @@ def share_of(fleet: FleetOptions) -> tuple[int, int] | None:
 
 def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], frozenset[str] | None]:
     """Return the tasks of other hosts, and with ``--before`` those of this host. Raise UsageError and Refused."""
-    from kstate_cli.fleet.missing import had_before, held_elsewhere, read_fleet
+    from kstate_cli.fleet.listing import had_before, held_elsewhere, read_fleet
 
     if fleet.missing is None:
         if fleet.before is not None:

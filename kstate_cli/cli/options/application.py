@@ -12,7 +12,7 @@ from kstate_cli.errors import Refused, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kstate_cli.check.topology import RequestedTopology
+    from kstate_cli.check.snapshot import RequestedTopology
     from kstate_cli.releases import Release
     from kstate_cli.statedir.model import Application
 
@@ -116,7 +116,7 @@ def read_topologies(
     Raise UsageError for files that cannot be read, and Refused for texts of another application. Other refusals of
     rehome are part of the result.
     """
-    from kstate_cli.check.topology import RehomePreview, RequestedTopology
+    from kstate_cli.check.snapshot import RehomePreview, RequestedTopology
     from kstate_cli.rehome.model import WhyRefused
     from kstate_cli.rehome.options import options_of
     from kstate_cli.rehome.planner import plan_rehome

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from kstate_cli.change.earlier_runs import Rate
     from kstate_cli.check.findings import Prediction
-    from kstate_cli.check.lag import Lag
     from kstate_cli.check.predict import Report
     from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.check.snapshot_reader import Lag
     from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.statedir.model import Application
 
@@ -261,7 +261,7 @@ class Start:
     @property
     def text(self) -> str:
         """Return the text for the verdict; empty without records."""
-        from kstate_cli.pace import duration_text
+        from kstate_cli.clock import duration_text
 
         if self.records is None:
             return ""
@@ -277,7 +277,7 @@ def start_of(app: Application, report: Report, request: CheckRequest, logs: LogS
     """Return the start, by the predictions and the journals of earlier runs. Raise as the sources of logs do."""
     from kstate_cli.change.earlier_runs import measured_rate
     from kstate_cli.change.folder import read_runs
-    from kstate_cli.check.lag import lags, until_running
+    from kstate_cli.check.snapshot_reader import lags, until_running
 
     if not request.logs:
         return Start()

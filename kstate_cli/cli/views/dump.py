@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kstate_cli.cli.output import progress_bar, safe, say
-from kstate_cli.dump_writer.request import DumpWatcher
+from kstate_cli.dump_writer.plan import DumpWatcher
 from kstate_cli.dump_writer.task import SILENT_SECONDS
 from kstate_cli.signals import start
 from kstate_cli.texts import size_text

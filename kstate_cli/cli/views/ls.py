@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kstate_cli.check.topology import Homes, RequestedTopology
+    from kstate_cli.check.snapshot import Homes, RequestedTopology
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.specification.topic_settings import TopicReport
     from kstate_cli.specification.topology import TopologyText
@@ -39,8 +39,8 @@ def add_homes(
 
     Raise UsageError for texts that cannot be read.
     """
+    from kstate_cli.check.snapshot import RequestedTopology
     from kstate_cli.check.snapshot_reader import read_homes
-    from kstate_cli.check.topology import RequestedTopology
     from kstate_cli.specification.homes import Described
     from kstate_cli.specification.topology import read_topology
 
@@ -62,7 +62,7 @@ def add_homes(
 
 
 def _home(topologies: RequestedTopology, homes: Homes, row: dict[str, Any]) -> tuple[str | None, str]:
-    from kstate_cli.check.topology import home_of_store
+    from kstate_cli.check.snapshot import home_of_store
     from kstate_cli.formats.task_id import GLOBAL, TaskId
 
     task, store = row["task"], row["store"]

@@ -110,7 +110,7 @@ def _extent(plan: Plan) -> str:
 def _time(plan: Plan, how: PlanView) -> str:
     from kstate_cli.change.earlier_runs import expected
     from kstate_cli.change.folder import read_runs
-    from kstate_cli.pace import duration_text
+    from kstate_cli.clock import duration_text
 
     is_spark = how.engine is not None and how.engine.is_spark
     forecast = expected(plan, how.workers, read_runs(plan.app))

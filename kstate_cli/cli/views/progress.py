@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kstate_cli.cli.output import progress_bar, safe, say
-from kstate_cli.pace import Pace, PaceMeter, pace_text
+from kstate_cli.clock import Pace, PaceMeter, pace_text
 from kstate_cli.signals import start
 from kstate_cli.texts import size_text
 

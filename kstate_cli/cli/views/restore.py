@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.views.progress import OFTEN_SECONDS, Meter, count_unit
-from kstate_cli.pace import PaceMeter
+from kstate_cli.clock import PaceMeter
 from kstate_cli.restore.running.restoration import RestoreWatcher
 from kstate_cli.texts import command
 

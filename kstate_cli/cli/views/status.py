@@ -13,7 +13,7 @@ from kstate_cli.change.lost import LostCopy, OnlyCopy
 from kstate_cli.change.standby import StandbyUse
 from kstate_cli.cli.columns import Column, Fold, fold_words
 from kstate_cli.cli.output import print_line, safe, screen_width, table
-from kstate_cli.pace import duration_text
+from kstate_cli.clock import duration_text
 from kstate_cli.texts import command, size_text
 
 Row = Mapping[str, Any]

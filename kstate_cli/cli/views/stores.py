@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kstate_cli.change.lost import LostCopy
-    from kstate_cli.check.lag import Lag
+    from kstate_cli.check.snapshot_reader import Lag
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.statedir.problems import Problem
 
@@ -228,7 +228,7 @@ def lag_members(lag: Lag | None) -> dict[str, Any]:
 
 def lag_text(lag: Lag | None) -> str:
     """Return the lag for people: ``120, 4 s``; ``?`` if unknown."""
-    from kstate_cli.pace import duration_text
+    from kstate_cli.clock import duration_text
 
     if lag is None:
         return "?"

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli import temporary
-from kstate_cli.dump_reader.digests import Digests, manifest_digests
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.model import Dump, PartitionDump
+from kstate_cli.dump_reader.sources import Digests, manifest_digests
 from kstate_cli.dump_reader.verification import DumpFile, refuse_damaged_files
 from kstate_cli.host import cores_here
 from kstate_cli.restore.jobs import SliceJob, SliceResult

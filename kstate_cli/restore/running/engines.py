@@ -69,7 +69,7 @@ class OnSpark:
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
         """Sort the partition in one shuffle."""
-        from kstate_cli.dump_reader.repartition import repartition
+        from kstate_cli.dump_reader.slices import repartition
 
         return ask(lambda: repartition(self.context, dump, [partition.key], target))
 

@@ -20,8 +20,8 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import Step
 from kstate_cli.change.standby import STANDBY_EVENT
-from kstate_cli.dump_reader.digests import Digests, manifest_digests
 from kstate_cli.dump_reader.model import Dump, PartitionDump
+from kstate_cli.dump_reader.sources import Digests, manifest_digests
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.ages import Age, add_ages

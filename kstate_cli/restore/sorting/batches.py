@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Protocol
 
+from kstate_cli.dump_reader.footers import Passage
 from kstate_cli.dump_reader.location import open_location
-from kstate_cli.dump_reader.open_files import Passage
 from kstate_cli.dump_reader.reader import iter_slice, read_slice
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.sorting.memory import (

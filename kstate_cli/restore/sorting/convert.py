@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.byte_tables import fixed_table
 from kstate_cli.errors import Refused
+from kstate_cli.formats.binary import fixed_table
 from kstate_cli.formats.keys import BASE_PREFIX, INDEX_PREFIX
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.restore.sorting.key_numbers import differing_bits, order_of, words

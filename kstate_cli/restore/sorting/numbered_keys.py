@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kstate_cli.byte_tables import binary_of, fixed_table
+from kstate_cli.formats.binary import binary_of, fixed_table
 from kstate_cli.restore.sorting.convert import Winners
 from kstate_cli.restore.sorting.key_numbers import WORD_BITS, count_of, differing_bits, keys_of, words
 from kstate_cli.restore.sorting.memory import NUMBERED_ROW_BYTES, RECODE_BYTES, RECODE_ROWS

@@ -12,8 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kstate_cli.dump_reader.footers import Passage
 from kstate_cli.dump_reader.model import Slice
-from kstate_cli.dump_reader.open_files import Passage
 from kstate_cli.dump_reader.slices import cut
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import StoreKind

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.byte_tables import binary_of, fixed_table
 from kstate_cli.errors import Refused
+from kstate_cli.formats.binary import binary_of, fixed_table
 from kstate_cli.formats.layouts import Logged
 from kstate_cli.formats.store_kinds import StoreKind
 from kstate_cli.formats.values import Header, encode_headers, encoded_sizes

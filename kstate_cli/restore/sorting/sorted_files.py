@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
+from kstate_cli.dump_reader.footers import OutOfOrder, Passage
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind

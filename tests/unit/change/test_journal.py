@@ -21,9 +21,9 @@ from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.recover import RecoveryOutcome, recover
 from kstate_cli.change.removal import remove_run
+from kstate_cli.diagnosis import redacted
 from kstate_cli.errors import Interrupted, RunFailed
 from kstate_cli.host import HostError
-from kstate_cli.redaction import redacted
 
 OLDER = Path(__file__).resolve().parents[2] / "journals" / "golden" / "journal-1.tar.xz"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kstate_cli.check.findings import Records
-from kstate_cli.check.initial_offsets import read_offsets
+from kstate_cli.check.ranges import read_offsets
 from kstate_cli.check.rule import StoreCheckDraft, TaskCheckDraft
 from kstate_cli.check.snapshot import CheckRequest, LogSnapshot, Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition

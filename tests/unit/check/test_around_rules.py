@@ -32,10 +32,9 @@ from kstate_cli.check.codes.surroundings import (
 )
 from kstate_cli.check.files import Doubles, stores_in_two
 from kstate_cli.check.findings import FindingCode, Outcome
-from kstate_cli.check.predict import judge
+from kstate_cli.check.predict import judge, not_understood
 from kstate_cli.check.snapshot import KstateRun, Snapshot, Surroundings
 from kstate_cli.check.surroundings import AROUND_RULES
-from kstate_cli.check.unknown import not_understood
 from kstate_cli.statedir.locks import Mount
 from kstate_cli.statedir.model import Task
 from kstate_cli.statedir.places import Place, task_place
@@ -46,7 +45,7 @@ from tests.unit.model import application, changelog, database, record, store, ta
 from .made import NOW_MS, OLD, log, snapshot
 
 HERE = "check/"
-READERS = {"check/snapshot_reader.py", "check/logs.py", "check/predict.py", "check/lag.py"}
+READERS = {"check/snapshot_reader.py", "check/logs.py", "check/predict.py"}
 """Who takes the snapshot, and the sources of logs; ``check`` itself takes one and judges it. A lag is no rule."""
 IMPORTS = frozenset(
     {"kstate_cli.clock", "kstate_cli.regular_files", "time", "shutil", "subprocess", "io", "glob", "tempfile"}

@@ -10,8 +10,8 @@ from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.tails import Tail
 from kstate_cli.check.findings import Outcome, Prediction, Records
-from kstate_cli.check.lag import Lag, lags, until_running
 from kstate_cli.check.logs import FactLogs
+from kstate_cli.check.snapshot_reader import Lag, lags, until_running
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.statedir.model import Application
 from tests.unit.specification.small import application, store, task

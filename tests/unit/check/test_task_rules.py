@@ -55,11 +55,9 @@ from kstate_cli.check.codes.offsets import (
 from kstate_cli.check.codes.surroundings import OLDER_THAN_MAX_AGE
 from kstate_cli.check.codes.topology import COPY_DELETED, STORE_ELSEWHERE, STORE_NOT_IN_TOPOLOGY
 from kstate_cli.check.findings import FindingCode, Outcome, Prediction, Records
-from kstate_cli.check.global_stores import GLOBAL_RULES, judge_global
 from kstate_cli.check.rule import Obstacle, TaskCheckDraft
-from kstate_cli.check.snapshot import Snapshot
-from kstate_cli.check.tasks import TASK_RULES, judge_copy, judge_task
-from kstate_cli.check.topology import AbsentStore, Homes
+from kstate_cli.check.snapshot import AbsentStore, Homes, Snapshot
+from kstate_cli.check.tasks import GLOBAL_RULES, TASK_RULES, judge_copy, judge_global, judge_task
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import TopicPartition

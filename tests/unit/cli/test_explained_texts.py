@@ -12,9 +12,8 @@ import pytest
 
 from kstate_cli.cli.commands import explain
 from kstate_cli.errors import UsageError
-from kstate_cli.explain.catalogue import explanations
-from kstate_cli.explain.note_texts import NOTES
-from kstate_cli.explain.pasted import best, match
+from kstate_cli.explain.catalogue import best, explanations, match
+from kstate_cli.explain.problem_texts import NOTES
 from tests import syntax
 
 ALL = tuple(explanations())
@@ -115,7 +114,7 @@ def test_notes_are_those_that_commands_print() -> None:
     printed = " ".join(
         node.value
         for module, tree in syntax.modules()
-        if module != "explain/note_texts.py"
+        if module != "explain/problem_texts.py"
         for node in syntax.nodes(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )

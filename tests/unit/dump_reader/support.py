@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
+from kstate_cli.dump_reader.footers import OutOfOrder, Passage
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.model import Dump, Slice
 from kstate_cli.dump_reader.open import read_dump
-from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
 from kstate_cli.dump_reader.reader import iter_slice, read_slice
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from kstate_cli.dump_reader.open_files import Passage
+from kstate_cli.dump_reader.footers import Passage
 from kstate_cli.dump_reader.reader import digest_at
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from kstate_cli.dump_reader import open_files, reader
+from kstate_cli.dump_reader import footers, reader
 from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.footers import OutOfOrder, Passage
 from kstate_cli.dump_reader.model import Slice
-from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
 from kstate_cli.dump_reader.reader import iter_slice, read_slice
 from kstate_cli.dump_reader.schema import RECORD_COLUMNS
 from kstate_cli.dump_reader.slices import slices
@@ -272,7 +272,7 @@ def test_file_changed_or_gone(tmp_path: Path) -> None:
 
 
 def test_more_files_than_are_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_files, "_OPEN_FILES", 2)
+    monkeypatch.setattr(footers, "_OPEN_FILES", 2)
     table = several()
     dump = opened(write(tmp_path / "d", table, together=True, shuffle=1, rows_per_file=20, rows_per_group=5))
     assert content(dump) == expected(table)

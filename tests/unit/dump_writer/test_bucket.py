@@ -17,11 +17,10 @@ from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.model import Round
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_writer.bucket import BucketStore
-from kstate_cli.dump_writer.keeping import GRACE_SECONDS, UNNAMED_SECONDS, new_manifest, path_of
 from kstate_cli.dump_writer.packing import pack
 from kstate_cli.dump_writer.s3_objects import Objects, place_in_bucket
 from kstate_cli.dump_writer.stores import destination, store_of
-from kstate_cli.dump_writer.writing import RangeFile, schema
+from kstate_cli.dump_writer.writing import GRACE_SECONDS, UNNAMED_SECONDS, RangeFile, new_manifest, path_of, schema
 from kstate_cli.errors import InUse, KstateError, Refused, RunFailed, RunHalfway, UsageError
 from tests.object_store import Fault, ObjectStore
 from tests.unit.dump_reader.test_growing import KEY, rows_of

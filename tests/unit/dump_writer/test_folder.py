@@ -11,9 +11,9 @@ from kstate_cli.clock import now_ms, now_seconds
 from kstate_cli.dump_reader.growing import Forgotten, Full, Grown, name_of
 from kstate_cli.dump_reader.model import Round
 from kstate_cli.dump_writer.folder import FolderStore
-from kstate_cli.dump_writer.keeping import GRACE_SECONDS, new_manifest, path_of, run_of
 from kstate_cli.dump_writer.packing import drop_old_fulls
 from kstate_cli.dump_writer.stores import destination
+from kstate_cli.dump_writer.writing import GRACE_SECONDS, new_manifest, path_of, run_of
 from kstate_cli.errors import InUse, Refused, UsageError
 from tests.unit.dump_reader.test_growing import KEY, written
 

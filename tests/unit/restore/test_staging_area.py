@@ -13,8 +13,8 @@ import pytest
 
 from kstate_cli.change.folder import create_run
 from kstate_cli.change.journal import Run
+from kstate_cli.diagnosis import kept_uri
 from kstate_cli.errors import Refused, RunFailed
-from kstate_cli.redaction import kept_uri
 from kstate_cli.restore.staging_area import (
     MARK,
     REMOVED_EVENT,

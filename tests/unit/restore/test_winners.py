@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.byte_tables import binary_of
+from kstate_cli.formats.binary import binary_of
 from kstate_cli.restore.sorting.numbered_keys import NumberedKeys
 from kstate_cli.restore.sorting.winners import LastOfEachKey, numbered
 
