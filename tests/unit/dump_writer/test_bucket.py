@@ -197,8 +197,8 @@ def test_what_is_written_is_what_the_manifest_says(objects: ObjectStore, monkeyp
     store, (small, large, failed) = bucket(objects), paths(3)
     one = written(store, small)
     assert one.size == len(objects.content(f"a/dump/{small}"))
-    monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._PART_BYTES", 1000)
-    monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._PARTS_OF_A_SIZE", 2)
+    monkeypatch.setattr("kstate_cli.dump_writer.bucket._PART_BYTES", 1000)
+    monkeypatch.setattr("kstate_cli.dump_writer.bucket._PARTS_OF_A_SIZE", 2)
     objects.behave(Fault(r"^POST .*uploadId", 500, carried_out=True, times=1))
     with RangeFile(large, schema(), group_bytes=1, new_file=store.new_file) as file:
         for batch in rows_of(range(90)):
