@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 
 from kstate_cli.query import OfflineStreams, Query, StoreReader, default_handlers, in_store
-from kstate_cli.query.handlers import KEY_VALUE_KINDS, Handlers
+from kstate_cli.query.streams import KEY_VALUE_KINDS, Handlers
 
 
 @dataclass(frozen=True, slots=True)

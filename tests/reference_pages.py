@@ -30,7 +30,7 @@ from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.query.result import FailureReason
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.restore.running.states import TRANSITIONS, RestoreState
-from kstate_cli.specification.model import spec_kinds
+from kstate_cli.specification.draft import spec_kinds
 from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, SPARK, STEPS, keys_of
 from kstate_cli.specification.toml_file import KEYS, TOP
 from kstate_cli.statedir.problems import ProblemCode

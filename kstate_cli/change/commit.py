@@ -7,6 +7,11 @@ and the announcement is durable before the exchange: whatever the disk holds aft
 exchange may have happened, and the mark in the exchanged tree tells whether it did. After the exchange both parent
 directories are synced first and the record is written second: a record never claims a rename that a power loss could
 still undo. The mark leaves APP last, once the record is durable (:mod:`kstate_cli.change.marks`).
+
+Runs whose process died are settled here too (:func:`recover`): those before their switch are swept, those after it are
+finished. The marks in the trees decide, and the journal alone never does. A settled switch is synced before its end is
+recorded, exactly as a run does it itself: the power may have failed right after the exchange, before anything was
+synced.
 """
 
 from __future__ import annotations
@@ -14,19 +19,33 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.change.commits_made import note_commit
-from kstate_cli.change.fingerprint import KEPT_LIST, MADE_LIST, STAGED_LIST, every_file, start_files_of, write_listing
-from kstate_cli.change.journal import Run, write_on_full_disk
+from kstate_cli.change.fingerprint import (
+    KEPT_LIST,
+    MADE_LIST,
+    STAGED_LIST,
+    added_or_changed,
+    digest,
+    every_file,
+    start_files,
+    start_files_of,
+    write_listing,
+)
+from kstate_cli.change.folder import forget, read_runs, require_understood
+from kstate_cli.change.journal import UNFINISHED, Run, RunState, cut_short, write_on_full_disk
 from kstate_cli.change.lockfile import share_lock
-from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, remove_marks
+from kstate_cli.change.marks import STAGED, UNDOING, remove_mark, remove_marks, token_of
 from kstate_cli.change.plan import Plan
+from kstate_cli.change.removal import refuse_unproved, sweep
 from kstate_cli.change.system_calls import exchange, sync_directory
 from kstate_cli.errors import Refused, RunHalfway
-from kstate_cli.texts import command
+from kstate_cli.texts import command, shell, some
 
 _CANNOT_EXCHANGE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY})
 
@@ -128,3 +147,229 @@ def list_trees(app: Path, run: Run) -> dict[str, str]:
 def switch(plan: Plan, run: Run, lists: dict[str, str]) -> None:
     """Exchange APP with the staged tree. Raise as :func:`commit` does."""
     commit(plan.app, run, FORWARD, announced=dict(lists), recorded={"warnings": list(plan.warnings)})
+
+
+_BEFORE: Final = "interrupted before the switch"
+_MOST_NAMES = 3
+
+
+class RecoveryOutcome(Enum):
+    """How a run was settled."""
+
+    SWEPT = "swept"
+    """It had never switched: its staged tree was removed."""
+    FINISHED = "finished"
+    """It had switched."""
+    UNDO_CANCELLED = "undo-cancelled"
+    """Its undo had not switched."""
+    UNDO_FINISHED = "undo-finished"
+    """Its undo had switched."""
+
+
+_TEXTS: Final = {
+    RecoveryOutcome.SWEPT: (
+        "run {} was interrupted before its switch: what it had staged is swept away, {} is as it was"
+    ),
+    RecoveryOutcome.FINISHED: "run {} was interrupted after its switch: finished",
+    RecoveryOutcome.UNDO_CANCELLED: "the undo of run {} was interrupted before its switch: {} is as it was",
+    RecoveryOutcome.UNDO_FINISHED: "the undo of run {} was interrupted after its switch: finished",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SettledRun:
+    """A run that another command has settled."""
+
+    run: str
+    outcome: RecoveryOutcome
+    app: Path
+
+    @property
+    def text(self) -> str:
+        """Return a line for the user."""
+        return _TEXTS[self.outcome].format(self.run, self.app)
+
+
+def unfinished_runs(app: Path) -> list[Run]:
+    """Return the unfinished runs; the caller knows that no process holds the lock. Raise Refused."""
+    return [run for run in require_understood(read_runs(app)) if run.state in UNFINISHED]
+
+
+def tell_unfinished(app: Path, tell: Callable[[str], None]) -> None:
+    """Print which runs the next change would settle. Raise Refused as :func:`unfinished_runs`."""
+    for run in unfinished_runs(app):
+        tell(f"run {run.name} is unfinished: the next command that changes something takes it over")
+
+
+def recover(app: Path, tell: Callable[[str], None]) -> list[SettledRun]:
+    """Settle every unfinished run. The lock is held. Each is reported at once, whatever happens to the next.
+
+    Raise OSError if the disk still fails. Raise Refused, with the name of the run, if a run is not understood or a tree
+    is not proved to be staged only: nothing is touched then.
+    """
+    runs = require_understood(read_runs(app))
+    for run in runs:
+        if run.state is RunState.STAGING:
+            refuse_unproved(app, run)
+    settled = []
+    for run in runs:
+        outcome = _recovered(app, run)
+        if outcome is not None:
+            settled.append(SettledRun(run.name, outcome, app))
+            tell(settled[-1].text)
+    return settled
+
+
+def _recovered(app: Path, run: Run) -> RecoveryOutcome | None:
+    if run.state is None:
+        forget(app, run)
+        return None
+    if run.state is RunState.STAGING:
+        sweep(app, run, _BEFORE, keep_sorted_files=True, ended=cut_short())
+        return RecoveryOutcome.SWEPT
+    if run.state is RunState.SWITCHING:
+        return _settle_switch(app, run)
+    if run.state is RunState.UNDOING:
+        return _settle_undo(app, run)
+    if run.state is RunState.KEPT and run.token is not None:
+        return _settle_kept(app, run)
+    if run.state is RunState.UNDONE and run.token is not None and _has(app, UNDOING, run):
+        remove_mark(app, UNDOING)
+    return None
+
+
+def _settle_switch(app: Path, run: Run) -> RecoveryOutcome:
+    """Settle an announced exchange: the staged tree is the one with the mark of staging."""
+    here, there = _has(app, STAGED, run), _has(run.tree, STAGED, run)
+    if not os.path.lexists(app) and _settles_lost(app, run, staged=there):
+        record(app, run, FORWARD, recovered=True)
+        return RecoveryOutcome.FINISHED
+    # After an exchange the run has a whole directory. If it has none, a sweep of the staged tree was cut off.
+    swept = not here and os.path.isdir(app) and run.token is not None and _is_empty(run.tree)
+    if here == there and not swept:
+        raise _neither(app, run)
+    if there:
+        _refuse_changed(app, run)
+    if there or swept:
+        settle(app, run)
+        sweep(app, run, _BEFORE, ended=cut_short())
+        return RecoveryOutcome.SWEPT
+    record(app, run, FORWARD, recovered=True)
+    remove_mark(app, STAGED)
+    return RecoveryOutcome.FINISHED
+
+
+def _refuse_changed(app: Path, run: Run) -> None:
+    """Raise Refused if a tree with the mark of staging has changed since its list was written.
+
+    A release may have run on it in APP's place, before a user moved it back here: then it is no staged tree any more.
+    """
+    list_digest = run.last("switching").get("staged")
+    if not isinstance(list_digest, str):
+        return
+    changed = added_or_changed(run.path / STAGED_LIST, list_digest, every_file(run.tree))
+    if changed:
+        raise Refused(
+            f"run {run.name} was interrupted at its switch, its tree has changed since: {some(changed, _MOST_NAMES)}",
+            where=str(run.path),
+            hint=f"it may hold what the application did: keep what you need as {app}, move {run.path} elsewhere",
+        )
+
+
+def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
+    """Return whether the tree of the run is proved to be the directory before the switch. APP and its mark are missing.
+
+    Raise Refused if the tree is the whole new directory: there was no exchange, so the old directory is lost, and only
+    its owner can decide whether the new one takes its place.
+    """
+    announced = run.last("switching")
+    if not _is_folder(run.tree):
+        return False
+    content = digest(every_file(run.tree))
+    if staged and content == announced.get("staged"):
+        raise Refused(
+            f"run {run.name} was interrupted before its switch, and {app} is lost since: {run.tree} is what the run "
+            "has made of it, whole",
+            where=str(run.path),
+            hint="to take that:",
+            hint_details=[shell("mv", run.tree, app)],
+        )
+    return not staged and content == announced.get("kept")
+
+
+def _settle_undo(app: Path, run: Run) -> RecoveryOutcome:
+    """Settle an announced exchange back: the backup is the tree with the mark of undoing."""
+    here, there = _has(app, UNDOING, run), _has(run.tree, UNDOING, run)
+    # An undo that could not be announced removes its mark again. Its line may have reached the disk all the same.
+    if here == there and (here or not _is_kept(run)):
+        raise _neither(app, run)
+    if not here:
+        settle(app, run)
+        write_on_full_disk(run, "undo-cancelled")
+        remove_mark(run.tree, UNDOING)
+        return RecoveryOutcome.UNDO_CANCELLED
+    record(app, run, BACKWARD, recovered=True)
+    remove_mark(app, UNDOING)
+    return RecoveryOutcome.UNDO_FINISHED
+
+
+def _is_kept(run: Run) -> bool:
+    """Return whether the tree of a run is, file by file, the directory before its switch."""
+    return _is_folder(run.tree) and digest(every_file(run.tree)) == run.last("switching").get("kept")
+
+
+def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
+    """Settle a kept run that was interrupted between a journal line and its mark, in either order."""
+    back = _has(app, UNDOING, run)
+    if back and not _is_back(app, run):
+        raise Refused(
+            f"{app} has the mark of an undo that the journal of run {run.name} knows nothing of, and nothing proves it",
+            where=str(app / UNDOING),
+            hint=f"look at {app} and at {run.tree}; if {app} is what the run has made, remove that mark; if it is what "
+            f"was there before, move {run.path} elsewhere",
+        )
+    if _has(app, STAGED, run):
+        remove_mark(app, STAGED)
+    if _has(run.tree, UNDOING, run):
+        remove_mark(run.tree, UNDOING)
+    if back:
+        # The exchange back did happen: the journal has lost its last lines.
+        record(app, run, BACKWARD, recovered=True)
+        remove_mark(app, UNDOING)
+        return RecoveryOutcome.UNDO_FINISHED
+    return None
+
+
+def _is_back(app: Path, run: Run) -> bool:
+    """Return whether the trees themselves prove that an undo has exchanged them: a mark alone may be a copy."""
+    if _has(run.tree, UNDOING, run):
+        return False
+    announced = run.last("switching")
+    return digest(every_file(app)) == announced.get("kept") or (
+        _is_folder(run.tree) and digest(start_files(run.tree)) == announced.get("made")
+    )
+
+
+def _has(folder: Path, mark: str, run: Run) -> bool:
+    if run.token is None or not _is_folder(folder):
+        return False
+    return token_of(folder, mark) == run.token
+
+
+def _is_empty(tree: Path) -> bool:
+    return not os.path.lexists(tree) or (_is_folder(tree) and not os.listdir(tree))
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _neither(app: Path, run: Run) -> Refused:
+    why = "an older kstate made it, and left no mark" if run.token is None else "no mark tells whether it happened"
+    state = "its undo" if run.state is RunState.UNDOING else "its switch"
+    where = "is there" if os.path.lexists(app) else "is lost"
+    return Refused(
+        f"run {run.name} was interrupted at {state}, and {why}: {app} {where}, {run.tree} may be its only other copy",
+        where=str(run.path),
+        hint=f"nothing is done until it is out of the way: keep what you need as {app}, move {run.path} elsewhere",
+    )

@@ -17,13 +17,12 @@ from typing import Generic, Protocol, TypeVar
 
 from kstate_cli.change.access import own_like
 from kstate_cli.change.clean import note_half_deletion
+from kstate_cli.change.commit import recover, tell_unfinished, unfinished_runs
 from kstate_cli.change.commits_made import note_commit
 from kstate_cli.change.engine import Progress, RunOptions, RunResult, execute
 from kstate_cli.change.folder import read_runs, remove_empty_folders
-from kstate_cli.change.location_checks import check_change, check_location
-from kstate_cli.change.lockfile import application_lock, in_use
+from kstate_cli.change.lockfile import application_lock, check_change, check_location, in_use
 from kstate_cli.change.plan import Plan
-from kstate_cli.change.recover import recover, tell_unfinished, unfinished_runs
 from kstate_cli.change.removal import remove_run
 from kstate_cli.errors import Refused, RunHalfway
 from kstate_cli.parallel.workers import Workers

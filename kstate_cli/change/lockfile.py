@@ -1,8 +1,9 @@
-"""The application lock: ``APP/.lock``, a POSIX record lock as the JVM takes it (``StateDirectory.lockStateDirectory``).
+"""The application lock, and the checks that a directory can be changed safely where it is: file system, space, owner.
 
-``flock`` does not conflict with Java. On the same file it excludes other commands of kstate, also those that may run
-while the application is running. The file is opened once, and never again while the lock is held: POSIX drops the lock
-when *any* descriptor of the file is closed.
+The lock is ``APP/.lock``, a POSIX record lock as the JVM takes it (``StateDirectory.lockStateDirectory``). ``flock``
+does not conflict with Java. On the same file it excludes other commands of kstate, also those that may run while the
+application is running. The file is opened once, and never again while the lock is held: POSIX drops the lock when *any*
+descriptor of the file is closed.
 """
 
 from __future__ import annotations
@@ -16,12 +17,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kstate_cli.change.access import own_like
-from kstate_cli.change.folder import runs_folder
+from kstate_cli.change.access import own_like, reading
+from kstate_cli.change.folder import read_runs, runs_folder
+from kstate_cli.change.journal import RunState
+from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.errors import InUse, Refused
-from kstate_cli.regular_files import access_hint
-from kstate_cli.statedir.locks import mount_of, read_lock_table, read_mounts
-from kstate_cli.statedir.names import LOCK
+from kstate_cli.regular_files import access_hint, user_name
+from kstate_cli.rocks.files import is_never_changed
+from kstate_cli.statedir.database import is_database
+from kstate_cli.statedir.locks import Mount, mount_of, mounts_at_or_below, read_lock_table, read_mounts
+from kstate_cli.statedir.names import LOCK, LOST_AND_FOUND
+from kstate_cli.texts import LOCK_IS_SHARED, command, size_text
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
@@ -176,3 +182,178 @@ def in_use(app: Path, pid: int | None, *, after_wait: bool = False) -> InUse:
         hint="stop the application (or the other kstate) first, or wait for it "
         + ("longer" if after_wait else "with --wait SECONDS"),
     )
+
+
+_OPEN_STORE_BYTES = 24 * 1024 * 1024
+"""The space that RocksDB reserves for the MANIFEST and the log of an open database."""
+
+
+def check_change(plan: Plan, *, workers: int, copy_ssts: bool, lock_is_shared: bool) -> None:
+    """Raise Refused if the plan cannot be carried out safely in the place of its directory."""
+    check_location(plan.app, lock_is_shared=lock_is_shared)
+    with reading():
+        if not copy_ssts:
+            _check_owner(plan.app)
+        _check_space(plan, workers, copy_ssts=copy_ssts)
+
+
+def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -> None:
+    """Raise Refused if the lock of a directory is unreliable or, for a command that ``exchanges`` it, the exchange."""
+    mounts = read_mounts()
+    if exchanges:
+        _check_mounts_of_app(app, mounts)
+    _check_mounts_of_runs(app, mounts, exchanges=exchanges)
+    mount = mount_of(app, mounts)
+    if mount is not None and mount.may_not_share_locks and not lock_is_shared:
+        raise Refused(
+            f"{app} lies on {mount.kind} ({mount.point}): its locks may not be seen by the host of the application",
+            hint=f"make sure that the application is stopped everywhere, then say {LOCK_IS_SHARED}",
+        )
+    if exchanges:
+        _check_devices(app)
+    if os.statvfs(app.parent).f_flag & os.ST_RDONLY:
+        raise Refused(
+            f"{app.parent} is on a file system that is mounted read-only",
+            hint="find out why (after a disk error the kernel does that), then mount it for writing",
+        )
+    if not os.access(app.parent, os.W_OK | os.X_OK):
+        raise Refused(
+            f"{app.parent} is not writable for this user", hint=access_hint(app.parent, os.R_OK | os.W_OK | os.X_OK)
+        )
+
+
+def _check_mounts_of_app(app: Path, mounts: tuple[Mount, ...]) -> None:
+    at_or_below = mounts_at_or_below(app, mounts)
+    if any(mount.point == app for mount in at_or_below):
+        raise Refused(
+            f"{app} is a mount point: it cannot be exchanged with its successor in one step",
+            hint="mount the state.dir instead of the application directory",
+        )
+    if at_or_below:
+        raise Refused(
+            f"{at_or_below[0].point} is a mount point inside the application directory", hint="unmount it first"
+        )
+
+
+def _check_mounts_of_runs(app: Path, mounts: tuple[Mount, ...], *, exchanges: bool) -> None:
+    """Raise Refused for mounts among the runs: no exchange crosses a mount, and ``clean`` must not delete behind one.
+
+    A bind mount of the same file system is no exception: ``renameat2`` answers EXDEV.
+    """
+    folder = runs_folder(app)
+    for mount in mounts_at_or_below(folder.parent, mounts):
+        if mount.point in (folder.parent, folder):
+            if exchanges:
+                raise Refused(
+                    f"{mount.point} is a mount point: nothing can be exchanged across it in one step",
+                    hint=f"unmount it, so that the backups of runs are beside {app}",
+                )
+        elif mount.point.is_relative_to(folder):
+            raise Refused(f"{mount.point} is a mount point among what runs have kept", hint="unmount it first")
+
+
+def _check_devices(app: Path) -> None:
+    """Raise Refused for btrfs subvolumes: no table lists them, yet no link or exchange crosses their border."""
+    device = os.stat(app.parent).st_dev
+    for path in (app, runs_folder(app).parent, runs_folder(app)):
+        with reading():
+            its_device = os.lstat(path).st_dev if os.path.lexists(path) else device
+        if its_device != device:
+            raise Refused(
+                f"{path} is a file system of its own, a btrfs subvolume for one: nothing can be exchanged across its "
+                "border in one step",
+                hint=f"make it a plain directory of {app.parent}, which may be a subvolume",
+            )
+
+
+def required_space(plan: Plan, workers: int, *, copy_ssts: bool) -> int:
+    """Return the additional bytes of a plan: copied files, rewritten SSTs, reserves of open stores.
+
+    Raise Refused for a directory on another file system that no table of mounts lists.
+    """
+    copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
+    return copied + plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
+
+
+def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
+    """Raise Refused if the file system has no space, or no inodes, for the staged directory."""
+    edits = sum(1 for step in plan.steps if isinstance(step, EditDatabase))
+    required = required_space(plan, workers, copy_ssts=copy_ssts)
+    stat = os.statvfs(plan.app)
+    free = stat.f_bavail * stat.f_frsize
+    if required > free:
+        backups = any(run.state in (RunState.KEPT, RunState.UNDONE) for run in read_runs(plan.app))
+        raise Refused(
+            f"not enough free space: {size_text(required)} are needed beside {plan.app}, {size_text(free)} are free",
+            hint="free space there; this deletes the backups that earlier runs keep for undo:"
+            if backups
+            else "free space there, then run the command again",
+            hint_details=[command("clean", plan.app)] if backups else (),
+        )
+    files = edits * 16
+    if stat.f_files and stat.f_favail < files:
+        raise Refused(
+            f"not enough inodes: {files} are needed, {stat.f_favail} are free",
+            hint="delete files on that file system, then run the command again",
+        )
+
+
+def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
+    """Return the bytes that are copied. Raise Refused for a directory on another file system."""
+    total = 0
+    try:
+        device = os.stat(path).st_dev
+        database = (path / "CURRENT").exists() and is_database(path)
+        entries = list(os.scandir(path))
+    except FileNotFoundError:
+        return 0  # a running application has dropped it
+    for entry in entries:
+        if entry.name == LOST_AND_FOUND:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if _on_device(entry, device):
+                total += _copied_bytes(Path(entry.path), copy_ssts=copy_ssts)
+        elif not database or copy_ssts or not is_never_changed(entry.name):
+            # During a dry run the application may be running, and remove files.
+            with contextlib.suppress(FileNotFoundError):
+                total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def _on_device(entry: os.DirEntry[str], device: int) -> bool:
+    """Return whether a directory still exists; Raise Refused if it is on another device than its parent."""
+    try:
+        its_device = entry.stat(follow_symlinks=False).st_dev
+    except FileNotFoundError:
+        return False  # a running application has dropped it
+    if its_device != device:
+        raise Refused(
+            f"{entry.path} is a file system of its own inside the application directory, a btrfs subvolume for one: "
+            "its files cannot be linked",
+            hint="make it a plain directory",
+        )
+    return True
+
+
+def _who_may(uid: int) -> str:
+    """Return who can keep the owner of a file. The present user cannot: a foreign group needs root then."""
+    return "root" if uid in (0, os.geteuid()) else f"{user_name(uid)} or root"
+
+
+def _check_owner(app: Path) -> None:
+    """Raise Refused if this user could not give the copies to the owner of the files."""
+    if os.geteuid() == 0:
+        return
+    groups = {os.getegid(), *os.getgroups()}
+    for folder, folders, files in os.walk(app):
+        folders[:] = [name for name in folders if name != LOST_AND_FOUND]
+        for path in (folder, *(os.path.join(folder, name) for name in files)):
+            try:
+                stat = os.stat(path, follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # a running application has removed it
+            if stat.st_uid != os.geteuid() or stat.st_gid not in groups:
+                raise Refused(
+                    f"{path} belongs to uid {stat.st_uid}, gid {stat.st_gid}: this user could not keep that",
+                    hint=f"run as {_who_may(stat.st_uid)}, or copy instead with --copy",
+                )

@@ -29,7 +29,7 @@ from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import offsets_text
 from kstate_cli.offsets.last_run import has_offset_if_logged
-from kstate_cli.offsets.unclean import may_be_ahead
+from kstate_cli.offsets.resolve import may_be_ahead
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import position_file
 

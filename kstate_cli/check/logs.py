@@ -1,6 +1,6 @@
 """The logs of changelogs as a check knows them: from a dump's manifest, from a broker, or from a file.
 
-What a log is (start, end, how far a source topic may be read) is :class:`kstate_cli.logs.log.Log`.
+What a log is (start, end, how far a source topic may be read) is :class:`kstate_cli.logs.Log`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kstate_cli.broker.tails import Tail
 from kstate_cli.check.findings import Records
 from kstate_cli.dump_reader.model import Dump, PartitionDump, Piece, Slice
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog
-from kstate_cli.logs.log import Log, log_of
+from kstate_cli.logs import Log, log_of
 
 
 class LogSource(Protocol):

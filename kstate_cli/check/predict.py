@@ -26,8 +26,7 @@ from kstate_cli.specification.homes import StoreKey
 from kstate_cli.statedir.changelogs import usual_prefix
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.names import is_offsets_file
-from kstate_cli.statedir.places import Place, StoreRef
-from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.statedir.problems import Place, Problem, ProblemCode, StoreRef
 from kstate_cli.texts import first_lines
 
 _ORDER = {level: number for number, level in enumerate((Level.ERROR, Level.WARNING, Level.EXPECTED))}

@@ -47,7 +47,7 @@ from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Where
+from kstate_cli.logs import Where
 from kstate_cli.offsets.last_run import has_offset_if_logged
 from kstate_cli.statedir.model import Store, Task
 

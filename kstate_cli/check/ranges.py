@@ -18,9 +18,9 @@ from kstate_cli.check.findings import Finding, Records
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import DeleteCoverage, Log, Where, delete_coverage
+from kstate_cli.logs import DeleteCoverage, Log, Where, delete_coverage
+from kstate_cli.offsets.last_run import silent_by_key, stated_offset
 from kstate_cli.offsets.resolve import give_lines
-from kstate_cli.offsets.segments import silent_by_key, stated_offset
 from kstate_cli.patch_releases import BACKWARD_PROBE, BOUNDED_RESTORE, NEWEST_SEGMENT
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.texts import moment, some, span_text

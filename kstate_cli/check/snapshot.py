@@ -20,15 +20,14 @@ from kstate_cli.check.findings import Finding, FindingCode, Level, Records
 from kstate_cli.check.logs import LogSource
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Log
+from kstate_cli.logs import Log
 from kstate_cli.offsets.ages import Age
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.resolve import usual_changelog
 from kstate_cli.releases import OffsetsHome, Release, unproven_too
-from kstate_cli.specification.draft import SpecDraft, StoreDraft
+from kstate_cli.specification.draft import IN_MEMORY, SpecDraft, StoreDraft
 from kstate_cli.specification.homes import Described, Home, StoreKey
 from kstate_cli.specification.intervals import MIN_INTERVAL_MS
-from kstate_cli.specification.model import IN_MEMORY
 from kstate_cli.statedir.locks import Mount
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, LOCK

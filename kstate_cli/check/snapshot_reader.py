@@ -31,7 +31,7 @@ from kstate_cli.check.snapshot import (
     Surroundings,
 )
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Log, Where
+from kstate_cli.logs import Log, Where
 from kstate_cli.offsets.ages import Age, age_of, read_ages
 from kstate_cli.offsets.keeping import release_of
 from kstate_cli.offsets.model import StoreOffsets

@@ -36,8 +36,7 @@ from kstate_cli.statedir.model import (
     without_headers,
 )
 from kstate_cli.statedir.names import store_folder
-from kstate_cli.statedir.places import Place
-from kstate_cli.statedir.problems import ProblemCode
+from kstate_cli.statedir.problems import Place, ProblemCode
 
 
 def _kind(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:

@@ -46,7 +46,7 @@ from kstate_cli.formats import offsets as family
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.task_id import GLOBAL
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Where
+from kstate_cli.logs import Where
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_folder
 

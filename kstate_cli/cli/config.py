@@ -23,7 +23,7 @@ from kstate_cli.cli.help_panels import OUTPUT_PANEL
 from kstate_cli.specification.tables import APP, DEFAULTS, SPARK
 
 if TYPE_CHECKING:
-    from kstate_cli.specification.configuration import Configuration
+    from kstate_cli.specification.toml_file import Configuration
 
 VARIABLE: Final = "KSTATE_CONFIG"
 OPTION: Final = "config"
@@ -99,7 +99,7 @@ def _read(click_command: Any, path: str, ctx: Any, value: Any) -> None:
     path_text = value or os.environ.get(VARIABLE)
     if not path_text:
         return
-    from kstate_cli.specification.configuration import read_configuration
+    from kstate_cli.specification.toml_file import read_configuration
 
     configuration = read_configuration(Path(path_text))
     missing = [

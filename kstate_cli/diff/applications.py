@@ -8,12 +8,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.diff.model import Diff, Difference, DiffWatcher, In, StoreDiff, Unread
-from kstate_cli.diff.rows import Compared, comparable, compared, is_value, pairs, rows_of, same_values
+from kstate_cli.diff.model import (
+    Compared,
+    Diff,
+    Difference,
+    DiffWatcher,
+    In,
+    StoreDiff,
+    Unread,
+    comparable,
+    compared,
+    is_value,
+    pairs,
+    rows_of,
+    same_values,
+)
 from kstate_cli.errors import InUse, UsageError
 from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.offsets.last_run import reader_remarks
 from kstate_cli.offsets.resolve import resolve
-from kstate_cli.offsets.segments import reader_remarks
 from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.segment import Databases, Segment
 from kstate_cli.rows.store import StoreReader
@@ -22,8 +35,7 @@ from kstate_cli.specification.combine import refuse_other_kinds
 from kstate_cli.specification.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, POSITION
-from kstate_cli.statedir.places import Place
-from kstate_cli.statedir.problems import ProblemCode
+from kstate_cli.statedir.problems import Place, ProblemCode
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command, did_you_mean
 

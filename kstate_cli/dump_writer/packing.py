@@ -23,7 +23,7 @@ from kstate_cli.dump_writer.plan import PartitionPlan, unknown_before
 from kstate_cli.dump_writer.stores import DumpStore
 from kstate_cli.dump_writer.writing import YOUNG_SECONDS, RangeFile, path_of, schema
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import RETENTION_MS, DeleteCoverage, delete_coverage
+from kstate_cli.logs import RETENTION_MS, DeleteCoverage, delete_coverage
 
 TOGETHER: Final = 16
 """The number of small files at the end of a partition that are joined."""

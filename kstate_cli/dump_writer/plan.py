@@ -21,7 +21,7 @@ from kstate_cli.dump_reader.growing import Full, Grown
 from kstate_cli.dump_reader.model import ClockMark
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog, legal_topic, readings_of_changelog
-from kstate_cli.logs.log import (
+from kstate_cli.logs import (
     RETENTION_MS,
     DeleteCoverage,
     delete_coverage,
@@ -30,7 +30,7 @@ from kstate_cli.logs.log import (
 )
 from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.spark.context import SparkSettings
-from kstate_cli.specification.model import PROCESSOR, Spec
+from kstate_cli.specification.draft import PROCESSOR, Spec
 from kstate_cli.texts import did_you_mean, moment, some, span_text
 
 _LEAST_RANGE: Final = 500_000

@@ -16,7 +16,7 @@ from kstate_cli.export.columns import schema_of
 from kstate_cli.export.out_folder import OutFolder, check_out
 from kstate_cli.export.part import ExportWatcher, PartJob, PartResult, choose_engine, write_parts
 from kstate_cli.formats.families import OFFSETS_CF
-from kstate_cli.offsets.segments import position_reached, reader_remarks
+from kstate_cli.offsets.last_run import position_reached, reader_remarks
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.tables import Table, tables
 from kstate_cli.rows.layout import Layout

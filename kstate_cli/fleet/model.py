@@ -14,8 +14,7 @@ from kstate_cli.broker.facts import Facts
 from kstate_cli.errors import Refused
 from kstate_cli.formats.task_id import TaskId
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.specification.draft import SpecDraft
-from kstate_cli.specification.model import IN_MEMORY
+from kstate_cli.specification.draft import IN_MEMORY, SpecDraft
 
 
 @dataclass(frozen=True, slots=True)

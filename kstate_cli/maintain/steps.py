@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kstate_cli.maintain.memory import Memory, Result
-    from kstate_cli.specification.configuration import Configuration, Maintenance, Step
+    from kstate_cli.specification.toml_file import Configuration, Maintenance, Step
 
 DIRECTORY: Final = "directory"
 STANDBY: Final = "standby"

@@ -1,11 +1,15 @@
-"""Obstacles to a migration: stores that the target cannot read or would misread, and the conversion of headers.
+"""Obstacles to a migration, and warnings about the next start: rules over the snapshot that move no offset.
+
+A store that the target cannot read, or would misread, stops the migration, and so do unclean tasks and lost rows. The
+warnings name data that the next start restores, replays or loses, migrated or not.
 
 Releases before 4.3 do not read stores with record headers (KIP-1271): :func:`conversions` plans their older layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
 from kstate_cli.change.plan import Conversion, EditDatabase, Remark, Step, note
 from kstate_cli.errors import Refused
@@ -17,9 +21,13 @@ from kstate_cli.formats.store_kinds import (
     kinds_of_family,
     store_kind,
 )
-from kstate_cli.migrate.snapshot import MigrationSnapshot
-from kstate_cli.releases import knows_headers, readable_by
+from kstate_cli.migrate.snapshot import MigrateOptions, MigrationSnapshot
+from kstate_cli.offsets.last_run import has_offset_if_logged
+from kstate_cli.offsets.model import TaskOffsets
+from kstate_cli.offsets.resolve import may_be_ahead
+from kstate_cli.releases import OffsetsHome, Release, knows_headers, proven, readable_by
 from kstate_cli.statedir.model import (
+    Application,
     Database,
     Store,
     Task,
@@ -28,7 +36,8 @@ from kstate_cli.statedir.model import (
     misread_with_headers,
     without_headers,
 )
-from kstate_cli.texts import command, first_lines
+from kstate_cli.statedir.problems import Problem
+from kstate_cli.texts import TRANSACTIONAL_STORES, command, first_lines, some
 
 
 def _stores(snapshot: MigrationSnapshot) -> Iterator[tuple[Task, Store, str]]:
@@ -161,3 +170,131 @@ def _older(kind: StoreKind, family: str, store_name: str) -> tuple[str, str]:
     if kind.key is KeySchema.WINDOW and JOIN_WINDOW.fullmatch(store_name):
         older = kind.families[-1]
     return older.name, stripped(newer.layout, older.layout, kind.key)
+
+
+_MOST_NAMES: Final = 5
+
+
+def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release, *, transactional: bool) -> list[str]:
+    """Return a warning for a task that the next start restores whole, because stores have no offset.
+
+    A release that keeps offsets in the store writes the offset of a logged store at the first commit, and of every one
+    when it closes. Up to 4.2 ``.checkpoint`` has all of them or does not exist
+    (``ProcessorStateManager.initializeStoreOffsetsFromCheckpoint``).
+    """
+    if app.running or resolved.task.is_global:
+        return []
+    never = _never_committed(resolved, target, transactional=transactional)
+    if not never:
+        return []
+    text = (
+        f"{resolved.task.name}: no offset of {some(never, _MOST_NAMES)}: under exactly-once {target} wipes the task "
+        "and restores all of it, as any release would; else it restores those of them that have a changelog"
+    )
+    return [text]
+
+
+def _never_committed(resolved: TaskOffsets, target: Release, *, transactional: bool) -> list[str]:
+    """Return the stores of a task that lack an offset which the release asks for."""
+    without = [state.store for state in resolved.stores if state.store.databases and not state.offsets]
+    names = [store.name for store in without if _lacks_offset(store, transactional=transactional)]
+    if target.offsets_home is OffsetsHome.COLUMN_FAMILY:
+        names += [state.store.name for state in resolved.stores if _lacks_file(state.store)]
+    has_offsets = bool(resolved.absent) or any(state.offsets for state in resolved.stores)
+    if names or has_offsets:
+        return names
+    # No store of the task has an offset: the empty ones were opened and never committed.
+    return [store.name for store in without if store.empty]
+
+
+def _lacks_offset(store: Store, *, transactional: bool) -> bool:
+    """Return True for a store without an offset that keeps offsets itself, and may be logged."""
+    return store.has_offsets_family and not has_offset_if_logged(store, transactional=transactional)
+
+
+def _lacks_file(store: Store) -> bool:
+    """Return True for a grace buffer whose offset is in the column family only: 4.3 reads ``.checkpoint_<store>``."""
+    return store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty
+
+
+def replayed(app: Application, resolved: TaskOffsets) -> list[str]:
+    """Return a warning for each versioned store whose rows may be ahead of its offset: the next start replays them."""
+    return [
+        f"{resolved.task.name}/{state.store.name}: it was killed, and its rows may be ahead of its offset. The next "
+        "start replays records over them, which gives a versioned store other versions. To have it restored instead: "
+        + command("wipe", app.path, "--task", resolved.task.name, "--store", state.store.name)
+        for state in resolved.stores
+        if may_be_ahead(state.store, resolved)
+    ]
+
+
+def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str]) -> list[str]:
+    """Return a warning about rows of a skipped task that no changelog may restore, with the command that exports them.
+
+    ``logged`` are the stores that have an offset in any task.
+    """
+    stores = [state.store for state in resolved.stores]
+    unknown = [store.name for store in stores if store.name not in logged and not store.empty]
+    if not unknown:
+        return []
+    untold = _untold(resolved.task, unknown)
+    keep = command("export", app.path, unknown[0], "--out", "DIR")
+    return [f"{untold} rows are lost with the task. To keep them, first: {keep}"]
+
+
+def lost_unread(task: Task, unfinished: Collection[Problem], logged: Collection[str]) -> list[str]:
+    """Return a warning about stores of a skipped task with unfinished databases: their rows cannot be read.
+
+    ``logged`` are the stores that have an offset in any task.
+    """
+    names = {problem.place.store.name for problem in unfinished if problem.place.store is not None}
+    unread = sorted(names - {*logged})
+    if not unread:
+        return []
+    untold = _untold(task, unread, " of half-made databases")
+    return [f"{untold}, what kstate keeps of the directory as it was has the only copy of them"]
+
+
+def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
+    have = "has" if len(stores) == 1 else "have"
+    return f"{task.name}: no offset tells whether {some(stores, _MOST_NAMES)}{which} {have} a changelog: without one"
+
+
+def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
+    """Raise Refused for tasks that may hold uncommitted rows: the user decides what becomes of them."""
+    if reasons:
+        raise Refused(
+            "not left clean: under exactly-once uncommitted data may be in the stores",
+            details=first_lines(reasons),
+            where=str(snapshot.app.path),
+            hint=f"{_transactional_hint(snapshot.offsets, snapshot.options)}if the application ran with at-least-once: "
+            "--guarantee at_least_once; else --wipe-unclean leaves these tasks out, so that Streams restores them",
+        )
+
+
+def _transactional_hint(tasks: Collection[TaskOffsets], options: MigrateOptions) -> str:
+    """Return the first part of a hint for databases of which only the user knows how they were left."""
+    ambiguous = any(reason.no_status for state in tasks for reason in state.unclean)
+    if options.transactional or not ambiguous:
+        return ""
+    return f"if the application ran with transactional stores (4.4): {TRANSACTIONAL_STORES}; "
+
+
+def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
+    """Raise Refused if the next start would lose rows that no changelog brings back."""
+    if reasons:
+        raise Refused(
+            "the next start would lose rows",
+            details=first_lines(reasons),
+            where=str(snapshot.app.path),
+            hint="let the older release make the wiped store anew: start it, stop it, then migrate; an application "
+            "that runs with at-least-once wipes nothing: --guarantee at_least_once",
+        )
+
+
+def unproven_pair(sources: Collection[Release], target: Release) -> tuple[str, ...]:
+    """Return a note if these two releases were not run one after the other."""
+    names = tuple(source.name for source in sources)
+    if target.name in names or proven(names, target):
+        return ()
+    return (f"unproven: {'/'.join(names) or '?'} to {target} has not been run against the real releases",)

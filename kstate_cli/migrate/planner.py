@@ -1,20 +1,61 @@
-"""The plan of a migration: the directory is read once (:mod:`snapshot`), then rules turn it into steps and remarks."""
+"""The plan of a migration: the directory is read once (:mod:`snapshot`), then rules turn it into steps and remarks.
+
+Each rule is a pure function of the snapshot: it yields its steps in the order in which a plan prints them, and reads
+nothing from disk.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
-from kstate_cli.change.plan import Change, Plan, Remark, RemarkKind, note, steps_of, texts_of, warning
+from kstate_cli.change.plan import (
+    Change,
+    EditDatabase,
+    OmitTree,
+    Plan,
+    Remark,
+    RemarkKind,
+    RemoveFile,
+    WriteFile,
+    note,
+    steps_of,
+    texts_of,
+    warning,
+)
 from kstate_cli.errors import Refused
-from kstate_cli.migrate.obstacles import misread_sessions, refuse_rewrites_of_forgetful, refuse_unreadable
-from kstate_cli.migrate.snapshot import MigrateOptions, MigrationSnapshot, read_snapshot
-from kstate_cli.migrate.task_changes import task_changes
-from kstate_cli.offsets.model import TaskOffsets
-from kstate_cli.offsets.resolve import as_of_note
-from kstate_cli.releases import Release, prefer_proven, proven, representative, unproven_release, written_by
-from kstate_cli.statedir.model import Application, Task
-from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, first_lines, quoted
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
+from kstate_cli.formats.position import Position
+from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name, typed_offsets
+from kstate_cli.migrate.obstacles import (
+    conversions,
+    lost_unread,
+    lost_with_it,
+    misread_sessions,
+    refuse_losses,
+    refuse_rewrites_of_forgetful,
+    refuse_unclean,
+    refuse_unreadable,
+    replayed,
+    unproven_pair,
+    wiped_all_the_same,
+)
+from kstate_cli.migrate.snapshot import MigrateOptions, MigrationSnapshot, read_snapshot, sources_of
+from kstate_cli.offsets.keeping import Keeping, Offsets, closed
+from kstate_cli.offsets.last_run import left_committed
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.resolve import as_of_note, usual_changelog
+from kstate_cli.releases import (
+    OLD_SST_FORMAT,
+    Release,
+    representative,
+    unproven_release,
+)
+from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
+from kstate_cli.texts import UNPROVEN, command, first_lines, quoted
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,13 +79,13 @@ def plan_of(snapshot: MigrationSnapshot) -> Plan:
             _LOG.debug("step %s %s: %s", change.action, change.path, change.describe())
     steps = steps_of(changes)
     refuse_rewrites_of_forgetful(snapshot, steps)
-    _refuse_unclean(snapshot, texts_of(changes, RemarkKind.UNCLEAN))
-    _refuse_losses(snapshot, texts_of(changes, RemarkKind.LOSS))
+    refuse_unclean(snapshot, texts_of(changes, RemarkKind.UNCLEAN))
+    refuse_losses(snapshot, texts_of(changes, RemarkKind.LOSS))
     target, options = snapshot.target, snapshot.options
     if steps and target.unproven and not options.unproven:
         path = snapshot.app.path
         raise unproven_release(target, path, options.command(path, target.version, UNPROVEN))
-    sources = _sources(snapshot.whole_tasks or snapshot.app.tasks, transactional=options.transactional)
+    sources = sources_of(snapshot.whole_tasks or snapshot.app.tasks, transactional=options.transactional)
     return Plan(
         app=snapshot.app.path,
         command=f"migrate --to {quoted(target.version)}",
@@ -52,7 +93,7 @@ def plan_of(snapshot: MigrationSnapshot) -> Plan:
         target=target.name,
         steps=steps,
         warnings=texts_of(changes, RemarkKind.WARNING),
-        notes=(*texts_of(changes, RemarkKind.NOTE), *(_unproven_pair(sources, target) if steps else ())),
+        notes=(*texts_of(changes, RemarkKind.NOTE), *(unproven_pair(sources, target) if steps else ())),
     )
 
 
@@ -69,59 +110,326 @@ def _changes_of_tasks(snapshot: MigrationSnapshot) -> Iterator[Change]:
         yield from task_changes(snapshot, state)
 
 
-def _refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
-    if reasons:
-        raise Refused(
-            "not left clean: under exactly-once uncommitted data may be in the stores",
-            details=first_lines(reasons),
-            where=str(snapshot.app.path),
-            hint=f"{_transactional_hint(snapshot.offsets, snapshot.options)}if the application ran with at-least-once: "
-            "--guarantee at_least_once; else --wipe-unclean leaves these tasks out, so that Streams restores them",
-        )
+def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
+    """Yield everything that happens to one task. Raises Refused for offsets that no older release reads."""
+    task = state.task
+    problems = snapshot.unfinished.get(task.name)
+    if problems is not None:
+        yield from _leave_out(snapshot, state, problems[0].text)
+        yield from map(warning, lost_unread(task, problems, snapshot.logged))
+        return
+    moves = _moves_offsets(snapshot, task)
+    if not moves and not (snapshot.into_family and state.uneven_stores):
+        yield from _rewrite_only(snapshot, task)
+        if snapshot.into_family and snapshot.left_transactional:
+            yield from _wiped(snapshot, state)
+        return
+    options = snapshot.options
+    if state.unclean and not options.at_least_once:
+        if options.wipe_unclean:
+            yield from _leave_out(snapshot, state, str(state.unclean[0]))
+        else:
+            yield from (Remark(RemarkKind.UNCLEAN, str(reason)) for reason in state.unclean)
+        return
+    yield from map(warning, state.warnings)
+    yield from map(note, state.notes)
+    yield from map(warning, replayed(snapshot.app, state))
+    yield from _wiped(snapshot, state)
+    if not moves:
+        yield from _even_out(snapshot, state)
+    elif snapshot.into_family:
+        yield from _into_family(snapshot, state)
+    else:
+        yield from _out_of_family(snapshot, state)
 
 
-def _transactional_hint(tasks: Collection[TaskOffsets], options: MigrateOptions) -> str:
-    """Return the first part of a hint for databases of which only the user knows how they were left."""
-    ambiguous = any(reason.no_status for state in tasks for reason in state.unclean)
-    if options.transactional or not ambiguous:
-        return ""
-    return f"if the application ran with transactional stores (4.4): {TRANSACTIONAL_STORES}; "
+def _wiped(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
+    """Warn of a task that the next start wipes, migrated or not, and of rows in it that no changelog brings back."""
+    transactional = snapshot.options.transactional
+    if transactional and snapshot.target.transactional:
+        return  # initializeStoreOffsets: a transactional store without an offset is not corrupted
+    texts = wiped_all_the_same(snapshot.app, state, snapshot.target, transactional=transactional)
+    yield from map(warning, texts)
+    if texts and not snapshot.options.at_least_once:
+        yield from map(warning, lost_with_it(snapshot.app, state, snapshot.logged))
 
 
-def _refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
-    if reasons:
-        raise Refused(
-            "the next start would lose rows",
-            details=first_lines(reasons),
-            where=str(snapshot.app.path),
-            hint="let the older release make the wiped store anew: start it, stop it, then migrate; an application "
-            "that runs with at-least-once wipes nothing: --guarantee at_least_once",
-        )
+def _moves_offsets(snapshot: MigrationSnapshot, task: Task) -> bool:
+    """Return True if the offsets of a task are not, or not only, where the target keeps them."""
+    if not snapshot.into_family:
+        return task.has_offsets_family or bool(task.store_files)
+    databases = [database for store in task.stores for database in store.databases]
+    without_family = any(database.offsets is None for database in databases)
+    return bool(task.stores) and (task.checkpoint is not None or without_family)
 
 
-def _unproven_pair(sources: Collection[Release], target: Release) -> tuple[str, ...]:
-    """Return a note if these two releases were not run one after the other."""
-    names = tuple(source.name for source in sources)
-    if target.name in names or proven(names, target):
-        return ()
-    return (f"unproven: {'/'.join(names) or '?'} to {target} has not been run against the real releases",)
+def _leave_out(snapshot: MigrationSnapshot, state: TaskOffsets, reason: str) -> Iterator[Change]:
+    """Leave out a whole task, so that Streams restores it."""
+    why = f"left out, so that Streams restores it: {reason}"
+    yield OmitTree(snapshot.relative(state.task.path), why)
+    yield warning(f"{state.task.name}: {why}")
+    yield from map(warning, lost_with_it(snapshot.app, state, snapshot.logged))
 
 
-def _sources(tasks: Collection[Task], *, transactional: bool) -> tuple[Release, ...]:
-    """Return the releases that may have written these tasks, oldest first: what its databases agree on.
+def _rewrite_only(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:
+    """Rewrite SSTs that are too new for the target; offsets stay where they are."""
+    rewrites = [
+        EditDatabase(snapshot.relative(database.path), database, sst_format=OLD_SST_FORMAT)
+        for store in task.stores
+        for database in store.databases
+        if _too_new(snapshot, database)
+    ]
+    yield from rewrites
+    if rewrites and task.checkpoint is None and not task.is_global:
+        yield note(f"{task.name}: it has no .checkpoint: Streams restores it, migrated or not")
 
-    Of those that nothing on disk tells apart, a release with transactional stores if the application ran with them,
-    else one that kstate was run against.
+
+def _too_new(snapshot: MigrationSnapshot, database: Database) -> bool:
+    return max(database.sst_formats, default=0) > snapshot.target.reads_sst_format
+
+
+def _even_out(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
+    """Give all segments of a store the offset that its rows justify.
+
+    A start takes the offset of one segment, and never restores the rows that another one lacks below it.
     """
-    releases: set[Release] | None = None
-    for database in (database for task in tasks for store in task.stores for database in store.databases):
-        version = database.options.rocksdb_version if database.options else None
-        names = set(written_by(version, frozenset(database.column_families)))
-        if names:
-            # Databases that contradict each other leave the candidates of both.
-            releases = names if releases is None else (releases & names or releases | names)
-    in_order = sorted(releases or (), key=lambda candidate: candidate.number)
-    with_transactions = [candidate for candidate in in_order if candidate.transactional]
-    if transactional and with_transactions:
-        return tuple(with_transactions)
-    return tuple(prefer_proven(in_order))
+    for uneven in state.uneven_stores:
+        if uneven.silent:
+            yield from _leave_out_store(snapshot, uneven)
+            continue
+        record = closed(uneven.offsets, uneven.position)
+        if left_committed(uneven.store, transactional=snapshot.options.transactional):
+            # A status would hide the proof that nothing in it is uncommitted; none counts as closed.
+            record = replace(record, status=None)
+        for database in uneven.store.databases:
+            yield EditDatabase(snapshot.relative(database.path), database, offsets=record)
+
+
+def _leave_out_store(snapshot: MigrationSnapshot, silent: StoreOffsets) -> Iterator[Change]:
+    """Leave out a store with silent segments, and have the next start restore it.
+
+    Streams would restore it over the rows that are there, and a delete that the log has forgotten would bring them
+    back. ``kstate undo`` has them.
+    """
+    store = silent.store
+    yield OmitTree(snapshot.relative(store.path), "left out, so that Streams restores it: segments without an offset")
+    if snapshot.into_family and silent.offsets:
+        keeping = Keeping(snapshot.relative(store.path.parent))
+        yield keeping.carrier(store.name, closed(silent.offsets), segmented=True)
+
+
+def _into_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
+    """Move offsets into the stores: they, ``-4`` and Positions go into each database, and the files leave."""
+    task, keeping = state.task, _keeping(snapshot, state.task)
+    for store_offsets in state.stores:
+        yield from _store_into_family(snapshot, task, store_offsets)
+    for name, offsets in sorted(state.absent.items()):
+        if not task.is_global and legal_store_name(name) and name not in task.store_files:
+            yield from _absent_into_family(snapshot, state, name, offsets)
+    for key, offset in state.unknown.items():
+        yield warning(f"{task.name}: nothing here keeps the offset {offset} of {key}: it is dropped")
+    if task.checkpoint is not None:
+        yield keeping.without_lines("its offsets are in the stores now")
+    yield from _remove_leftovers(snapshot, task)
+    for name in sorted(set(task.position_files) - {store.name for store in task.stores}):
+        yield note(f"{task.name}/{position_file(name)}: no store of that name here; it stays")
+
+
+def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:
+    store, keeping = state.store, _keeping(snapshot, task)
+    if state.silent:
+        yield from _leave_out_store(snapshot, state)
+        if store.position_file is not None:
+            yield keeping.without_position(store.name, "its store is left out")
+        return
+    record = closed(state.offsets, state.position)
+    for database in store.databases:
+        yield EditDatabase(snapshot.relative(database.path), database, offsets=record)
+    if store.segmented and not store.databases and state.offsets:
+        yield keeping.carrier(store.name, record, segmented=True)
+    if store.is_grace_buffer and state.offsets:
+        yield _offsets_file(snapshot, task, state.offsets, store.name)
+    yield from _name_unlogged(snapshot, state)
+    if store.position_file is not None and (store.databases or state.offsets):
+        yield keeping.without_position(store.name, "its Position is in the store now")
+
+
+def _absent_into_family(
+    snapshot: MigrationSnapshot, state: TaskOffsets, name: str, offsets: Offsets
+) -> Iterator[Change]:
+    """Keep a line of ``.checkpoint`` whose store is not here: wiped (``-4``), or custom with its rows elsewhere.
+
+    4.3 reads ``.checkpoint_<store>`` of custom stores only. Its own keep ``-4`` inside: where, the same store of other
+    tasks tells.
+    """
+    task = state.task
+    unknown = set(offsets.values()) == {OFFSET_UNKNOWN}
+    same = [store for other in snapshot.app.tasks for store in other.stores if store.name == name]
+    buffers = any(store.is_grace_buffer for store in same)
+    kept_inside = [store for store in same if store.databases and not store.is_grace_buffer]
+    if unknown and kept_inside:
+        yield _keeping(snapshot, task).carrier(name, closed(offsets), segmented=kept_inside[0].segmented)
+        return
+    yield _offsets_file(snapshot, task, offsets, name)
+    yield note(f"{task.name}: {name} has no RocksDB here; its offset goes to {store_checkpoint(name)}")
+    if unknown and not buffers:
+        yield _wiped_everywhere(snapshot, state, name)
+
+
+def _wiped_everywhere(snapshot: MigrationSnapshot, state: TaskOffsets, name: str) -> Remark:
+    """Return the consequence for a task with a store that was wiped in all tasks: its layout in 4.3 is unknown."""
+    wiped = (
+        f"{state.task.name}: {name} was wiped in every task, so that nothing tells how 4.3 keeps it: if it is a "
+        "RocksDB store, under exactly-once the next start wipes its whole task"
+    )
+    without = [other.store for other in state.stores if not other.offsets]
+    lost = [store.name for store in without if store.databases and not store.empty]
+    if not lost or snapshot.options.at_least_once:
+        return warning(f"{wiped} and restores it. Restore {name} first, or start the older release")
+    # StateManagerUtil wipes the directory of a corrupted task as a whole, and stores without a changelog are lost then.
+    rows = f"{', '.join(lost)} in it has no offset: without a changelog its rows are lost"
+    return Remark(RemarkKind.LOSS, f"{wiped}. {rows}")
+
+
+def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
+    """Move offsets to files: the column family goes, and the files that the older releases read are written."""
+    task, keeping = state.task, _keeping(snapshot, state.task)
+    lines: dict[TopicPartition, int] = {}
+    for store_offsets in state.stores:
+        yield from _store_out_of_family(snapshot, task, store_offsets, lines)
+    for key in {key for store_offsets in state.stores if store_offsets.stale for key in store_offsets.offsets}:
+        # Who owns a topic the directory does not say. Without its line a store is rebuilt, which is slow but right.
+        if lines.pop(key, None) is not None:
+            yield warning(f"global: {key} stays out of .checkpoint: a store that the last run did not open names it")
+    if not task.is_global:
+        for absent in state.absent.values():
+            lines.update(absent)
+    _refuse_below_zero(snapshot, task, lines)
+    if lines:
+        yield _offsets_file(snapshot, task, lines)
+    elif task.checkpoint is not None:
+        yield keeping.without_lines("no store here has an offset")
+    for name in task.store_files:
+        yield keeping.without_lines_of(name, "its offset is in .checkpoint now")
+    yield from _remove_leftovers(snapshot, task)
+
+
+def _store_out_of_family(
+    snapshot: MigrationSnapshot, task: Task, state: StoreOffsets, lines: dict[TopicPartition, int]
+) -> Iterator[Change]:
+    """Move the offsets of one store into ``lines``, those of the task's ``.checkpoint`` so far."""
+    store = state.store
+    if state.silent:
+        yield from _leave_out_store(snapshot, state)
+    else:
+        yield from _edit_out(snapshot, store)
+    if state.stale:
+        yield warning(
+            f"{task.name}/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "
+            "where a release up to 4.2 does not start with an unknown one"
+        )
+        return
+    for key, offset in _line_offsets(snapshot, task, state).items():
+        if key in lines and lines[key] != offset:
+            yield warning(f"{task.name}: stores disagree about {key}: the lowest offset is taken")
+        lines[key] = min(offset, lines.get(key, offset))
+    yield from _name_unlogged(snapshot, state)
+    yield from _position_file(snapshot, task, state)
+
+
+def _line_offsets(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Offsets:
+    """Return the offsets that ``.checkpoint`` is to have of a store."""
+    store = state.store
+    if state.offsets or store.databases or not store.segmented or task.is_global:
+        return state.offsets
+    # No segment, so no row: "from the beginning" is true, and no line at all wipes the task under EOS.
+    return {usual_changelog(snapshot.app.app_id, task, store.name): OFFSET_UNKNOWN}
+
+
+def _edit_out(snapshot: MigrationSnapshot, store: Store) -> Iterator[Change]:
+    for database in store.databases:
+        if _is_carrier(store, database):
+            yield OmitTree(snapshot.relative(database.path), "a segment that only carried an offset")
+            continue
+        drop = (OFFSETS_CF,) if OFFSETS_CF in database.column_families else ()
+        changed = conversions(store, database) if snapshot.options.drop_headers else ()
+        rewrite = _too_new(snapshot, database) or (bool(changed) and snapshot.target.reads_sst_format <= OLD_SST_FORMAT)
+        if drop or changed or rewrite:
+            yield EditDatabase(
+                snapshot.relative(database.path),
+                database,
+                drop=drop,
+                conversions=changed,
+                sst_format=OLD_SST_FORMAT if rewrite else None,
+            )
+
+
+def _is_carrier(store: Store, database: Database) -> bool:
+    """Return True for a segment that kstate made to carry an offset, and that nothing was written into since."""
+    if store.is_grace_buffer or database.segment_start != 0 or not database.empty:
+        return False
+    return set(database.column_families) == {DEFAULT_CF, OFFSETS_CF}
+
+
+def _refuse_below_zero(snapshot: MigrationSnapshot, task: Task, lines: Offsets) -> None:
+    """Raise Refused for offsets below 0 other than -4: Streams refuses them everywhere."""
+    bad = {key: offset for key, offset in lines.items() if offset < 0 and offset != OFFSET_UNKNOWN}
+    if bad:
+        out = command("wipe", snapshot.app.path, "--task", task.name)
+        raise Refused(
+            "these offsets are none that Streams writes",
+            details=first_lines([f"{task.name}: offset {offset} of {key}" for key, offset in bad.items()]),
+            where=str(snapshot.app.path),
+            hint=f"take the task out, and it is restored from its changelogs: {out}",
+        )
+
+
+def _position_file(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:
+    if task.is_global or state.position.is_empty:
+        return
+    name = state.store.name
+    try:
+        yield _keeping(snapshot, task).position(name, state.position, _position_text(state.position))
+    except ValueError as error:
+        raise _unwritable(snapshot, f"the Position of {task.name}/{name}", error) from None
+
+
+def _position_text(position: Position) -> str:
+    return f"position: {', '.join(typed_offsets(position.as_map()))}"
+
+
+def _offsets_file(snapshot: MigrationSnapshot, task: Task, offsets: Offsets, store: str | None = None) -> WriteFile:
+    """Return the step that writes the lines of the task, or of one store alone."""
+    keeping = _keeping(snapshot, task)
+    try:
+        return keeping.lines(offsets) if store is None else keeping.lines_of(store, offsets)
+    except ValueError as error:
+        name = CHECKPOINT if store is None else store_checkpoint(store)
+        raise _unwritable(snapshot, f"{task.name}/{name}", error) from None
+
+
+def _unwritable(snapshot: MigrationSnapshot, place: str, error: ValueError) -> Refused:
+    return Refused(
+        f"{place} cannot be written to a file: {error}",
+        where=str(snapshot.app.path),
+        hint="no older release could read it back: wipe that store, and it is restored from its changelog",
+    )
+
+
+def _name_unlogged(snapshot: MigrationSnapshot, state: StoreOffsets) -> Iterator[Change]:
+    """Warn of a store without an offset anywhere: it has no changelog, or Streams restores it from the beginning."""
+    if snapshot.app.running:
+        return  # up to 4.2 .checkpoint is not there while an exactly-once application runs
+    store = state.store
+    if not state.offsets and store.databases and not store.empty:
+        yield warning(f"{snapshot.relative(store.path)}: no offset anywhere: it counts as a store without a changelog")
+
+
+def _remove_leftovers(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:
+    for name in task.leftovers:
+        if name.endswith(".tmp"):
+            yield RemoveFile(snapshot.relative(task.path / name), "a temporary file that a crash has left")
+
+
+def _keeping(snapshot: MigrationSnapshot, task: Task) -> Keeping:
+    return Keeping(snapshot.relative(task.path))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from kstate_cli.host import STORES_STAY
 from kstate_cli.offsets.last_run import left_committed
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.resolve import resolve_to_plan
-from kstate_cli.releases import SUBSCRIPTION_VERSION_SINCE, OffsetsHome, Release, release
+from kstate_cli.releases import SUBSCRIPTION_VERSION_SINCE, OffsetsHome, Release, prefer_proven, release, written_by
 from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.model import Application, Store, Task
@@ -186,3 +186,23 @@ class MigrateOptions:
         )
         words = (word for is_set, words in options if is_set for word in words)
         return command("migrate", app, "--to", target, *words, *more)
+
+
+def sources_of(tasks: Collection[Task], *, transactional: bool) -> tuple[Release, ...]:
+    """Return the releases that may have written these tasks, oldest first: what its databases agree on.
+
+    Of those that nothing on disk tells apart, a release with transactional stores if the application ran with them,
+    else one that kstate was run against.
+    """
+    releases: set[Release] | None = None
+    for database in (database for task in tasks for store in task.stores for database in store.databases):
+        version = database.options.rocksdb_version if database.options else None
+        names = set(written_by(version, frozenset(database.column_families)))
+        if names:
+            # Databases that contradict each other leave the candidates of both.
+            releases = names if releases is None else (releases & names or releases | names)
+    in_order = sorted(releases or (), key=lambda candidate: candidate.number)
+    with_transactions = [candidate for candidate in in_order if candidate.transactional]
+    if transactional and with_transactions:
+        return tuple(with_transactions)
+    return tuple(prefer_proven(in_order))

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from kstate_cli.formats.position import Position, PositionBound
-from kstate_cli.query.handlers import Handlers, default_handlers
 from kstate_cli.query.queries import (
     KeyQuery,
     MultiVersionedKeyQuery,
@@ -35,7 +34,7 @@ from kstate_cli.query.queries import (
     in_store,
 )
 from kstate_cli.query.result import FailureReason, QueryResult, RowIterator, StateQueryResult, collate
-from kstate_cli.query.streams import OfflineStreams
+from kstate_cli.query.streams import Handlers, OfflineStreams, default_handlers
 from kstate_cli.rows.errors import SerdeError, StoreUnreadable, UnknownStateStoreError
 from kstate_cli.rows.serde_type import BYTES, Serde, StoreSerdes
 from kstate_cli.rows.serdes import serde

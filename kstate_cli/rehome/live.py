@@ -27,8 +27,7 @@ from kstate_cli.change.plan import Change, note, warning
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import changelog_prefix
 from kstate_cli.offsets.resolve import usual_changelog
-from kstate_cli.rehome.model import WhyRefused
-from kstate_cli.rehome.options import Cluster
+from kstate_cli.rehome.model import Cluster, WhyRefused
 from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot
 from kstate_cli.specification.homes import Described, Home
 from kstate_cli.specification.topology import INNER, Subtopology

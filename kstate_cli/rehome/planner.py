@@ -13,19 +13,17 @@ from kstate_cli.formats.task_id import GLOBAL, TaskId
 from kstate_cli.offsets.ages import Age, read_ages
 from kstate_cli.offsets.keeping import Guesses, Keeping, release_of
 from kstate_cli.offsets.resolve import as_of_note
-from kstate_cli.rehome.halves import complete_halves
 from kstate_cli.rehome.live import ask_partition_counts, judge_live, judge_partitions
 from kstate_cli.rehome.mapping import Specified, by_numbers, by_texts, half_a_task, stranded
-from kstate_cli.rehome.model import LeaveReason, Placement, Rehoming, TaskStore, WhyRefused
-from kstate_cli.rehome.options import RehomeOptions
-from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot, read_snapshot
+from kstate_cli.rehome.model import LeaveReason, Placement, RehomeOptions, Rehoming, TaskStore, WhyRefused
+from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot, complete_halves, read_snapshot
 from kstate_cli.rehome.task_changes import refuse_unknown_kinds, task_changes
 from kstate_cli.releases import Release
 from kstate_cli.specification.draft import table_of
 from kstate_cli.specification.homes import Home
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import store_folder
-from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import Place
 from kstate_cli.texts import command, first_lines, some
 
 _MOST: Final = 5

@@ -23,8 +23,7 @@ from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import usual_changelog
 from kstate_cli.rehome.model import LeaveReason, MissingStore, Placement, WhyRefused
 from kstate_cli.rehome.snapshot import RehomeLayout
-from kstate_cli.specification.draft import table_of
-from kstate_cli.specification.model import IN_MEMORY
+from kstate_cli.specification.draft import IN_MEMORY, table_of
 from kstate_cli.statedir.model import Task
 from kstate_cli.statedir.names import CHECKPOINT
 from kstate_cli.texts import first_lines, some

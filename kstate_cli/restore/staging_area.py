@@ -4,7 +4,7 @@ Hosts share the area, and two of them may have the same application and the same
 ends in a token; the run's journal names folder and token before the folder is made, and the mark in the folder has the
 token too. What a killed run left is removed only where both agree: a journal alone may have been written by anybody.
 
-The files in the folder belong to ``staging``; the staged application directory belongs to ``change.stage``.
+The files in the folder belong to ``staging``; the staged application directory belongs to ``change.engine``.
 """
 
 from __future__ import annotations

@@ -16,11 +16,10 @@ from kstate_cli.rows.layout import Layout, layout_of
 from kstate_cli.rows.segment import Databases, Segment
 from kstate_cli.rows.store import ReadAs, StoreReader
 from kstate_cli.rows.values import FOREVER
-from kstate_cli.specification.model import IN_MEMORY
+from kstate_cli.specification.draft import IN_MEMORY
 from kstate_cli.statedir.find import store_folders
 from kstate_cli.statedir.model import Application, Database, Store, Task
-from kstate_cli.statedir.places import Place, both_places
-from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.statedir.problems import Place, Problem, ProblemCode, both_places
 from kstate_cli.texts import command, did_you_mean
 
 

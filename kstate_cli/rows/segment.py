@@ -23,7 +23,7 @@ from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rows.errors import StoreUnreadable, look_closer
 from kstate_cli.rows.layout import Family, Layout
 from kstate_cli.rows.values import FOREVER
-from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import Place
 from kstate_cli.texts import command
 
 UNREADABLE = (RocksError, OSError, MalformedBytesError, InUse)

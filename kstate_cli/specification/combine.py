@@ -11,7 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import expires
 from kstate_cli.specification.draft import (
+    IN_MEMORY,
     Question,
+    Spec,
     SpecDraft,
     StoreDraft,
     complete,
@@ -22,7 +24,6 @@ from kstate_cli.specification.draft import (
 )
 from kstate_cli.specification.infer import Evidence, Inference, infer
 from kstate_cli.specification.intervals import default_segment_interval
-from kstate_cli.specification.model import IN_MEMORY, Spec
 from kstate_cli.specification.topic_settings import TopicReport, apply_settings, byte_evidence, doubt_of
 from kstate_cli.specification.topology import FROM, TopologyText
 from kstate_cli.statedir.model import Application

@@ -27,7 +27,7 @@ from kstate_cli.formats.store_kinds import (
 )
 from kstate_cli.formats.topic_partition import changelog_topic, legal_topic, prefix_of_changelog
 from kstate_cli.host import CHECK_THE_DISK
-from kstate_cli.specification.draft import Question, SpecDraft, StoreDraft
+from kstate_cli.specification.draft import IN_MEMORY, SOURCE_TOPIC, Question, SpecDraft, StoreDraft, spec_kinds
 from kstate_cli.specification.intervals import (
     MAX_ROWS,
     MIN_INTERVAL_MS,
@@ -36,7 +36,6 @@ from kstate_cli.specification.intervals import (
     segment_interval,
     versioned_interval,
 )
-from kstate_cli.specification.model import IN_MEMORY, SOURCE_TOPIC, spec_kinds
 from kstate_cli.statedir.changelogs import TopicOwners, own_topics, prefix_of, topic_owners
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT

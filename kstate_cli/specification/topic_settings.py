@@ -21,7 +21,7 @@ from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key, has_retention
 from kstate_cli.formats.topic_partition import TopicPartition, changelog_prefix, changelog_topic, legal_topic
-from kstate_cli.specification.draft import Question, SpecDraft, StoreDraft
+from kstate_cli.specification.draft import IN_MEMORY, SOURCE_TOPIC, Question, SpecDraft, StoreDraft
 from kstate_cli.specification.infer import Inference
 from kstate_cli.specification.intervals import (
     MIN_INTERVAL_MS,
@@ -30,7 +30,6 @@ from kstate_cli.specification.intervals import (
     histories_of,
     versioned_span,
 )
-from kstate_cli.specification.model import IN_MEMORY, SOURCE_TOPIC
 from kstate_cli.specification.topology import FROM
 from kstate_cli.statedir.model import Application, Database, Task
 

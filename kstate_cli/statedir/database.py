@@ -28,8 +28,7 @@ from kstate_cli.rocks.files import CURRENT, is_manifest, is_sst, newest_log, new
 from kstate_cli.rocks.health import without_manifest
 from kstate_cli.rocks.shadow import LiveFile, Shadow
 from kstate_cli.statedir.model import Database
-from kstate_cli.statedir.places import Place
-from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.statedir.problems import Place, Problem, ProblemCode
 
 OWN_FOLDER = "only settings that keep the store in its directory are handled"
 _MANIFEST_ATTEMPTS = 3

@@ -33,8 +33,7 @@ from kstate_cli.statedir.names import (
     segment_start,
     store_checkpoint,
 )
-from kstate_cli.statedir.places import Place, Spelling, both_places, task_place
-from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.statedir.problems import Place, Problem, ProblemCode, Spelling, both_places, task_place
 from kstate_cli.texts import first_lines
 
 IGNORED = frozenset({LOST_AND_FOUND})

@@ -20,8 +20,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import Release, opens
 from kstate_cli.rocks.files import FIRST_WAL, sst_number
 from kstate_cli.rocks.shadow import LiveFile
-from kstate_cli.statedir.places import Place, task_place
-from kstate_cli.statedir.problems import Problem
+from kstate_cli.statedir.problems import Place, Problem, task_place
 
 _FIFO: Final = "kCompactionStyleFIFO"
 

@@ -31,8 +31,7 @@ from kstate_cli.statedir.find import task_directories
 from kstate_cli.statedir.locks import LockTable, read_lock_table
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import LOCK, is_foreign, segment_start
-from kstate_cli.statedir.places import Place, store_place
-from kstate_cli.statedir.problems import TRANSIENT, UNOPENABLE, Problem, ProblemCode
+from kstate_cli.statedir.problems import TRANSIENT, UNOPENABLE, Place, Problem, ProblemCode, store_place
 from kstate_cli.texts import size_text
 
 _LOG = logging.getLogger(__name__)

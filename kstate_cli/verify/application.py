@@ -16,11 +16,10 @@ from kstate_cli.rocks.files import is_log, is_manifest, is_sst
 from kstate_cli.statedir.find import unknown_selection
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import position_file, store_checkpoint
-from kstate_cli.statedir.places import Place, both_places
-from kstate_cli.statedir.problems import ProblemCode
+from kstate_cli.statedir.problems import Place, ProblemCode, both_places
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport, verify_in_worker
-from kstate_cli.verify.digest import store_digest
+from kstate_cli.verify.files import store_digest
 from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, VerifyFinding
 
 NOT_COVERED = (

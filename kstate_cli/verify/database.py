@@ -27,9 +27,9 @@ from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.rocks.tables import Table
 from kstate_cli.rocks.whole_database import EntryCounts, WholeDatabase
 from kstate_cli.rows.checks import RowCheck, row_check_for
-from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import Place
 from kstate_cli.verify import files
-from kstate_cli.verify.digest import FamilyDigest, database_digest
+from kstate_cli.verify.files import FamilyDigest, database_digest
 from kstate_cli.verify.findings import (
     CORRUPT,
     IN_USE,

@@ -11,7 +11,7 @@ from kstate_cli.codes import SILENT, Code
 from kstate_cli.host import CHECK_THE_DISK
 from kstate_cli.rocks.errors import RocksCode, RocksError
 from kstate_cli.rocks.files import is_never_changed
-from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import Place
 from kstate_cli.texts import command
 
 

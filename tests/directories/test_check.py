@@ -21,7 +21,7 @@ from kstate_cli.check.predict import judge
 from kstate_cli.check.snapshot import CheckRequest
 from kstate_cli.check.snapshot_reader import read_snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Log
+from kstate_cli.logs import Log
 from kstate_cli.offsets.ages import Age, LogMark, add_ages, ages_path
 from kstate_cli.releases import release
 from kstate_cli.statedir.scan import read_application

@@ -21,7 +21,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kstate_cli.change import stage
+from kstate_cli.change import engine
 from kstate_cli.change.commits_made import forget_commits, note_commit, unchanged
 from kstate_cli.change.edit import EditJob, edit
 from kstate_cli.change.folder import create_run, read_runs
@@ -626,7 +626,7 @@ def test_nothing_is_swept_while_somebody_still_writes_there(
         written.append(job.staged / job.step.path)
         return done
 
-    monkeypatch.setattr(stage, "edit", edit_or_fail)
+    monkeypatch.setattr(engine, "edit", edit_or_fail)
     code = 6 if isinstance(ending, OSError) else 130
     told = kstate_here("migrate", app, "--to", "4.2", "--workers", "2", status=code).err
     assert written, "somebody wrote when it was over"

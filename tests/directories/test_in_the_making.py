@@ -12,7 +12,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from kstate_cli.formats.kind_inference import Kind
-from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import Place
 from kstate_cli.verify.database import DatabaseJob, verify_database
 from tests.golden import unpack
 

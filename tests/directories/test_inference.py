@@ -9,9 +9,8 @@ import pytest
 
 from kstate_cli.errors import Refused
 from kstate_cli.specification.combine import merge, resolve_spec
-from kstate_cli.specification.draft import complete
+from kstate_cli.specification.draft import Spec, complete
 from kstate_cli.specification.infer import Inference, infer
-from kstate_cli.specification.model import Spec
 from kstate_cli.specification.toml_file import parse_draft, to_toml
 from kstate_cli.specification.topology import parse_topology, read_topology
 from kstate_cli.statedir.model import Application

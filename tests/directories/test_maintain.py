@@ -34,7 +34,7 @@ from kstate_cli.maintain import rounds
 from kstate_cli.maintain.measures import newest
 from kstate_cli.maintain.memory import Memory, read_memory, write_memory
 from kstate_cli.maintain.steps import maintenance_of, tasks
-from kstate_cli.specification.configuration import read_configuration
+from kstate_cli.specification.toml_file import read_configuration
 from kstate_cli.verify.application import in_subset
 from tests.golden import unpack
 from tests.growing import GrowingDump

@@ -47,7 +47,7 @@ from kstate_cli.query import (
     in_store,
 )
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.specification.model import Spec, StoreSpec
+from kstate_cli.specification.draft import Spec, StoreSpec
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.change.stage import stage
+from kstate_cli.change.engine import stage
 from kstate_cli.change.verify import VerificationError, verify_staged
 from kstate_cli.formats.checkpoint import parse
 from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
@@ -19,8 +19,7 @@ from kstate_cli.formats.task_id import TaskId
 from kstate_cli.offsets.ages import Age, add_ages, read_ages
 from kstate_cli.offsets.keeping import closed
 from kstate_cli.parallel.workers import Workers
-from kstate_cli.rehome.model import WhyRefused
-from kstate_cli.rehome.options import options_of
+from kstate_cli.rehome.model import WhyRefused, options_of
 from kstate_cli.rehome.planner import plan_rehome
 from kstate_cli.releases import RELEASES, representative
 from kstate_cli.rocks.create import StoreLayout, create_store

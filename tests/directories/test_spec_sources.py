@@ -15,8 +15,7 @@ import pytest
 from kstate_cli.dump_reader.growing import Full, Grown, name_of, render
 from kstate_cli.dump_reader.model import Round
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.specification.draft import complete
-from kstate_cli.specification.model import Spec
+from kstate_cli.specification.draft import Spec, complete
 from kstate_cli.specification.toml_file import parse_draft
 from kstate_cli.specification.topic_settings import DAY_MS
 from tests.done import Done

@@ -16,8 +16,8 @@ import yaml
 from kstate_cli.cli.metrics import METRICS
 from kstate_cli.maintain.memory import Memory
 from kstate_cli.maintain.steps import maintenance_of, tasks
-from kstate_cli.specification.configuration import read_configuration
 from kstate_cli.specification.tables import STEPS
+from kstate_cli.specification.toml_file import read_configuration
 
 from ..directories.support import kstate
 from .test_nightly import COMMANDS, KSTATE

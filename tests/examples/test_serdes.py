@@ -17,7 +17,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from kstate_cli.query import FailureReason, OfflineStreams, PositionBound, in_store
-from kstate_cli.query.handlers import KEY_VALUE_KINDS
+from kstate_cli.query.streams import KEY_VALUE_KINDS
 from tests.done import Done
 
 from ..directories.support import kstate

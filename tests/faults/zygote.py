@@ -78,7 +78,7 @@ def _warm_up_restore() -> None:
 def _import_all(packages: tuple[str, ...]) -> None:
     for name in packages:
         package = importlib.import_module(f"kstate_cli.{name}")
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{package.__name__}."):
             importlib.import_module(module.name)
 
 

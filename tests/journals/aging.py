@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from kstate_cli.change.journal_lines import encode_line
+from kstate_cli.change.journal import encode_line
 
 _OF_THE_LINE = ("n", "sum", "schema_version")
 

@@ -12,8 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.change.journal import JOURNAL, LEAVING
-from kstate_cli.change.journal_lines import encode_line
+from kstate_cli.change.journal import JOURNAL, LEAVING, encode_line
 from tests.faults.cases import PARTS, fresh
 
 DOWN = next(part for part in PARTS if part.name == "down-kv")

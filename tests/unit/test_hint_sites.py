@@ -38,7 +38,7 @@ CARRIED_OUT = {
             ("rows/open.py", "the stores that there are"),
             ("cli/commands/query.py", "command('query'"),
             ("diff/applications.py", "command('ls', a.path)"),
-            ("wipe/planner.py", "their names"),
+            ("wipe.py", "their names"),
             ("statedir/find.py", "what there is"),
             ("change/clean.py", "they are listed by"),
             ("cli/ending.py", "'--help'"),
@@ -65,7 +65,7 @@ CARRIED_OUT = {
             ("cli/commands/restore.py", "--hosts N"),
             ("cli/commands/wipe.py", "say --yes too"),
             ("cli/commands/restore.py", "add --dry-run"),
-            ("wipe/planner.py", "--task, --store, --global or --all"),
+            ("wipe.py", "--task, --store, --global or --all"),
             ("export/store_export.py", "leave out --value-serde"),
             ("export/out_folder.py", "name a new folder, or --overwrite"),
             ("dump_reader/sources.py", "--dump-is-complete"),
@@ -78,7 +78,7 @@ CARRIED_OUT = {
             ("fleet/model.py", "--offsets and --spec name"),
             ("cli/options/rehome.py", "--topology NEW.txt"),
             ("cli/options/rehome.py", "--for RELEASE"),
-            ("rehome/options.py", "--map needs no text"),
+            ("rehome/model.py", "--map needs no text"),
             ("specification/homes.py", "--topology, --from"),
             ("rehome/mapping.py", "--from is the text"),
             ("rehome/mapping.py", "name the text of before too"),
@@ -86,7 +86,7 @@ CARRIED_OUT = {
         ],
         "directories/test_hints_followed.py::test_followed",
     ),
-    ("migrate/planner.py", "--wipe-unclean leaves these tasks"): (
+    ("migrate/obstacles.py", "--wipe-unclean leaves these tasks"): (
         "directories/test_migrating.py::test_unclean_directories_are_refused_unless_the_user_vouches"
     ),
     ("migrate/obstacles.py", "--drop-headers converts"): (
@@ -110,7 +110,7 @@ CARRIED_OUT = {
     ),
     ("host.py", "_hint(number)"): "directories/test_limits.py::test_every_command",
     ("cli/ending.py", "short.hint"): "directories/test_limits.py::test_every_command",
-    ("change/location_checks.py", "os.R_OK | os.W_OK | os.X_OK"): (
+    ("change/lockfile.py", "os.R_OK | os.W_OK | os.X_OK"): (
         "directories/test_hints_about_rights.py::test_a_state_dir_of_root"
     ),
     (
@@ -126,7 +126,7 @@ CARRIED_OUT = {
         "rows/whole_stores.py",
         "--last-flush",
     ): "directories/test_hints_followed.py::test_while_the_application_is_running",
-    ("change/location_checks.py", "command('clean', plan.app)"): "directories/test_hints_followed.py::test_no_room",
+    ("change/lockfile.py", "command('clean', plan.app)"): "directories/test_hints_followed.py::test_no_room",
     ("change/standby.py", "without --standby"): "directories/test_hints_followed.py::test_what_is_no_standby",
     ("offsets/ages.py", "command('restore'"): "directories/test_hints_followed.py::test_ages_that_cannot_be_read",
     (
@@ -184,7 +184,7 @@ CARRIED_OUT = {
         "command('wipe'",
     ): "directories/test_hints_followed.py::test_sessions_that_a_release_reads_wrong",
     (
-        "migrate/planner.py",
+        "migrate/obstacles.py",
         "let the older release make",
     ): "directories/test_hints_followed.py::test_sessions_that_a_release_reads_wrong",
     **dict.fromkeys(
@@ -208,7 +208,7 @@ CARRIED_OUT = {
         "leave out --bootstrap-server",
     ): "interop/test_rehome_broker.py::test_no_instance_may_run_and_nothing_may_be_unread",
     (
-        "change/location_checks.py",
+        "change/lockfile.py",
         "copy instead with --copy",
     ): "directories/test_hints_about_rights.py::test_a_file_of_another_user",
     ("cli/commands/dump.py", "--app ID, --spec FILE"): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
@@ -227,7 +227,7 @@ CARRIED_OUT = {
         "command('dump'",
     ): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     ("parallel/workers.py", "with fewer --workers"): "restore/test_engines.py::test_a_process_that_is_killed",
-    ("rehome/halves.py", "name the release that runs here"): (
+    ("rehome/snapshot.py", "name the release that runs here"): (
         "directories/test_rehome_completion.py::test_another_release_than_the_one_that_runs_here"
     ),
     ("spark/context.py", "--master and --conf are right"): (
@@ -286,7 +286,7 @@ CARRIED_OUT = {
     ("migrate/snapshot.py", "command('check', app.path"): (
         "directories/test_hints_about_stores.py::test_a_directory_that_cannot_be_migrated"
     ),
-    ("migrate/task_changes.py", "command('wipe', snapshot.app.path"): (
+    ("migrate/planner.py", "command('wipe', snapshot.app.path"): (
         "directories/test_hints_about_stores.py::test_offsets_that_streams_never_writes"
     ),
     ("restore/planning/planner.py", "command('export'"): (
@@ -302,7 +302,7 @@ CARRIED_OUT = {
     ("spark/jvm.py", "--engine local needs none"): (
         "directories/test_without_spark.py::test_a_restoration_takes_neither_unless_something_configures_spark"
     ),
-    ("wipe/planner.py", "wipe all of them"): (
+    ("wipe.py", "wipe all of them"): (
         "directories/test_hints_about_stores.py::test_a_line_that_may_be_of_several_stores"
     ),
     **dict.fromkeys(

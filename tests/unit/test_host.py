@@ -21,8 +21,7 @@ from kstate_cli.restore.planning.obstacles import damage_of, judge_problems
 from kstate_cli.restore.planning.plan import Refusal
 from kstate_cli.rocks import errors
 from kstate_cli.rocks.errors import RocksError, real
-from kstate_cli.statedir.places import store_place
-from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.statedir.problems import Problem, ProblemCode, store_place
 
 SHORT = [
     "IO error: While open a file for random read: /dev/shm/kstate-1/000012.sst: Too many open files",

@@ -15,7 +15,7 @@ from kstate_cli.formats.task_id import TaskId
 from kstate_cli.releases import release
 from kstate_cli.restore.planning.obstacles import stores_without_offset
 from kstate_cli.restore.planning.plan import RestoreOptions
-from kstate_cli.specification.model import Spec, StoreSpec
+from kstate_cli.specification.draft import Spec, StoreSpec
 from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack
 

@@ -59,7 +59,7 @@ def test_every_name_is_there() -> None:
     assert not missing, "\n".join(sorted(missing))
 
 
-@pytest.mark.parametrize("name", ["kstate_cli.query.OfflineStreams", "kstate_cli.query.handlers.KEY_VALUE_KINDS"])
+@pytest.mark.parametrize("name", ["kstate_cli.query.OfflineStreams", "kstate_cli.query.streams.KEY_VALUE_KINDS"])
 def test_a_name_that_is_there(name: str) -> None:
     assert is_there(name)
     assert not is_there(f"{name}Not")

@@ -43,7 +43,7 @@ OTHER_MEANINGS = {
     # The default section of OPTIONS files, which RocksDB itself requires.
     ("formats/options_file.py", families.DEFAULT_CF),
     # The engine's own look at what it copies, switches and takes back.
-    *((f"change/{module}.py", CURRENT) for module in ("access", "fingerprint", "location_checks", "tree", "undo")),
+    *((f"change/{module}.py", CURRENT) for module in ("access", "edit", "fingerprint", "lockfile", "undo")),
     # Members of JSON documents and of files of kstate's own.
     ("offsets/ages.py", families.OFFSETS_CF),
     ("cli/commands/diff.py", families.OFFSETS_CF),

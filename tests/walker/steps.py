@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from kstate_cli.change.journal_lines import encode_line
+from kstate_cli.change.journal import encode_line
 from tests import json_lines
 
 from . import dumps

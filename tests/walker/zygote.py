@@ -105,7 +105,7 @@ def main() -> None:
     """Import what its commands need, and serve."""
     for name in _PACKAGES:
         package = importlib.import_module(f"kstate_cli.{name}")
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{package.__name__}."):
             importlib.import_module(module.name)
     import numpy  # noqa: F401
     import pyarrow.parquet  # noqa: F401

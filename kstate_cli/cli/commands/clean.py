@@ -46,8 +46,7 @@ def clean(
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs
     from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.change.folder import read_runs, remove_drafts, remove_empty_folders, runs_folder
-    from kstate_cli.change.location_checks import check_location
-    from kstate_cli.change.lockfile import kstate_lock
+    from kstate_cli.change.lockfile import check_location, kstate_lock
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
     from kstate_cli.restore.staging_area import remove_from_area
     from kstate_cli.statedir.find import find_application_or_runs

@@ -204,7 +204,7 @@ def _show(selection: _PositionRows, *, merge: bool) -> None:
 def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) -> list[Problem]:
     """Return the problems of the selected stores, of files of their tasks, and of unlisted directories."""
     from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
-    from kstate_cli.statedir.places import both_places, task_place
+    from kstate_cli.statedir.problems import both_places, task_place
 
     fatal = [problem for problem in app.all_problems() if problem.fatal]
     if everything:

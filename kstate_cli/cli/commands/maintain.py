@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kstate_cli.errors import KstateError
     from kstate_cli.maintain.rounds import StepEnd
     from kstate_cli.maintain.steps import StepCommand
-    from kstate_cli.specification.configuration import Configuration, Maintenance
+    from kstate_cli.specification.toml_file import Configuration, Maintenance
 
 
 def maintain(
@@ -48,7 +48,7 @@ def maintain(
     from kstate_cli.maintain.memory import read_memory, take_lock
     from kstate_cli.maintain.rounds import LockedMemory, do_all
     from kstate_cli.maintain.steps import directories, maintenance_of, require_apart, tasks
-    from kstate_cli.specification.configuration import read_configuration
+    from kstate_cli.specification.toml_file import read_configuration
 
     path_text = config or os.environ.get(VARIABLE)
     if not path_text:

@@ -16,7 +16,7 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, InUse
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import typed_offsets
-from kstate_cli.offsets.segments import reader_remarks
+from kstate_cli.offsets.last_run import reader_remarks
 from kstate_cli.query import (
     FailureReason,
     KeyQuery,
@@ -36,10 +36,10 @@ from kstate_cli.query import (
     collate,
     in_store,
 )
-from kstate_cli.query.handlers import Handlers
 from kstate_cli.query.result import hints
+from kstate_cli.query.streams import Handlers
 from kstate_cli.rows.errors import Advice, joined, look_closer, own_advice
-from kstate_cli.specification.model import Spec
+from kstate_cli.specification.draft import Spec
 
 _ROWS_OF_A_TABLE = 1000
 

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from kstate_cli.cli.views.plan import PlanView
     from kstate_cli.dump_reader.model import Dump
     from kstate_cli.offsets.ages import Age
-    from kstate_cli.rehome.model import Completion, StoresByTask
-    from kstate_cli.rehome.options import RehomeOptions
+    from kstate_cli.rehome.model import Completion, RehomeOptions, StoresByTask
     from kstate_cli.releases import Release
     from kstate_cli.restore.planning.plan import RestorePlan, StoreWork
     from kstate_cli.restore.running.restoration import RestoreOutcome, RestoreRequest
@@ -132,7 +131,7 @@ def rehome(
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.offsets.ages import add_ages
     from kstate_cli.rehome.live import await_end
-    from kstate_cli.rehome.options import options_of
+    from kstate_cli.rehome.model import options_of
     from kstate_cli.rehome.planner import ages_of_moved, plan_rehome
     from kstate_cli.statedir.find import find_application
     from kstate_cli.texts import quoted
@@ -275,7 +274,7 @@ class FromDump:
         from kstate_cli.rehome.model import Completion
         from kstate_cli.restore.planning.planner import plan_restore
         from kstate_cli.specification.combine import resolve_spec
-        from kstate_cli.specification.model import Spec
+        from kstate_cli.specification.draft import Spec
         from kstate_cli.statedir.names import CHECKPOINT
 
         topologies = {store: TaskId.parse(task).topology for task, stores in missing.items() for store in stores}

@@ -40,7 +40,7 @@ from kstate_cli.texts import command, quoted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kstate_cli.barrier.wait import Waiting
+    from kstate_cli.barrier import Waiting
     from kstate_cli.cli.options.restore import FleetOptions
     from kstate_cli.cli.views.barrier import BarrierView
     from kstate_cli.cli.views.plan import PlanView

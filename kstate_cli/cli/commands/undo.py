@@ -32,10 +32,9 @@ def undo(
     quiet: Quiet = False,
 ) -> int:
     """Undo the newest change: restore the directory from its backup. Exit 0 if there is nothing to undo."""
+    from kstate_cli.change.commit import RecoveryOutcome, recover
     from kstate_cli.change.folder import read_runs
-    from kstate_cli.change.location_checks import check_location
-    from kstate_cli.change.lockfile import application_lock
-    from kstate_cli.change.recover import RecoveryOutcome, recover
+    from kstate_cli.change.lockfile import application_lock, check_location
     from kstate_cli.change.undo import UndoOptions
     from kstate_cli.change.undo import undo as undo_run
     from kstate_cli.cli.json_lines import lines_about

@@ -76,7 +76,7 @@ def wipe(
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.errors import UsageError
     from kstate_cli.statedir.find import find_application
-    from kstate_cli.wipe.planner import WipeOptions, plan_wipe
+    from kstate_cli.wipe import WipeOptions, plan_wipe
 
     if for_reset and not (every_task and everything):
         raise UsageError("--for-reset goes with --all --everything")

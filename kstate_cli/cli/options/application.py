@@ -117,8 +117,7 @@ def read_topologies(
     rehome are part of the result.
     """
     from kstate_cli.check.snapshot import RehomePreview, RequestedTopology
-    from kstate_cli.rehome.model import WhyRefused
-    from kstate_cli.rehome.options import options_of
+    from kstate_cli.rehome.model import WhyRefused, options_of
     from kstate_cli.rehome.planner import plan_rehome
 
     words: list[str | Path] = [new]

@@ -24,7 +24,7 @@ from kstate_cli.cli.shell_completion import releases
 
 if TYPE_CHECKING:
     from kstate_cli.change.course import Terms
-    from kstate_cli.rehome.options import Cluster, RehomeOptions
+    from kstate_cli.rehome.model import Cluster, RehomeOptions
     from kstate_cli.restore.running.restoration import RestoreRequest
 
 
@@ -48,7 +48,7 @@ class BrokerOptions:
         """Return the cluster to check; None without a broker. Raise UsageError."""
         from kstate_cli.broker.settings import client_settings
         from kstate_cli.cli.options.logs import refuse_settings_alone
-        from kstate_cli.rehome.options import Cluster
+        from kstate_cli.rehome.model import Cluster
 
         refuse_settings_alone(self.bootstrap_server, self.kafka_settings)
         if self.bootstrap_server is None:

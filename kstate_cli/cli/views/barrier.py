@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kstate_cli.barrier.wait import Waiting
+    from kstate_cli.barrier import Waiting
     from kstate_cli.cli.json_lines import JsonLines
 
 
@@ -17,7 +17,7 @@ class BarrierView:
     """
 
     def __init__(self, uri: str, *, host: str | None, hosts: int, timeout: float, names: tuple[str, ...] = ()) -> None:
-        from kstate_cli.barrier.meeting import MeetingPlace, file_name
+        from kstate_cli.barrier import MeetingPlace, file_name
 
         self._place = MeetingPlace(uri)
         self._host = host or socket.gethostname()
@@ -27,7 +27,7 @@ class BarrierView:
 
     def wait(self, lines: JsonLines | None, *, quiet: bool) -> Waiting:
         """Wait, and print who is missing whenever that changes. Raise UsageError and Refused."""
-        from kstate_cli.barrier.wait import wait_for_all
+        from kstate_cli.barrier import wait_for_all
         from kstate_cli.cli.output import say
 
         def tell(waiting: Waiting) -> None:

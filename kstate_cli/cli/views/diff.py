@@ -10,8 +10,17 @@ from typing import Any
 
 from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.output import safe, say
-from kstate_cli.diff.model import Diff, Difference, DiffWatcher, RowIn, StoreDiff
-from kstate_cli.diff.rows import as_json, as_text, key_fields, value_fields
+from kstate_cli.diff.model import (
+    Diff,
+    Difference,
+    DiffWatcher,
+    RowIn,
+    StoreDiff,
+    as_json,
+    as_text,
+    key_fields,
+    value_fields,
+)
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.texts import plural

@@ -74,7 +74,7 @@ def _show_steps(plan: Plan, how: PlanView) -> None:
 def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
     """Return the number of steps, disk space and time, and the place of the backup."""
     from kstate_cli.change.folder import runs_folder
-    from kstate_cli.change.location_checks import required_space
+    from kstate_cli.change.lockfile import required_space
     from kstate_cli.texts import command, size_text
 
     room = required_space(plan, how.workers, copy_ssts=how.copied)
@@ -98,7 +98,7 @@ def _number(count: int, noun: str) -> str:
 
 def _extent(plan: Plan) -> str:
     """Return the stores and tasks of the steps; a task that is moved as a whole counts as a task."""
-    from kstate_cli.statedir.places import Place
+    from kstate_cli.statedir.problems import Place
 
     places = [Place(tuple(step.path.split("/"))) for step in plan.steps if step.action != "write file"]
     stores = {(place.task, place.store.name) for place in places if place.task is not None and place.store is not None}

@@ -15,7 +15,7 @@ from kstate_cli.restore.running.restoration import RestoreWatcher
 from kstate_cli.texts import command
 
 if TYPE_CHECKING:
-    from kstate_cli.barrier.wait import Waiting
+    from kstate_cli.barrier import Waiting
     from kstate_cli.restore.planning.plan import RestorePlan
     from kstate_cli.restore.running.restoration import RestoreOutcome
     from kstate_cli.restore.running.states import RestoreState

@@ -166,7 +166,7 @@ def say_incomplete_stores(
     ``places`` are the (task, store) to check; None stands for all.
     """
     from kstate_cli.cli.output import say
-    from kstate_cli.offsets.segments import silent_remark
+    from kstate_cli.offsets.last_run import silent_remark
 
     if application.running:
         return False
@@ -212,8 +212,7 @@ def say_backups(copies: Sequence[LostCopy], *, quiet: bool) -> None:
 
 def as_problem(copy: LostCopy) -> Problem:
     """Return the backup as a problem, for programs."""
-    from kstate_cli.statedir.places import Place
-    from kstate_cli.statedir.problems import Problem, ProblemCode
+    from kstate_cli.statedir.problems import Place, Problem, ProblemCode
 
     return Problem(ProblemCode.ONLY_KEPT, Place(), f"run {copy.run.name}: {copy.text}", copy.ways)
 

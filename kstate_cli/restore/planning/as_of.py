@@ -17,7 +17,7 @@ from kstate_cli.dump_reader.model import ClockMark, Dump, PartitionDump
 from kstate_cli.dump_reader.reader import digest_at
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Log
+from kstate_cli.logs import Log
 from kstate_cli.offsets.ages import Age, LogMark, age_of, sst_age
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.restore.planning.judge import Action

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.logs.log import DeleteCoverage, Log, Where, delete_coverage
+from kstate_cli.logs import DeleteCoverage, Log, Where, delete_coverage
 from kstate_cli.texts import moment, span_text
 
 

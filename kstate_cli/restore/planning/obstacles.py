@@ -17,11 +17,10 @@ from kstate_cli.formats.topic_partition import TopicPartition, store_in_topologi
 from kstate_cli.releases import Release, unproven_too
 from kstate_cli.restore.planning.plan import Outcome, Refusal, RestoreOptions, StoreWork
 from kstate_cli.restore.planning.snapshot import RestoreSnapshot
-from kstate_cli.specification.model import IN_MEMORY, Spec, StoreSpec
+from kstate_cli.specification.draft import IN_MEMORY, Spec, StoreSpec
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.names import position_file
-from kstate_cli.statedir.places import Place, store_place
-from kstate_cli.statedir.problems import Problem
+from kstate_cli.statedir.problems import Place, Problem, store_place
 from kstate_cli.texts import command, did_you_mean, first_lines, quoted
 
 _LATEST_START: Final = 9_999_999_999_999

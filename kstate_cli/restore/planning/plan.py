@@ -9,13 +9,13 @@ from kstate_cli.broker.facts import Facts
 from kstate_cli.change.plan import Change, Plan
 from kstate_cli.dump_reader.model import PartitionDump, Piece
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Log
+from kstate_cli.logs import Log
 from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.releases import Release
 from kstate_cli.restore.jobs import task_key
 from kstate_cli.restore.planning.judge import Action, Permissions, Verdict
-from kstate_cli.specification.model import StoreSpec
-from kstate_cli.statedir.places import Place, store_place
+from kstate_cli.specification.draft import StoreSpec
+from kstate_cli.statedir.problems import Place, store_place
 
 
 @dataclass(frozen=True, slots=True)

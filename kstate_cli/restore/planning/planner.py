@@ -37,7 +37,7 @@ from kstate_cli.restore.planning.plan import (
 )
 from kstate_cli.restore.planning.snapshot import RestoreSnapshot, read_snapshot
 from kstate_cli.restore.planning.store_work import judge_store
-from kstate_cli.specification.model import PROCESSOR, Spec, StoreSpec
+from kstate_cli.specification.draft import PROCESSOR, Spec, StoreSpec
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, command, did_you_mean, first_lines, quoted, some
 

@@ -15,7 +15,7 @@ from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.resolve import as_of_note, resolve_to_plan
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.restore.planning.plan import RestoreOptions
-from kstate_cli.specification.model import Spec
+from kstate_cli.specification.draft import Spec
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.problems import Problem
 

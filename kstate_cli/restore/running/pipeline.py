@@ -50,7 +50,7 @@ from kstate_cli.signals import ENDING
 from kstate_cli.spark.choice import Engine, EngineChoice
 from kstate_cli.spark.jvm import check_java
 from kstate_cli.specification.combine import resolve_spec
-from kstate_cli.specification.model import Spec
+from kstate_cli.specification.draft import Spec
 from kstate_cli.statedir.entries import refuse_special
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application

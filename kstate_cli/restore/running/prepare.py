@@ -28,7 +28,7 @@ from kstate_cli.restore.sorting.memory import (
 )
 from kstate_cli.rocks.settings import TARGET_FILE_BYTES
 from kstate_cli.spark.context import SparkSettings
-from kstate_cli.specification.model import StoreSpec
+from kstate_cli.specification.draft import StoreSpec
 
 _UNBOUNDED: Final = 1 << 62
 

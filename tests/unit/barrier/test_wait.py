@@ -14,17 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.barrier import wait
-from kstate_cli.barrier.meeting import HostState, MeetingPlace
-from kstate_cli.barrier.wait import Waiting, wait_for_all
+from kstate_cli import barrier
+from kstate_cli.barrier import HostState, MeetingPlace, Waiting, wait_for_all
 from kstate_cli.errors import KstateError, Refused, UsageError
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait, "_LOOK_SECONDS", 0.005)
-    monkeypatch.setattr(wait, "_PATIENCE_SECONDS", 0.3)
-    monkeypatch.setattr(wait, "_BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(barrier, "_LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(barrier, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(barrier, "_BEAT_SECONDS", 0.01)
 
 
 class Host(threading.Thread):
@@ -221,7 +220,7 @@ def test_a_signal(tmp_path: Path, number: signal.Signals) -> None:
 
 def test_a_host_that_was_killed_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It could not say so: it is not heard any more. It comes again, and all of them go on."""
-    monkeypatch.setattr(wait, "_SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(barrier, "_SILENCE_SECONDS", 1.0)
     place = MeetingPlace(str(tmp_path))
     b = Host(tmp_path, "b", 3)
     _told(b, Waiting(("b",), (), 2, ()))
@@ -235,7 +234,7 @@ def test_a_host_that_was_killed_is_not_here(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_host_that_has_gone_on_need_not_be_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait, "_SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(barrier, "_SILENCE_SECONDS", 0.05)
     place = MeetingPlace(str(tmp_path))
     c = Host(tmp_path, "c", 3)
     _told(c, Waiting(("c",), (), 2, ()))

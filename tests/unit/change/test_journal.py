@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.change import journal
+from kstate_cli.change.commit import RecoveryOutcome, recover
 from kstate_cli.change.engine import _failed
 from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.folder import create_run, forget, read_runs
-from kstate_cli.change.journal import Run, RunState, read_run
-from kstate_cli.change.journal_lines import JournalError, encode_line
+from kstate_cli.change.journal import JournalError, Run, RunState, encode_line, read_run
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.change.plan import Plan
-from kstate_cli.change.recover import RecoveryOutcome, recover
 from kstate_cli.change.removal import remove_run
 from kstate_cli.diagnosis import redacted
 from kstate_cli.errors import Interrupted, RunFailed

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.change.journal_lines import JournalError, decode_line, encode_line
+from kstate_cli.change.journal import JournalError, decode_line, encode_line
 
 AT = "2024-05-01T12:00:00.000+00:00"
 SCALAR = st.none() | st.booleans() | st.integers(-(1 << 60), 1 << 60) | st.text(max_size=8)

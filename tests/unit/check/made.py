@@ -10,7 +10,7 @@ from kstate_cli.check.ranges import read_offsets
 from kstate_cli.check.rule import StoreCheckDraft, TaskCheckDraft
 from kstate_cli.check.snapshot import CheckRequest, LogSnapshot, Snapshot
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Log
+from kstate_cli.logs import Log
 from kstate_cli.offsets.resolve import resolve_with
 from kstate_cli.releases import release
 from kstate_cli.statedir.model import Application, Store, Task

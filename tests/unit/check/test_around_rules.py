@@ -37,8 +37,7 @@ from kstate_cli.check.snapshot import KstateRun, Snapshot, Surroundings
 from kstate_cli.check.surroundings import AROUND_RULES
 from kstate_cli.statedir.locks import Mount
 from kstate_cli.statedir.model import Task
-from kstate_cli.statedir.places import Place, task_place
-from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.statedir.problems import Place, Problem, ProblemCode, task_place
 from tests import syntax
 from tests.unit.model import application, changelog, database, record, store, task
 

@@ -11,7 +11,7 @@ from kstate_cli.check.snapshot import _likely
 from kstate_cli.formats import checkpoint
 from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Log
+from kstate_cli.logs import Log
 
 KEY = TopicPartition("app-store-changelog", 0)
 TEN_MINUTES = 600_000

@@ -16,7 +16,7 @@ from kstate_cli.check.codes.offsets import NO_OFFSETS, OFFSET_MISSING
 from kstate_cli.check.findings import Outcome
 from kstate_cli.check.tasks import judge_task
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.logs.log import Log
+from kstate_cli.logs import Log
 from kstate_cli.offsets.ages import Age
 from kstate_cli.statedir.model import Store
 from tests.unit.model import changelog, database, store, task

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.diff.model import Diff, StoreDiff
-from kstate_cli.diff.rows import _join
+from kstate_cli.diff.model import Diff, StoreDiff, _join
 
 KINDS = ("window", "window")
 Rows = dict[bytes, bytes]

@@ -24,7 +24,7 @@ from kstate_cli.dump_writer.plan import (
 )
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.specification.model import Spec, StoreSpec
+from kstate_cli.specification.draft import Spec, StoreSpec
 
 KEY = TopicPartition("t", 0)
 HOUR = 3_600_000

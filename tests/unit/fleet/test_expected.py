@@ -8,8 +8,7 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.errors import Refused
 from kstate_cli.fleet.model import MOST_PARTITIONS, CountSource, Partitions, StoreCopy, expected_partitions
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.specification.draft import SpecDraft, StoreDraft
-from kstate_cli.specification.model import IN_MEMORY
+from kstate_cli.specification.draft import IN_MEMORY, SpecDraft, StoreDraft
 
 TOPIC = "orders-count-changelog"
 

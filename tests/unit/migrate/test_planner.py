@@ -22,8 +22,7 @@ from kstate_cli.migrate.snapshot import MigrateOptions
 from kstate_cli.offsets import resolve as resolving
 from kstate_cli.releases import RELEASES, OffsetsHome, Release, knows_headers, release
 from kstate_cli.statedir.model import Application
-from kstate_cli.statedir.places import store_place
-from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.statedir.problems import Problem, ProblemCode, store_place
 from tests.unit.model import APP, OLD, OPEN, application, changelog, database, record, store, task
 
 COUNT = changelog("count")

@@ -9,9 +9,9 @@ import pytest
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.position import Position
+from kstate_cli.offsets.last_run import all_silent, common_position, position_reached, silent_by_key
 from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import resolve_with
-from kstate_cli.offsets.segments import all_silent, common_position, position_reached, silent_by_key
 from kstate_cli.rocks.files import FIRST_WAL
 from kstate_cli.statedir.model import Database
 from tests.unit.model import application, changelog, database, record, store, task

@@ -10,8 +10,7 @@ from kstate_cli.formats.offsets import OffsetsRecord
 from kstate_cli.formats.position import Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.last_run import Ending, ending, has_offset_if_logged, left_committed
-from kstate_cli.offsets.resolve import resolve_with
-from kstate_cli.offsets.unclean import may_be_ahead
+from kstate_cli.offsets.resolve import may_be_ahead, resolve_with
 from kstate_cli.releases import RELEASES, written_by
 from kstate_cli.statedir.model import Store
 from tests.unit.model import OPEN, application, changelog, database, record, store, task

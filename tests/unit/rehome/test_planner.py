@@ -14,13 +14,11 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
 from kstate_cli.offsets.resolve import give_lines
-from kstate_cli.rehome.halves import complete_halves
 from kstate_cli.rehome.live import judge_partitions
 from kstate_cli.rehome.mapping import by_texts
-from kstate_cli.rehome.model import Rehoming, WhyRefused
-from kstate_cli.rehome.options import RehomeOptions
+from kstate_cli.rehome.model import RehomeOptions, Rehoming, WhyRefused
 from kstate_cli.rehome.planner import changes_of, leave_out, offset_remarks, refuse_foreign, rehoming_of
-from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot
+from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot, complete_halves
 from tests.unit.model import APP, application, changelog, database, store, task
 
 from .texts import described

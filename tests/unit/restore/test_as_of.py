@@ -8,7 +8,7 @@ import pytest
 
 from kstate_cli.dump_reader.model import ClockMark, Dump
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Log
+from kstate_cli.logs import Log
 from kstate_cli.offsets.ages import Age, LogMark
 from kstate_cli.restore.planning.as_of import comparable, log_since
 from kstate_cli.restore.planning.judge import Action, Permissions, judge

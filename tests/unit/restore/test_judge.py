@@ -10,7 +10,7 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump_reader.manifest import Reading
 from kstate_cli.dump_reader.model import PartitionDump, Round
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.logs.log import Log, log_of
+from kstate_cli.logs import Log, log_of
 from kstate_cli.restore.planning.judge import Action, Permissions, Verdict, judge
 
 KEY = TopicPartition("t", 0)

@@ -18,7 +18,7 @@ from kstate_cli.restore.planning.judge import Permissions
 from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
 from kstate_cli.restore.planning.planner import plan_of
 from kstate_cli.restore.planning.snapshot import RestoreSnapshot
-from kstate_cli.specification.model import IN_MEMORY, Spec, StoreSpec
+from kstate_cli.specification.draft import IN_MEMORY, Spec, StoreSpec
 from tests.unit.model import APP, changelog, database, record, store, task
 
 OPTIONS = RestoreOptions(release("4.3"))

@@ -21,7 +21,7 @@ from kstate_cli.restore.sorting.memory import Slots
 from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging, digest_of
 from kstate_cli.specification.combine import resolve_spec
-from kstate_cli.specification.model import StoreSpec
+from kstate_cli.specification.draft import StoreSpec
 from kstate_cli.specification.toml_file import parse_draft
 from kstate_cli.statedir.scan import read_application
 from tests.bench.make_dump import make_dump

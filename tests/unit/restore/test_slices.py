@@ -22,7 +22,7 @@ from kstate_cli.restore.running.resume import kept_slices, take_over
 from kstate_cli.restore.running.steps import to_steps
 from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging, seal
-from kstate_cli.specification.model import StoreSpec
+from kstate_cli.specification.draft import StoreSpec
 
 from .slicing import Records, job_of, key_of, write_dump
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.diff.rows import key_fields
+from kstate_cli.diff.model import key_fields
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.layouts import KeySchema

@@ -9,8 +9,7 @@ import pytest
 from kstate_cli.errors import Refused
 from kstate_cli.formats.keys import WindowKey
 from kstate_cli.specification.combine import resolve_spec
-from kstate_cli.specification.draft import SpecDraft
-from kstate_cli.specification.model import Spec, StoreSpec
+from kstate_cli.specification.draft import Spec, SpecDraft, StoreSpec
 from kstate_cli.specification.toml_file import parse_draft
 from kstate_cli.specification.topology import TopologyText, parse_topology
 from kstate_cli.statedir.model import Application

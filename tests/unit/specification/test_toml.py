@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
 from kstate_cli.formats.topic_partition import legal_store_name
-from kstate_cli.specification.draft import Question, SpecDraft, StoreDraft, complete
-from kstate_cli.specification.model import Spec, StoreSpec, spec_kinds
+from kstate_cli.specification.draft import Question, Spec, SpecDraft, StoreDraft, StoreSpec, complete, spec_kinds
 from kstate_cli.specification.toml_file import parse_draft, read_draft, read_spec, to_toml
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "kstate.toml"

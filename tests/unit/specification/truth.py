@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstate_cli.specification.model import Spec, StoreSpec
+from kstate_cli.specification.draft import Spec, StoreSpec
 
 MINUTES = 60_000
 RETENTION = {"retention_ms": 20 * MINUTES, "segment_interval_ms": 10 * MINUTES}

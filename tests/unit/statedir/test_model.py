@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.statedir.places import Place, store_place, task_place
-from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.statedir.problems import Place, Problem, ProblemCode, store_place, task_place
 from tests.unit.model import OPEN, application, database, record, store, task
 
 COUNT = store_place("0_0", "count", segmented=False)

@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.statedir.places import Place, Spelling, StoreRef, both_places, store_place, task_place
-from kstate_cli.statedir.problems import Problem, ProblemCode
+from kstate_cli.statedir.problems import (
+    Place,
+    Problem,
+    ProblemCode,
+    Spelling,
+    StoreRef,
+    both_places,
+    store_place,
+    task_place,
+)
 from tests import syntax
 
 

@@ -8,8 +8,7 @@ from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.statedir.database import disagreeing_families, foreign_offsets, unknown_families, unnamed_ssts
 from kstate_cli.statedir.entries import EntryKind, entry_kind
-from kstate_cli.statedir.places import store_place
-from kstate_cli.statedir.problems import INCOMPLETE, TRANSIENT, UNOPENABLE, Problem, ProblemCode
+from kstate_cli.statedir.problems import INCOMPLETE, TRANSIENT, UNOPENABLE, Problem, ProblemCode, store_place
 from kstate_cli.statedir.scan import while_running
 from tests.unit.model import database, store, task
 

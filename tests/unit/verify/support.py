@@ -7,7 +7,7 @@ from pathlib import Path
 from rocksdict import BlockBasedOptions, ChecksumType, DBCompressionType, Options, Rdict
 
 from kstate_cli.formats.kind_inference import Kind
-from kstate_cli.statedir.places import Place
+from kstate_cli.statedir.problems import Place
 from kstate_cli.verify.database import DatabaseJob, DatabaseReport, verify_database
 
 FAMILIES = ("default", "offsets")

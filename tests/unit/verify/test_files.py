@@ -11,8 +11,7 @@ import pytest
 
 from kstate_cli.regular_files import MOST_NAME_BYTES
 from kstate_cli.statedir.database import read_database
-from kstate_cli.statedir.places import Place
-from kstate_cli.statedir.problems import ProblemCode
+from kstate_cli.statedir.problems import Place, ProblemCode
 from kstate_cli.verify.findings import NOT_UNDERSTOOD
 
 from .support import database, rows, verify

@@ -14,7 +14,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.resolve import resolve_with
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import PROCESS_FILE
-from kstate_cli.wipe.planner import WipeOptions, WipeSnapshot, plan_of, plan_wipe, remaining_lines
+from kstate_cli.wipe import WipeOptions, WipeSnapshot, plan_of, plan_wipe, remaining_lines
 from tests.unit.model import OLD, application, changelog, database, record, store, task
 
 COUNT, SUM = changelog("count"), changelog("sum")

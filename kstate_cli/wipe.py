@@ -1,6 +1,7 @@
 """The plan of a wipe: stores leave with their offsets and Positions, and the rest of their tasks stays.
 
-The directory is read once (:func:`read_snapshot`). Rules then turn the snapshot into steps and warnings.
+The directory is read once (:func:`read_snapshot`). Rules then turn the snapshot into steps and warnings. The next
+start, or a restoration, rebuilds the stores from the earliest offset.
 
 Under exactly-once Streams deletes a whole task in which a logged store has no offset
 (docs/internals/start.md#wiped-tasks). So a store that leaves its task leaves an offset of -4 behind, which means

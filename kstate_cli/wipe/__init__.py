@@ -1,1 +1,0 @@
-"""Moves stores out, so that the next start, or a restoration, rebuilds them from the earliest offset."""
