@@ -103,7 +103,8 @@ def _listen(stream: IO[str], arguments: Sequence[str]) -> None:
     _ROOT.debug("arguments: %s", " ".join(redacted(arguments)))
 
 
-_LEFT_OUT: Final = "***"
+PLACEHOLDER: Final = "***"
+"""Stands for a secret in recorded arguments: a command with it cannot be run again as it is."""
 _MARK: Final = "://"
 _QUERY: Final = re.compile(r"[?#]")
 _USER: Final = re.compile(r"[^/?#:]*:")
@@ -160,14 +161,14 @@ def redacted(arguments: Sequence[str]) -> list[str]:
 
 
 def _redacted(argument: str) -> str:
-    argument = _ARGUMENT.sub(rf"\g<1>{_LEFT_OUT}", argument)
+    argument = _ARGUMENT.sub(rf"\g<1>{PLACEHOLDER}", argument)
     head, mark, rest = argument.partition(_MARK)
     if not mark:
         return argument
     # An argument may hold several URIs: all between the first and the last "@" goes.
     _, at, rest = ("", "", rest) if "@" not in rest else rest.rpartition("@")
     place, *query = _QUERY.split(rest, maxsplit=1)
-    return head + mark + (_LEFT_OUT + at if at else "") + place + (f"?{_LEFT_OUT}" if query else "")
+    return head + mark + (PLACEHOLDER + at if at else "") + place + (f"?{PLACEHOLDER}" if query else "")
 
 
 def _without_user(scheme: str, rest: str) -> str:

@@ -159,6 +159,43 @@ def _pieces(text: str, width: int, fold: Fold) -> list[str]:
     return fold_words(text, width)
 
 
+def fold_message(text: str, width: int) -> list[str]:
+    """Return a message in lines of at most ``width`` columns, further lines indented by two more than the first.
+
+    A command to paste stays in one piece, however long it is: a shell runs each line of a pasted text, so half of
+    ``kstate wipe APP --task 0_0`` would wipe the whole application.
+    """
+    sentence = text.lstrip(" ")
+    indent = " " * (len(text) - len(sentence))
+    if width_of(text) <= width or sentence.startswith(_PROGRAMS):
+        return [text]
+    at = min((place for name in _PROGRAMS if (place := sentence.find(f" {name}")) >= 0), default=len(sentence))
+    lines = fold_words(sentence[:at], max(width - len(indent) - _GAP, _LEAST))
+    command = sentence[at + 1 :]
+    if command and len(indent) + _GAP + width_of(f"{lines[-1]} {command}") <= width:
+        lines[-1] += f" {command}"
+    elif command:
+        lines.append(command)
+    return [f"{indent}{' ' * _GAP if number else ''}{line}" for number, line in enumerate(lines)]
+
+
+_PROGRAMS = (
+    "kstate ",
+    "pip ",
+    "python ",
+    "python3 ",
+    "uv ",
+    "sudo ",
+    "mv ",
+    "cp ",
+    "rm ",
+    "chown ",
+    "chmod ",
+    "setfacl ",
+)
+"""Words that begin a command in a message."""
+
+
 def fold_words(text: str, width: int) -> list[str]:
     """Return a sentence in lines of at most ``width`` columns; a wider word is not broken."""
     lines: list[str] = []

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TextIO
 
-from kstate_cli.cli.columns import Column, lay_out
+from kstate_cli.cli.columns import Column, fold_message, fold_words, lay_out
 from kstate_cli.cli.standard import showable
 from kstate_cli.errors import CommandEnd
 from kstate_cli.texts import printable
@@ -51,9 +51,23 @@ def error_lines(error: CommandEnd) -> list[str]:
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """Print a message on standard error."""
+    """Print a message on standard error; a terminal folds it at words."""
     if not quiet:
-        sys.stderr.write(safe(text) + "\n")
+        sys.stderr.write("".join(f"{line}\n" for line in message_lines(text)))
+
+
+def message_lines(text: str) -> list[str]:
+    """Return the lines of a message as standard error shows them: one, or on a terminal as many as it needs."""
+    width = _width_of(sys.stderr)
+    return [safe(text)] if width is None else fold_message(safe(text), width)
+
+
+def print_prose(text: str, style: str = "", *, indent: str = "", hanging: str = "") -> None:
+    """Print a sentence of the results; a terminal folds it at words, and indents further lines by ``hanging`` more."""
+    width = screen_width()
+    lines = [safe(text)] if width is None else fold_words(safe(text), width - len(indent) - len(hanging))
+    for number, line in enumerate(lines):
+        print_line(f"{indent}{hanging if number else ''}{line}", style)
 
 
 def table(
@@ -62,11 +76,12 @@ def table(
     rows: Iterable[Sequence[object]],
     *,
     right: frozenset[str] = frozenset(),
-) -> tuple[str, ...]:
+    quiet: bool = False,
+) -> None:
     """Print a table on standard output. Cells are plain text, never markup; a list or tuple is a cell of lines.
 
-    Return the names of the columns for which the terminal is too narrow. Without a terminal, nothing is dropped or
-    folded, and each row is one line.
+    A message names the columns that a narrow terminal drops, unless ``quiet``. Without a terminal, nothing is dropped
+    or folded, and each row is one line.
     """
     described = [column if isinstance(column, Column) else Column(column, right=column in right) for column in columns]
     headed = [replace(column, name=showable(safe(column.name))) for column in described]
@@ -76,7 +91,11 @@ def table(
     laid = lay_out(headed, cells, width=screen_width(), rule=RULE if showable(RULE) == RULE else "-")
     for number, line in enumerate(laid.lines):
         print_line(line, "bold" if number == 0 else "dim" if number == 1 else "")
-    return laid.left_out
+    if laid.left_out:
+        # The two streams may be one terminal: the message follows the table that it is about.
+        sys.stdout.flush()
+        dropped = f"this terminal is too narrow for: {', '.join(laid.left_out)}"
+        say(f"{dropped} (a wider terminal, a pipe and -o json show them)", quiet=quiet)
 
 
 def print_line(text: str, style: str = "") -> None:
@@ -109,13 +128,18 @@ def _environment() -> dict[str, str]:
 
 def screen_width() -> int | None:
     """Return the columns of the terminal; None if standard output is none: then nothing is dropped or folded."""
-    if not sys.stdout.isatty():
+    return _width_of(sys.stdout)
+
+
+def _width_of(stream: TextIO) -> int | None:
+    """Return the columns of the terminal that ``stream`` writes to; None if it is a file or a pipe."""
+    if not stream.isatty():
         return None
     width = int(_environment().get("COLUMNS", "0"))
     if width:
         return width
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL
     except (OSError, ValueError):
         return _USUAL
 

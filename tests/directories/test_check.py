@@ -116,9 +116,30 @@ def test_a_release_that_cannot_open_it_and_the_command_that_mends_it(demo: Path)
 
 def test_people_are_told_how_to_learn_more_of_the_worst_finding(demo: Path) -> None:
     (demo / "0_0" / ".checkpoint.tmp").touch()  # which is expected, and found first
-    told = kstate("check", demo, "--for", "4.2", status=3).err
-    assert "what that means: kstate explain offsets-in-column-family" in told
-    assert "kstate explain" not in kstate("check", demo, "--for", "4.2", "--quiet", status=3).err
+    lines = kstate("check", demo, "--for", "4.2", status=3).out.splitlines()
+    assert lines[-1].strip() == "kstate explain offsets-in-column-family"
+
+
+def test_stores_with_the_same_cause_are_one_entry_and_all_lists_each(demo: Path) -> None:
+    predictions = of(check(demo, "4.2", status=3), "prediction")
+    grouped = kstate("check", demo, "--for", "4.2", status=3).out
+    listed = kstate("check", demo, "--for", "4.2", "--all", status=3).out
+    by_cause = {(row["code"], row["outcome"]) for row in predictions}
+    part = grouped.split("the next start of 4.2:\n")[1].split("\n\n")[0]
+    assert len([line for line in part.splitlines() if line.startswith("    ") and line[4] != " "]) == len(by_cause) == 2
+    assert "(--all lists each)" in part and "the next start of 4.2:" not in listed
+    for row in predictions:
+        assert re.search(rf"^{row['task']} +{re.escape(row['store'])} ", listed, re.MULTILINE)
+
+
+def test_a_report_ends_with_what_to_do(demo: Path) -> None:
+    """The command of each finding, as it can be pasted, and none where all is well."""
+    done = check(demo, "4.2", status=3)
+    end = kstate("check", demo, "--for", "4.2", status=3).out.split("\nwhat to do:\n")[1]
+    for row in of(done, "finding"):
+        if row["level"] == "error":
+            assert f"    {row['code']}:\n" in end and f"        {row['hint']}\n" in end
+    assert "    nothing: start 4.3\n" in kstate("check", demo, "--for", "4.3").out.split("\nwhat to do:\n")[1]
 
 
 def test_every_line_has_its_members(demo: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,30 @@ def test_a_signal_is_named(app: Path, number: signal.Signals) -> None:
     assert "failed" not in end_of(text, "0001-migrate")
     (row,) = kstate_here("status", app, "-o", "json").rows
     assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, number.name)
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        (["migrate", "{app}", "--to", "4.2"], ["migrate", "{app}", "--to", "4.2"]),
+        (["migrate", "./{name}/", "--to", "4.2"], ["migrate", "{app}", "--to", "4.2"]),
+        (["migrate", "../{name}", "--to", "4.2"], None),
+        (["migrate", "{app}", "--to", "4.2", "--conf", "x.password=hunter2"], None),
+    ],
+)
+def test_the_command_of_a_run_that_was_cut_short_is_printed(
+    app: Path, words: list[str], again: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the whole path, wherever it is pasted, and not where an argument is unknown."""
+
+    def filled(texts: list[str]) -> list[str]:
+        return [text.format(app=app, name=app.name) for text in texts]
+
+    monkeypatch.setattr(sys, "argv", ["kstate", *filled(words)])
+    interrupted(app, signal.SIGTERM)
+    text = shown(app)
+    printed = [line for line in offered(text) if line[1] == "migrate"]
+    assert printed == ([] if again is None else [["kstate", *filled(again)]]) and "run its command again" in text
 
 
 def test_what_died_is_interrupted_before_and_after_it_is_swept(app: Path) -> None:

@@ -33,6 +33,8 @@ For each store of each task, `check` predicts one of these outcomes:
 - Kafka Streams wipes the task. Then it restores everything, and stores without a changelog lose their rows.
 - The start fails. `check` names the file, and the text that Kafka Streams prints.
 
+Stores with the same cause and outcome are one entry; `--all` lists each store. The report ends with what to do about each finding.
+
 Exit code 0 means that only expected things were found, and 3 that there are findings.
 
 ## How many records, and how long

@@ -22,6 +22,7 @@ import pytest
 from kstate_cli import clock
 from kstate_cli.cli.app import main
 from kstate_cli.cli.columns import width_of
+from kstate_cli.cli.views.progress import Meter
 from tests.directories.support import kstate
 from tests.directories.test_query_cmd import _made
 from tests.frozen.running import THEN
@@ -96,15 +97,16 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 def screen(
     state: Path, command: tuple[str, ...], width: int, height: int, variables: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Results, as the terminal gets them, and messages, which are not on it: their progress would come and go."""
+    """Results and messages, as the terminal gets them, without bars, which would come and go."""
     paths = [str(state / word) if number and (state / word.split("/")[0]).exists() else word
              for number, word in enumerate(command)]  # fmt: skip
-    out, err = Terminal(), io.StringIO()
+    out, err = Terminal(), Terminal()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
     with (
         _environment({"COLUMNS": str(width), "LINES": str(height), **variables}),
         patch.object(sys, "argv", ["kstate", *paths]),
         patch.object(clock, "now", lambda: THEN),
+        patch.object(Meter, "on_a_terminal", False),
         redirect_stdout(out),
         redirect_stderr(err),
         pytest.raises(SystemExit),

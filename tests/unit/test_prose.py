@@ -54,7 +54,7 @@ EXCEPTIONS = {
     "spark/context.py:_last_line": "what is printed of a Java error with a Python traceback in it",
     # How something is printed.
     "cli/output.py:error_lines": "a place that the message has named is not printed behind it again",
-    "cli/views/check.py:_show_finding": "a command, which ends its line, is printed on one of its own",
+    "cli/views/check.py:_show_hint": "a command, which ends its line, is printed on one of its own",
     "cli/commands/ls.py:_raise_problems": "places are printed sorted, each once",
 }
 """Where it is right, with the reason. An entry that nothing needs any more fails the test."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstate_cli.cli.environment import typed
+from kstate_cli.cli.help_panels import OUTPUT_PANEL
 from kstate_cli.cli.options.application import (
     ForJar,
     NewKinds,
@@ -91,6 +92,14 @@ def check(
     topology: NewTopology = None,
     old: OldTopology = None,
     spec: NewKinds = None,
+    every_store: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="List every store: by default one line for those with the same cause.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False,
     metrics_file: MetricsFile = None,
     output: Output = Format.table,
     quiet: Quiet = False,
@@ -110,7 +119,7 @@ def check(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.application import read_topologies
     from kstate_cli.cli.options.logs import LogSources
-    from kstate_cli.cli.views.check import damage_in, parts_of, say_parts, start_of
+    from kstate_cli.cli.views.check import damage_in, parts_of, say_parts, show_report, start_of
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.specification.homes import StoreKey
     from kstate_cli.statedir.find import find_application
@@ -148,7 +157,9 @@ def check(
         if output is Format.json:
             _print_json(lines, application, request, report, start, parts)
         else:
-            _show(application, request.release.version, report, start, quiet=quiet)
+            show_report(request.release.version, report, start, every_store=every_store)
+            sys.stdout.flush()
+            _say_running(application, quiet=quiet)
             if dump is not None:
                 say_parts(dump, parts, quiet=quiet)
         metrics.findings = Counter((finding.code.name, finding.level.value) for finding in report.findings)
@@ -250,15 +261,9 @@ def _rate_members(start: Start) -> dict[str, Any]:
     return {"rate": round(start.rate.per_second, 1), "rate_from": start.rate.run}
 
 
-def _show(app: Application, release: str, report: Report, start: Start, *, quiet: bool) -> None:
+def _say_running(app: Application, *, quiet: bool) -> None:
     from kstate_cli.cli.output import say
-    from kstate_cli.cli.views.check import show_report, worst_of
-    from kstate_cli.texts import command
 
-    show_report(release, report, start)
-    sys.stdout.flush()
-    if (worst := worst_of(report.findings)) is not None:
-        say(f"what that means: {command('explain', worst.code.name)}", quiet=quiet)
     if app.running is not False:
         state = "is running" if app.running else "may be running"
         say(f"the application {state}: as of its last flush ({app.as_of})", quiet=quiet)

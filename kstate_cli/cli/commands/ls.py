@@ -103,7 +103,7 @@ def ls(
     if output is Format.json:
         _print_json(listing, is_whole=not unlisted)
     else:
-        _show(application, listing.rows, quiet=quiet)
+        _show(application, listing.rows, by_size=sort is Order.size, quiet=quiet)
         say_missing_stores(listing.lacked, quiet=quiet)
     has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
     if unlisted:
@@ -254,7 +254,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
     )
 
 
-def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
+def _show(app: Application, rows: list[dict[str, Any]], *, by_size: bool, quiet: bool) -> None:
     """Print the stores, the legend and the totals."""
     import sys
 
@@ -266,23 +266,22 @@ def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
 
     if rows:
         everything = not sys.stdout.isatty()
-        # If all stores open in the same releases, the last line has them too: the column can go first.
         homes = [Column("new task")] if "home" in rows[0] else []
-        alike = len({tuple(row["opens_in"]) for row in rows if row["kind"] != "no-directory"}) <= 1
-        left_out = table(
+        table(
             None,
             (
                 Column("task"),
                 *homes,
                 Column("store"),
                 Column("kind", spare=3),
-                Column("size", right=True),
+                # The largest last, next to the prompt, is no use without the size.
+                Column("size", right=True, spare=0 if by_size else 4),
                 Column("keys", right=True),
                 Column("offset", right=True, spare=2),
                 Column("offset in", spare=6),
                 Column("status", spare=5),
                 Column("SST", spare=7),
-                Column("opens in", spare=4 if alike else 1),
+                Column("opens in", spare=1),
             ),
             [
                 (
@@ -305,8 +304,6 @@ def _show(app: Application, rows: list[dict[str, Any]], *, quiet: bool) -> None:
         signs = legend(rows)
         if signs:
             say(f"signs: {'; '.join(signs)}", quiet=quiet)
-        if left_out:
-            say(f"no room for: {', '.join(left_out)} (a wider terminal, a pipe and -o json have them)", quiet=quiet)
     print_line(_altogether(app, rows))
 
 

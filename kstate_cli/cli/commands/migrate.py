@@ -26,6 +26,7 @@ from kstate_cli.cli.options.shared import (
     StoreFormat,
     TransactionalStores,
     Unproven,
+    Verbose,
     Verify,
     Wait,
     WarningsOk,
@@ -109,6 +110,7 @@ def migrate(
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
     output: Output = Format.table,
+    verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
     """Upgrade or downgrade an application directory in place, without restoring anything. Undo it with `kstate undo`.
@@ -150,7 +152,7 @@ def migrate(
         return plan
 
     stores_at_once = at_once(workers)
-    view = PlanView(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    view = PlanView(output, quiet=quiet, verbose=verbose, dry_run=dry_run, workers=stores_at_once, copied=copy)
     request = ChangeRequest(
         Terms(
             path,

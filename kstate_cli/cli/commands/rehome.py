@@ -30,6 +30,7 @@ from kstate_cli.cli.options.shared import (
     Quiet,
     Reason,
     SpecFile,
+    Verbose,
     WarningsOk,
     at_once,
     workers_option,
@@ -112,6 +113,7 @@ def rehome(
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
     output: Output = Format.table,
+    verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
     """Move every store to the task that has its sub-topology now, without restoring anything.
@@ -171,7 +173,7 @@ def rehome(
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
     )
-    view = PlanView(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    view = PlanView(output, quiet=quiet, verbose=verbose, dry_run=dry_run, workers=stores_at_once, copied=copy)
     larger, restore_request = None, None
     if completion.from_changelog is not None:
         restore_request = completion.request(options, terms, source, after_error=after_error)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 def restore(
     app: Annotated[
         Path,
-        typer.Argument(metavar="APP", help="state.dir/application.id; created if it is lost.", readable=False),
+        typer.Argument(metavar="APP", help="state.dir/application.id, stopped; created if it is lost.", readable=False),
     ],
     selection: SelectionOptions,
     logs: LogOptions,
@@ -61,10 +61,7 @@ def restore(
     work: WorkOptions,
     report: ReportOptions,
 ) -> int:
-    """Restore stores in bulk from a changelog dump. Undo it with `kstate undo`.
-
-    Stop the application first. Stores past the dump, or not selected, stay.
-    """
+    """Restore stores in bulk from a changelog dump. Undo it with `kstate undo`."""
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import say
@@ -91,6 +88,7 @@ def restore(
         quiet=quiet,
         dry_run=selection.dry_run,
         workers=request.terms.run.workers,
+        verbose=report.verbose,
         copied=work.copy,
     )
     with Metrics(report.metrics_file, "restore", path) as metrics:

@@ -81,7 +81,7 @@ def verify(
             _print_json(lines, report)
             lines.summary(_summary(report, subset, time.monotonic() - began))
         else:
-            _show(report)
+            _show(report, quiet=quiet)
             _sum_up(report)
         sys.stdout.flush()
         _remarks(report, subset, quiet=quiet)
@@ -150,7 +150,7 @@ def _ways_out(report: AppReport) -> list[str]:
     ]
 
 
-def _show(report: AppReport) -> None:
+def _show(report: AppReport, *, quiet: bool) -> None:
     from kstate_cli.cli.columns import Column
     from kstate_cli.cli.output import safe, table
     from kstate_cli.cli.views.stores import short_kind
@@ -161,10 +161,10 @@ def _show(report: AppReport) -> None:
         (
             "task",
             "store",
-            Column("kind", spare=1),
+            Column("kind", spare=2),
             Column("rows", right=True),
-            Column("bytes", right=True, spare=2),
-            Column("digest", spare=3),
+            Column("bytes", right=True, spare=3),
+            Column("digest", spare=1),
             "verdict",
         ),
         [
@@ -180,6 +180,7 @@ def _show(report: AppReport) -> None:
             )
             for store in report.stores
         ],
+        quiet=quiet,
     )
     for finding in report.findings:
         # Lines, not a table: a path that is folded cannot be searched for.

@@ -17,6 +17,7 @@ from kstate_cli.cli.options.shared import (
     Reason,
     Stores,
     Tasks,
+    Verbose,
     Wait,
     WarningsOk,
     at_once,
@@ -59,6 +60,7 @@ def wipe(
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
     output: Output = Format.table,
+    verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
     """Move stores out, with their offsets and Positions, so that Streams rebuilds them from the earliest offset.
@@ -86,7 +88,9 @@ def wipe(
     path = find_application(app)
     set_app(path)
     stores_at_once = at_once(workers)
-    view = PlanView(output, quiet=quiet, dry_run=dry_run, workers=stores_at_once, is_undoable=not purge)
+    view = PlanView(
+        output, quiet=quiet, verbose=verbose, dry_run=dry_run, workers=stores_at_once, is_undoable=not purge
+    )
     request = ChangeRequest(
         Terms(
             path,

@@ -28,6 +28,7 @@ from kstate_cli.cli.options.shared import (
     Tasks,
     TransactionalStores,
     Unproven,
+    Verbose,
     Verify,
     Wait,
     WarningsOk,
@@ -236,6 +237,7 @@ class ReportOptions:
     HELP_PANEL: ClassVar = OUTPUT_PANEL
 
     output: Output = Format.table
+    verbose: Verbose = False
     quiet: Quiet = False
     warnings_ok: WarningsOk = False
     metrics_file: MetricsFile = None

@@ -110,6 +110,10 @@ Quiet = Annotated[
     bool,
     typer.Option("--quiet", "-q", help="Print only results and errors.", rich_help_panel=OUTPUT_PANEL),
 ]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Print each step before the run, too.", rich_help_panel=OUTPUT_PANEL),
+]
 Wait = Annotated[
     float,
     typer.Option(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Records
-from kstate_cli.cli.columns import Column, Fold, fold_words
-from kstate_cli.cli.output import print_line, safe, screen_width, table
+from kstate_cli.cli.columns import Column, Fold
+from kstate_cli.cli.output import print_line, print_prose, safe, table
 from kstate_cli.errors import ConditionNotMet
-from kstate_cli.texts import first_lines, plural, some
+from kstate_cli.texts import command, first_lines, plural, some
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,14 +34,17 @@ _NOTHING: Final = "nothing to do"
 _RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
-def show_report(release: str, report: Report, start: Start) -> None:
-    """Print verdict, findings and stores on standard output."""
+def show_report(release: str, report: Report, start: Start, *, every_store: bool) -> None:
+    """Print verdict, findings, outcomes by cause, and at the end what to do, on standard output.
+
+    ``every_store``: list each store on its own line, instead of one line for stores with the same cause and outcome.
+    """
     worst = worst_of(report.findings)
     style = "bold green"
     if not report.clean:
         style = _STYLES[Level.ERROR if report.fails or worst is None else worst.level]
     headline = "; ".join(filter(None, (verdict(report.predictions), start.text)))
-    _print_folded(f"{release}: {headline}", style, indent="")
+    print_prose(f"{release}: {headline}", style)
     for level in _STYLES:
         for alike in _grouped(finding for finding in report.findings if finding.level is level):
             _show_finding(alike)
@@ -52,19 +55,90 @@ def show_report(release: str, report: Report, start: Start) -> None:
     ]
     if others:
         print_line("")
-        table(
-            None,
-            ("task", "store", "finding", Column(f"the next start of {release}", fold=Fold.WORDS)),
-            [
-                (
-                    prediction.task,
-                    prediction.store,
-                    prediction.code.name if prediction.code else "-",
-                    _outcome_text(prediction),
-                )
+        if every_store:
+            outcomes = Column(f"the next start of {release}", fold=Fold.WORDS)
+            rows = [
+                (prediction.task, prediction.store, _cause(prediction), _outcome_text(prediction))
                 for prediction in others
-            ],
-        )
+            ]
+            table(None, ("task", "store", "finding", outcomes), rows)
+        else:
+            _show_outcomes(release, others)
+    _show_actions(release, report)
+
+
+def _cause(prediction: Prediction) -> str:
+    """Return the code of the finding that causes the outcome of a store."""
+    return "-" if prediction.code is None else prediction.code.name
+
+
+def _by_cause(predictions: Iterable[Prediction]) -> list[list[Prediction]]:
+    """Return the stores with the same cause and outcome together, in the order of their first store."""
+    groups: dict[tuple[object, ...], list[Prediction]] = {}
+    for prediction in predictions:
+        key = (_cause(prediction), prediction.outcome, prediction.or_else, prediction.by_chance)
+        groups.setdefault(key, []).append(prediction)
+    return list(groups.values())
+
+
+def _show_outcomes(release: str, predictions: Iterable[Prediction]) -> None:
+    """Print the outcome of stores with the same cause once, below some of their names."""
+    print_line(f"the next start of {release}:", "bold")
+    for group in _by_cause(predictions):
+        names = ["/".join(filter(None, (prediction.task, prediction.store))) for prediction in group]
+        print_prose(some(names, _MAX_LISTED), indent=_INDENT)
+        print_prose(_group_outcome(group), indent=_INDENT * 2)
+        if group[0].code is not None:
+            print_prose(f"cause: {_cause(group[0])}", indent=_INDENT * 2)
+
+
+def _group_outcome(group: Sequence[Prediction]) -> str:
+    """Return the outcome of several stores: records added up, and the messages of the first as an example."""
+    first = group[0]
+    if len(group) == 1:
+        return _outcome_text(first)
+    counts = [prediction.records for prediction in group if prediction.records is not None]
+    total = None
+    # A sum without one of its parts would look like the whole.
+    if len(counts) == len(group):
+        total = Records(sum(count.count for count in counts), all(count.exact for count in counts))
+    text = _outcome_text(replace(first, records=total))
+    return f"{text} (--all lists each)" if first.messages else text
+
+
+def _show_actions(release: str, report: Report) -> None:
+    """Print the end of the report: what to do about each finding, most severe first; nothing without a finding."""
+    if not report.findings:
+        return
+    print_line("")
+    print_line("what to do:", "bold")
+    order = list(_STYLES)
+    groups = sorted(_grouped(report.findings), key=lambda alike: order.index(alike[0].level))
+    actions = [(alike[0].code.name, dict.fromkeys(finding.hint for finding in alike)) for alike in groups]
+    for _, hints in actions:
+        hints.pop(_NOTHING, None)
+    if not any(hints for _, hints in actions):
+        print_prose(f"nothing: start {release}", indent=_INDENT)
+    for code, hints in actions:
+        if hints:
+            print_prose(f"{code}:", indent=_INDENT)
+        for hint in first_lines(list(hints), _MAX_LISTED):
+            _show_hint(hint)
+    worst = worst_of(report.findings)
+    if worst is not None:
+        print_prose(f"what {worst.code.name} means:", indent=_INDENT)
+        print_line(safe(f"{_INDENT}{_INDENT}{command('explain', worst.code.name)}"), "bold")
+
+
+def _show_hint(hint: str) -> None:
+    match = _COMMAND.fullmatch(hint)
+    if match is None:
+        print_prose(hint, indent=_INDENT * 2)
+        return
+    if match[1]:
+        print_prose(f"{match[1]}:", indent=_INDENT * 2)
+    # On a separate line, and never folded, so that it can be pasted.
+    print_line(safe(f"{_INDENT}{_INDENT}{match[2]}"), "bold")
 
 
 def worst_of(findings: Iterable[Finding]) -> Finding | None:
@@ -157,26 +231,10 @@ def _show_finding(alike: list[Finding]) -> None:
     )
     where = f": {some(places, _MAX_LISTED)}" if places else ""
     print_line("")
-    _print_folded(f"{first.level.value}: {first.code.name}{where}", _STYLES[first.level], indent="")
+    print_prose(f"{first.level.value}: {first.code.name}{where}", _STYLES[first.level])
     for text in first_lines(list(dict.fromkeys(finding.text for finding in alike)), _MAX_LISTED):
-        _print_folded(text)
-    _print_folded(f"rule: {first.code.rule}")
-    for hint in first_lines(
-        list(dict.fromkeys(finding.hint for finding in alike if finding.hint != _NOTHING)), _MAX_LISTED
-    ):
-        match = _COMMAND.fullmatch(hint)
-        if match is None:
-            _print_folded(f"what to do: {hint}")
-            continue
-        _print_folded(f"what to do: {match[1]}:" if match[1] else "what to do:")
-        # On a separate line, and never folded, so that it can be pasted.
-        print_line(safe(f"{_INDENT}{_INDENT}{match[2]}"), "bold")
-
-
-def _print_folded(text: str, style: str = "", *, indent: str = _INDENT) -> None:
-    width = screen_width()
-    for line in [safe(text)] if width is None else fold_words(safe(text), width - len(indent)):
-        print_line(f"{indent}{line}", style)
+        print_prose(text, indent=_INDENT)
+    print_prose(f"rule: {first.code.rule}", indent=_INDENT)
 
 
 def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -298,7 +356,6 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
     from kstate_cli.formats.task_id import GLOBAL
     from kstate_cli.rocks.errors import RocksError
     from kstate_cli.statedir.scan import read_application
-    from kstate_cli.texts import command
 
     whole = command("check", app, "--for", request.release.version)
     try:
@@ -343,7 +400,6 @@ def parts_of(dump: str) -> list[dict[str, Any]]:
 def say_parts(dump: str, parts: list[dict[str, Any]], *, quiet: bool) -> None:
     """Print when each part was read in full."""
     from kstate_cli.cli.output import say
-    from kstate_cli.texts import command
 
     if not parts:
         say(f"dump verified: never: {command('verify-dump', dump)}", quiet=quiet)
@@ -360,7 +416,7 @@ def damage_in(dump: str, parts: list[dict[str, Any]]) -> ConditionNotMet | None:
     """Return the error for a dump with files that were damaged when they were last read."""
     from kstate_cli.dump_reader.location import uri_text
     from kstate_cli.dump_reader.verification import ROT
-    from kstate_cli.texts import command, some
+    from kstate_cli.texts import some
 
     damaged = [part["subset"] for part in parts if part["damaged"]]
     if not damaged:

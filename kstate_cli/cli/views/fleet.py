@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.cli.columns import Column, Fold, fold_words
-from kstate_cli.cli.output import print_line, safe, screen_width, table
+from kstate_cli.cli.columns import Column, Fold
+from kstate_cli.cli.output import print_line, print_prose, safe, table
 from kstate_cli.fleet.findings import FleetCode, FleetFinding, FleetLevel
 from kstate_cli.fleet.model import CountSource, Fleet, HostReport, task_name
 from kstate_cli.formats.task_id import GLOBAL
@@ -128,7 +128,7 @@ def totals(fleet: Fleet) -> str:
 
 def show_totals(fleet: Fleet) -> None:
     """Print the last line of the table."""
-    _folded(totals(fleet), indent="")
+    print_prose(totals(fleet))
 
 
 def show_findings(findings: Sequence[FleetFinding]) -> None:
@@ -139,20 +139,14 @@ def show_findings(findings: Sequence[FleetFinding]) -> None:
     for code, alike in groups.items():
         count = f" ({len(alike)})" if len(alike) > 1 else ""
         print_line("")
-        _folded(f"{code.level.value}: {code.name}{count}", _STYLES[code.level], "")
+        print_prose(f"{code.level.value}: {code.name}{count}", _STYLES[code.level])
         for text in first_lines([finding.text for finding in alike], _MAX_LISTED):
-            _folded(text)
-        _folded(f"rule: {code.rule}")
-        _folded(f"what to do: {code.hint}{':' if code.command else ''}")
+            print_prose(text, indent=_INDENT)
+        print_prose(f"rule: {code.rule}", indent=_INDENT)
+        print_prose(f"what to do: {code.hint}{':' if code.command else ''}", indent=_INDENT)
         if code.command:
             # On a line of its own, and never folded: it is to be pasted.
             print_line(safe(f"{_INDENT}{_INDENT}{code.command}"), "bold")
-
-
-def _folded(text: str, style: str = "", indent: str = _INDENT) -> None:
-    width = screen_width()
-    for line in [safe(text)] if width is None else fold_words(safe(text), width - len(indent)):
-        print_line(f"{indent}{line}", style)
 
 
 def number(value: int | None) -> str:

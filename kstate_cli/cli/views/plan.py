@@ -27,6 +27,8 @@ class PlanView:
     workers: int
     is_undoable: bool = True
     """The replaced directories stay as a backup for undo."""
+    verbose: bool = False
+    """Print each step before a run too; a dry run always does."""
     copied: bool = False
     """SSTs are copied instead of linked."""
     engine: EngineChoice | None = None
@@ -34,7 +36,7 @@ class PlanView:
 
 
 def show_plan(plan: Plan, how: PlanView) -> None:
-    """Print the plan, as a summary and step by step, or as JSON lines; warnings and notes on standard error.
+    """Print the plan as a summary, for a dry run step by step too, or as JSON lines; warnings go to standard error.
 
     For a dry run the plan is the result; before a run it is a message, which ``quiet`` hides. It is flushed before the
     first change: raise OutputLost if that fails.
@@ -59,12 +61,14 @@ def _show_steps(plan: Plan, how: PlanView) -> None:
         print_line(safe(f"{plan.command}: {plan.app}"), "bold")
         for line in _summed_up(plan, how):
             print_line(safe(f"  {line}"))
-        print_line("")
-        table(
-            None,
-            ("step", "path", Column("what", fold=Fold.WORDS)),
-            [(step.action, step.path, step.describe()) for step in plan.steps],
-        )
+        # A run of hours has hundreds of steps, and its summary would scroll away: a dry run is for reading them.
+        if how.dry_run or how.verbose:
+            print_line("")
+            table(
+                None,
+                ("step", "path", Column("what", fold=Fold.WORDS)),
+                [(step.action, step.path, step.describe()) for step in plan.steps],
+            )
     for text in plan.warnings:
         say(f"warning: {text}")
     for text in plan.notes:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from kstate_cli.cli.output import progress_bar, safe, say
+from kstate_cli.cli.output import message_lines, progress_bar, say
 from kstate_cli.clock import Pace, PaceMeter, pace_text
 from kstate_cli.signals import start
 from kstate_cli.texts import size_text
@@ -123,7 +123,9 @@ class Meter:
     def say(self, text: str, *, always: bool = False) -> None:
         """Print a message, above the bar if there is one; with ``always`` even if quiet."""
         if self._bar is not None:
-            self._bar.console.print(safe(text), markup=False, highlight=False)
+            # ``rich`` would fold a command in the middle: the lines are folded before it gets them.
+            for line in message_lines(text):
+                self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
             say(text, quiet=self._quiet and not always)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -11,9 +12,10 @@ from typing import Any
 from kstate_cli.change.journal import CREATED, DAMAGED, INTERRUPTED, RunState
 from kstate_cli.change.lost import LostCopy, OnlyCopy
 from kstate_cli.change.standby import StandbyUse
-from kstate_cli.cli.columns import Column, Fold, fold_words
-from kstate_cli.cli.output import print_line, safe, screen_width, table
+from kstate_cli.cli.columns import Column, Fold
+from kstate_cli.cli.output import print_line, print_prose, safe, screen_width, table
 from kstate_cli.clock import duration_text
+from kstate_cli.diagnosis import PLACEHOLDER
 from kstate_cli.texts import command, size_text
 
 Row = Mapping[str, Any]
@@ -70,14 +72,14 @@ def show_runs(
         ],
     )  # fmt: skip
     if len(newest) < len(rows):
-        _say(f"{len(rows) - len(newest)} older runs are not shown: a pipe and -o json have them")
+        print_prose(f"{len(rows) - len(newest)} older runs are not shown: a pipe and -o json have them")
     _show_staging(rows)
     _show_progress(rows)
     lines = list(_next(app, rows, copies, is_locked=is_locked))
     if lines:
         print_line("")
     for text, line in lines:
-        _say(text)
+        print_prose(text, hanging="  ")
         if line is not None:
             print_line(safe(f"    {line}"))
 
@@ -85,14 +87,7 @@ def show_runs(
 def say_standby(standby: StandbyUse | None) -> None:
     """Print whether the directory is a standby, if it ever was one."""
     if standby is not None:
-        _say(_STANDBY[standby])
-
-
-def _say(text: str) -> None:
-    """Print a sentence, folded on a terminal."""
-    width = screen_width()
-    for number, line in enumerate([text] if width is None else fold_words(safe(text), width - 2)):
-        print_line(safe(f"{'  ' if number else ''}{line}"))
+        print_prose(_STANDBY[standby], hanging="  ")
 
 
 def _in_use(is_locked: bool | None, pid: int | None) -> str:
@@ -130,6 +125,31 @@ _Step = tuple[str, str | None]
 _RERUN = "run its command again: it continues from there"
 
 
+def _rerun_of(app: Path, row: Row) -> str | None:
+    """Return the command of a run as it can be pasted; None if its journal lacks an argument.
+
+    The application directory becomes absolute: in another working directory, ``kstate restore app`` would create one.
+    """
+    words = row["by"].get("argv") or []
+    if not isinstance(words, list) or any(not isinstance(word, str) or PLACEHOLDER in word for word in words):
+        return None
+    paths = [word if word.startswith("-") else os.path.normpath(word) for word in words]
+    # The journal keeps no working directory: the argument is the one that ends as the application's path does.
+    candidates = [at for at, path in enumerate(paths) if at and _ends_with(app, path)]
+    if not candidates:
+        return None
+    words = list(words)
+    words[candidates[0]] = os.fspath(app)
+    return command(*words)
+
+
+def _ends_with(app: Path, path: str) -> bool:
+    if path.startswith("/"):
+        return Path(path) in (app, app.parent)
+    parts = Path(path).parts
+    return bool(parts) and ".." not in parts and app.parts[-len(parts) :] == parts
+
+
 def _next(app: Path, rows: Sequence[Row], copies: Copies, *, is_locked: bool | None) -> Iterator[_Step]:
     """Yield what to do next, most urgent first: lost copies, unfinished runs, the last run, then free space."""
     if copies.only is not None:
@@ -139,7 +159,7 @@ def _next(app: Path, rows: Sequence[Row], copies: Copies, *, is_locked: bool | N
     yield from _of_lost_copies(copies)
     for row in rows:
         yield from _of_unfinished(app, row, is_locked=is_locked)
-    yield from _of_last_run(rows[-1])
+    yield from _of_last_run(app, rows[-1])
     yield from _of_backups(app, rows, {copy.run.name for copy in copies.lost})
     words = dict.fromkeys(row["state"] for row in rows[-_NEWEST:] if row["state"] not in (_KEPT, _UNDONE))
     for word in words:
@@ -162,21 +182,22 @@ def _of_unfinished(app: Path, row: Row, *, is_locked: bool | None) -> Iterator[_
         # The switch is one rename: an interrupted run never leaves a mixture.
         yield (
             f"{name}: its process has ended; the directory is entirely the old or entirely the new one; {_RERUN}",
-            None,
+            _rerun_of(app, row),
         )
     elif state == RunState.CLEANING.value and not is_locked:
         yield f"{name}: partially deleted; to continue:", command("clean", app, "--run", name)
 
 
-def _of_last_run(last: Row) -> Iterator[_Step]:
+def _of_last_run(app: Path, last: Row) -> Iterator[_Step]:
     if last["cut_short"]:
-        yield f"{last['run']} left the directory unchanged: {_RERUN}", None
+        yield f"{last['run']} left the directory unchanged: {_RERUN}", _rerun_of(app, last)
     elif last["state"] == _FAILED:
         yield f"{last['run']}: {last['message']}", None
-        more = ""
+        more, again = "", _rerun_of(app, last)
         if last["restoration"] == "ERROR":
             more = " with --after-error"
-        yield f"it left the directory unchanged: fix that, then run its command again{more}", None
+            again = None if again is None else f"{again} --after-error"
+        yield f"it left the directory unchanged: fix that, then run its command again{more}", again
 
 
 def _of_backups(app: Path, rows: Sequence[Row], lost_runs: Collection[str]) -> Iterator[_Step]:

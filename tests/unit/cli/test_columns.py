@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.cli.columns import Column, Fold, fold_words, lay_out, width_of
+from kstate_cli.cli.columns import Column, Fold, fold_message, fold_words, lay_out, width_of
 from kstate_cli.cli.views.stores import short_kind
 from kstate_cli.formats.store_kinds import store_kinds
 
@@ -77,3 +77,19 @@ def test_every_kind_has_a_short_name_of_its_own(kind: str) -> None:
     assert len(short) <= 17
     assert [kind.name for kind in store_kinds() if short_kind(kind.name, certain=True) == short] == [kind]
     assert short_kind(kind, certain=False) == f"{short}?"
+
+
+WORDS = st.lists(st.text("abcdefgh-状:", min_size=1, max_size=12), min_size=1, max_size=30).map(" ".join)
+
+
+@given(WORDS, WORDS, st.integers(30, 100), st.sampled_from(["", "  ", "    "]))
+def test_a_message_is_folded_at_words_and_its_command_never(text: str, words: str, width: int, indent: str) -> None:
+    """A shell runs each line that is pasted: half of a command is another command."""
+    sentence = f"{indent}{text}"
+    lines = fold_message(sentence, width)
+    assert " ".join(line.strip() for line in lines) == text
+    assert all(width_of(line) <= width for line in lines) and lines[0].startswith(indent)
+    command = f"kstate wipe /app --task {words}"
+    lines = fold_message(f"{sentence} {command}", width)
+    assert " ".join(line.strip() for line in lines) == f"{text} {command}" and lines[-1].endswith(command)
+    assert fold_message(f"{indent}{command}", width) == [f"{indent}{command}"]
