@@ -14,8 +14,7 @@ from os import PathLike
 from typing import Final
 
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.families import OFFSETS_CF
-from kstate_cli.formats.store_kinds import headers_families, row_families, store_kind
+from kstate_cli.formats.store_kinds import OFFSETS_CF, headers_families, row_families, store_kind
 from kstate_cli.patch_releases import PatchDifference, behaviour, decides, is_new
 from kstate_cli.texts import UNPROVEN, did_you_mean
 

@@ -25,7 +25,7 @@ from kstate_cli.change.lockfile import application_lock, check_change, check_loc
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.removal import remove_run
 from kstate_cli.errors import Refused, RunHalfway
-from kstate_cli.parallel.workers import Workers
+from kstate_cli.parallel import Workers
 from kstate_cli.statedir.entries import refuse_special
 from kstate_cli.statedir.locks import read_lock_table
 from kstate_cli.statedir.model import Application

@@ -20,10 +20,10 @@ from kstate_cli.change.access import keep_attributes, own_like, take_access
 from kstate_cli.change.marks import MARKS
 from kstate_cli.change.plan import FEW_LAYERS, BuildDatabase, Conversion, CreateDatabase, EditDatabase
 from kstate_cli.errors import Refused, naming
-from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.layouts import STRIP
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import decode_rows, encode_rows
+from kstate_cli.formats.store_kinds import DEFAULT_CF, OFFSETS_CF
 from kstate_cli.regular_files import open_regular
 from kstate_cli.releases import Release
 from kstate_cli.rocks.create import StoreLayout, create_store, layout_of

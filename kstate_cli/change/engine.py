@@ -54,8 +54,8 @@ from kstate_cli.change.verify import verify_staged
 from kstate_cli.deadline import leave
 from kstate_cli.diagnosis import timed
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, file_of, name_of_signal, naming
-from kstate_cli.formats.task_id import is_topology
-from kstate_cli.parallel.workers import Workers
+from kstate_cli.formats.topic_partition import is_topology
+from kstate_cli.parallel import Workers
 from kstate_cli.releases import release
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import signals_held

@@ -8,8 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import offsets_text
 from kstate_cli.releases import Release
 from kstate_cli.statedir.model import Database

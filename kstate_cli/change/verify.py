@@ -19,11 +19,11 @@ from pathlib import Path
 from kstate_cli.change.edit import DatabaseStep, verify_database
 from kstate_cli.change.plan import BuildDatabase, Conversion, CreateDatabase, EditDatabase, MoveStore, Plan
 from kstate_cli.formats import sst
-from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.layouts import STRIP
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
-from kstate_cli.parallel.workers import Workers
+from kstate_cli.formats.store_kinds import OFFSETS_CF
+from kstate_cli.parallel import Workers
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import is_sst, unflushed_logs
 from kstate_cli.rocks.shadow import LiveFile, Shadow

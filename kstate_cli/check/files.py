@@ -28,9 +28,8 @@ from kstate_cli.check.codes.topology import STORE_ELSEWHERE
 from kstate_cli.check.findings import Finding, Level, Outcome, Prediction
 from kstate_cli.check.rule import Obstacle, java_text
 from kstate_cli.check.snapshot import Snapshot, subtopology
-from kstate_cli.formats.binary import MAX_I32
-from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.binary import MAX_I32, MalformedBytesError
+from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.patch_releases import SHARED_STORE_BUILDER, old_releases
 from kstate_cli.specification.homes import StoreKey
 from kstate_cli.statedir.model import CheckpointFile, Store, Task

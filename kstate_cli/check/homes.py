@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from kstate_cli.check.judge_offsets import is_logged
 from kstate_cli.check.snapshot import AbsentStore, Homes, RequestedTopology, Snapshot, home_of_store, is_left_over
-from kstate_cli.formats.task_id import TaskId
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TaskId, TopicPartition
 from kstate_cli.offsets.resolve import give_lines
 from kstate_cli.specification.homes import Home, StoreKey
 from kstate_cli.statedir.model import Application, CheckpointFile, Task

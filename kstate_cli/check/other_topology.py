@@ -28,8 +28,7 @@ from kstate_cli.check.rule import Obstacle, StoreCheckDraft, TaskCheckDraft, jud
 from kstate_cli.check.snapshot import Homes, RequestedTopology, Snapshot
 from kstate_cli.check.stores import STORE_RULES
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.task_id import GLOBAL
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.specification.homes import StoreKey, of_another_operator
 from kstate_cli.specification.topology import Subtopology
 from kstate_cli.statedir.model import Task

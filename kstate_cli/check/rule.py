@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from kstate_cli.check.findings import Finding, FindingCode, Prediction
 from kstate_cli.check.ranges import InitialOffsets, TaskInitialOffsets
 from kstate_cli.check.snapshot import Snapshot
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.statedir.model import Store, Task
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from kstate_cli.check.findings import Finding, FindingCode, Level, Records
 from kstate_cli.check.logs import LogSource
-from kstate_cli.formats.task_id import TaskId
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TaskId, TopicPartition
 from kstate_cli.logs import Log
 from kstate_cli.offsets.ages import Age
 from kstate_cli.offsets.model import TaskOffsets

@@ -23,8 +23,7 @@ from kstate_cli.check.files import ObstacleAndFindings, segment_obstacle, store_
 from kstate_cli.check.findings import Finding, Level
 from kstate_cli.check.rule import Obstacle, Rule, StoreCheckDraft
 from kstate_cli.check.snapshot import Snapshot
-from kstate_cli.formats.families import OFFSETS_CF, STATISTICS_CF
-from kstate_cli.formats.store_kinds import all_families, headers_families, store_kind
+from kstate_cli.formats.store_kinds import OFFSETS_CF, STATISTICS_CF, all_families, headers_families, store_kind
 from kstate_cli.releases import knows_headers, readable_by
 from kstate_cli.statedir.model import (
     Database,

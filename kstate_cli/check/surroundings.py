@@ -21,8 +21,7 @@ from kstate_cli.check.findings import Finding, Outcome, Prediction
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
-from kstate_cli.formats.task_id import GLOBAL
-from kstate_cli.formats.topic_partition import store_in_topologies
+from kstate_cli.formats.topic_partition import GLOBAL, store_in_topologies
 from kstate_cli.texts import size_text, some
 
 _CLEANUP_DELAY = 600

@@ -44,8 +44,7 @@ from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import GLOBAL_STORE_RULES, STORE_RULES
 from kstate_cli.formats import offsets as family
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.task_id import GLOBAL
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.logs import Where
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_folder

@@ -24,13 +24,12 @@ from kstate_cli.diff.model import (
     same_values,
 )
 from kstate_cli.errors import InUse, UsageError
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.offsets.last_run import reader_remarks
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.rows.errors import StoreUnreadable
-from kstate_cli.rows.segment import Databases, Segment
-from kstate_cli.rows.store import StoreReader
-from kstate_cli.rows.whole_stores import Steady, filled, open_whole, others_of, refuse_running
+from kstate_cli.rows.open import Steady, filled, open_whole, others_of, refuse_running
+from kstate_cli.rows.segment import Databases, Segment, StoreReader
 from kstate_cli.specification.combine import refuse_other_kinds
 from kstate_cli.specification.draft import SpecDraft
 from kstate_cli.statedir.model import Application, Store, Task

@@ -13,15 +13,14 @@ from operator import itemgetter
 from typing import Any, Final
 
 from kstate_cli.errors import InUse
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rows.errors import Advice, StoreUnreadable, own_advice
-from kstate_cli.rows.layout import Layout
-from kstate_cli.rows.segment import Segment
-from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.records import Layout
+from kstate_cli.rows.segment import Segment, StoreReader
 from kstate_cli.rows.values import timestamp_or_none
 
 

@@ -21,7 +21,7 @@ from kstate_cli.dump_writer.stores import DumpStore, store_of
 from kstate_cli.dump_writer.task import OnProgress, OnResult, RangeJob, RangeQueue, RangeRunner, read_range
 from kstate_cli.errors import Interrupted, RunFailed
 from kstate_cli.host import FULL
-from kstate_cli.parallel.workers import Counters, Processes, Workers
+from kstate_cli.parallel import Counters, Processes, Workers
 from kstate_cli.signals import now_and_then
 from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.spark.context import SparkSettings, run_tasks, slots_of, spark_context

@@ -26,7 +26,7 @@ from kstate_cli.dump_writer.stores import store_of
 from kstate_cli.dump_writer.writing import RangeFile, batch_of, path_of, schema
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.parallel.workers import Counter, Progress
+from kstate_cli.parallel import Counter, Progress
 
 GROUP: Final = "kstate-dump"
 _AT_ONCE: Final = 20_000

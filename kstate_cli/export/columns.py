@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row
 from kstate_cli.rows.errors import SerdeError
-from kstate_cli.rows.layout import Layout
-from kstate_cli.rows.records import Record, Shape
+from kstate_cli.rows.records import Layout, Record, Shape
 from kstate_cli.rows.serde_type import BYTES, SERDE_ERRORS, Serde
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from kstate_cli.export.columns import PIECES, batches, schema_of
 from kstate_cli.host import WRITING_THREADS, require_headroom
-from kstate_cli.parallel.workers import Counter, Progress, leave_everything_in
+from kstate_cli.parallel import Counter, Progress, leave_everything_in
 from kstate_cli.rocks.scanning import FlatPiece
 from kstate_cli.rows.errors import SerdeError
-from kstate_cli.rows.layout import Layout
-from kstate_cli.rows.records import shape_of
+from kstate_cli.rows.records import Layout, shape_of
 from kstate_cli.rows.segment import UNREADABLE, Databases, Segment
 from kstate_cli.rows.serdes import serde
 from kstate_cli.spark.choice import EngineChoice
@@ -27,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kstate_cli import temporary
-from kstate_cli.parallel.workers import Processes, progress_counters
+from kstate_cli.parallel import Processes, progress_counters
 
 _GROUP_BYTES: Final = 32 << 20
 _GROUP_ROWS: Final = 1 << 20

@@ -15,17 +15,14 @@ from kstate_cli.errors import Refused
 from kstate_cli.export.columns import schema_of
 from kstate_cli.export.out_folder import OutFolder, check_out
 from kstate_cli.export.part import ExportWatcher, PartJob, PartResult, choose_engine, write_parts
-from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.offsets.last_run import position_reached, reader_remarks
+from kstate_cli.rocks.files import Table, tables
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.rocks.tables import Table, tables
-from kstate_cli.rows.layout import Layout
-from kstate_cli.rows.open import stores_of
-from kstate_cli.rows.records import Shape, shape_of
-from kstate_cli.rows.segment import UNREADABLE, Databases, Segment
+from kstate_cli.rows.open import Steady, filled, open_whole, refuse_running, stores_of
+from kstate_cli.rows.records import Layout, Shape, shape_of
+from kstate_cli.rows.segment import UNREADABLE, Databases, Segment, StoreReader
 from kstate_cli.rows.serdes import serde_for
-from kstate_cli.rows.store import StoreReader
-from kstate_cli.rows.whole_stores import Steady, filled, open_whole, refuse_running
 from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
 from kstate_cli.specification.combine import merge
 from kstate_cli.specification.draft import SpecDraft, StoreDraft

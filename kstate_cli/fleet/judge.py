@@ -9,7 +9,7 @@ from typing import Final
 from kstate_cli.fleet import findings as of
 from kstate_cli.fleet.findings import FLEET_CODES, FleetCode, FleetFinding
 from kstate_cli.fleet.model import CountSource, Fleet, SubTopology, sub_topology, task_name
-from kstate_cli.formats.task_id import GLOBAL, TaskId
+from kstate_cli.formats.topic_partition import GLOBAL, TaskId
 from kstate_cli.texts import some
 
 _LISTED: Final = 5

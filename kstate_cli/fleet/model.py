@@ -12,8 +12,7 @@ from typing import Final
 from kstate_cli.broker.client import GroupMember, StreamsGroup
 from kstate_cli.broker.facts import Facts
 from kstate_cli.errors import Refused
-from kstate_cli.formats.task_id import TaskId
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TaskId, TopicPartition
 from kstate_cli.specification.draft import IN_MEMORY, SpecDraft
 
 

@@ -1,14 +1,13 @@
-"""Java's numbers as bytes, RocksDB's CRC32C, and columns of values of equal length as tables of bytes.
+"""Java's numbers as bytes, RocksDB's CRC32C, tables of bytes, and the error of every decoder.
 
-The reader of numbers never runs past the end; the writers go with it.
+The reader never runs past the end: bytes that end too early raise :class:`MalformedBytesError`. A column of values of
+equal length is also a table of bytes, a row for each value.
 """
 
 from __future__ import annotations
 
 import struct
 from typing import TYPE_CHECKING, Final
-
-from .malformed import MalformedBytesError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +20,28 @@ _MAX_VARINT_BYTES: Final = 5
 _MAX_U32: Final = (1 << 32) - 1
 _VARINT_MORE: Final = 0x80
 _UNDERFLOW: Final = "BufferUnderflowException"
+
+
+class MalformedBytesError(ValueError):
+    """The bytes do not follow the format.
+
+    ``reason`` says what is wrong; ``streams_exception`` is the simple name of the Java exception that Kafka Streams
+    raises for the same bytes, or ``None`` where Streams is known to raise none or its answer is unknown. ``str()``
+    gives both. ``streams_message`` is how that exception's message begins, where it is known: it is what an operator
+    sees in the log.
+    """
+
+    def __init__(
+        self, reason: str, streams_exception: str | None = None, *, streams_message: str | None = None
+    ) -> None:
+        super().__init__(reason if streams_exception is None else f"{reason} (Streams: {streams_exception})")
+        self.reason = reason
+        self.streams_exception = streams_exception
+        self.streams_message = streams_message
+
+    def __reduce__(self) -> tuple[type[MalformedBytesError], tuple[str, str | None], dict[str, str | None]]:
+        # The default would rebuild from ``args``, that is from the message instead of the two parts.
+        return type(self), (self.reason, self.streams_exception), {"streams_message": self.streams_message}
 
 
 def i32(value: int) -> bytes:

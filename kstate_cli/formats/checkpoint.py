@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .binary import MAX_I32, MAX_I64, MIN_I32, MIN_I64
-from .malformed import MalformedBytesError
-from .topic_partition import TopicPartition
+from kstate_cli.formats.binary import MAX_I32, MAX_I64, MIN_I32, MIN_I64, MalformedBytesError
+from kstate_cli.formats.topic_partition import TopicPartition
 
 OFFSET_UNKNOWN: Final = -4
 """A consistent store without a known offset (``OffsetCheckpoint.OFFSET_UNKNOWN``)."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
-from .malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 
 _DEEPEST: Final = 32
 """Nothing that kstate reads is nested half as deeply."""

@@ -13,7 +13,7 @@
 ============================================== ==================================== ==================================
 
 Nothing in a key says which of them it follows. Every reader raises
-:class:`~kstate_cli.formats.malformed.MalformedBytesError` for a key that is too short or has another prefix byte; the
+:class:`~kstate_cli.formats.binary.MalformedBytesError` for a key that is too short or has another prefix byte; the
 writers raise :class:`ValueError` for numbers that do not fit.
 """
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from .binary import Reader, i32, i64
+from kstate_cli.formats.binary import Reader, i32, i64
 
 LATEST_SEGMENT: Final = -1
 """Segment id of the latest versions: the prefix ``ffffffffffffffff``, which sorts last."""

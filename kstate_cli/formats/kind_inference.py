@@ -14,13 +14,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .binary import MAX_I64
-from .families import DEFAULT_CF, OFFSETS_CF
-from .keys import BASE_PREFIX, INDEX_PREFIX, CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
-from .layouts import Inner, KeySchema, ValueLayout
-from .malformed import MalformedBytesError
-from .store_kinds import (
+from kstate_cli.formats.binary import MAX_I64, MalformedBytesError
+from kstate_cli.formats.keys import (
+    BASE_PREFIX,
+    INDEX_PREFIX,
+    CombinedKey,
+    JoinSideKey,
+    SessionKey,
+    VersionedKey,
+    WindowKey,
+)
+from kstate_cli.formats.layouts import Inner, KeySchema, ValueLayout
+from kstate_cli.formats.store_kinds import (
     AMBIGUOUS,
+    DEFAULT_CF,
+    OFFSETS_CF,
     SINGLE_AMBIGUOUS,
     StoreKind,
     all_families,
@@ -28,7 +36,7 @@ from .store_kinds import (
     named_by_dsl,
     store_kinds,
 )
-from .values import (
+from kstate_cli.formats.values import (
     UNKNOWN_TIMESTAMP,
     BufferValue,
     HeadersValue,
@@ -36,7 +44,7 @@ from .values import (
     TimestampedValue,
     decode_list,
 )
-from .versioned import LatestValue, oldest_of_any_order
+from kstate_cli.formats.versioned import LatestValue, oldest_of_any_order
 
 # With no segment but the one at 0 nothing bounds its end. A time in it is then taken for milliseconds before the year
 # 2248: enough to see that four bytes of a key and four of a time are not one number.

@@ -11,9 +11,17 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from .keys import BASE_PREFIX, INDEX_PREFIX, CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
-from .malformed import MalformedBytesError
-from .values import strip_headers_to_plain, strip_headers_to_timestamped, strip_session_headers
+from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.keys import (
+    BASE_PREFIX,
+    INDEX_PREFIX,
+    CombinedKey,
+    JoinSideKey,
+    SessionKey,
+    VersionedKey,
+    WindowKey,
+)
+from kstate_cli.formats.values import strip_headers_to_plain, strip_headers_to_timestamped, strip_session_headers
 
 RowKey = bytes | WindowKey | SessionKey | VersionedKey | JoinSideKey | CombinedKey
 """The key of a row, read."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from .malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 
 _BLOCK: Final = 32 * 1024
 _HEADER: Final = 7

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 
 _SECTION: Final = re.compile(r"\[([A-Za-z]+)(?:/([A-Za-z0-9_.]*))?(?:\s+\"(.*)\")?\]")
 _COMMENT: Final = re.compile(r"(?<!\\)#.*")

@@ -1,4 +1,4 @@
-"""The table of store kinds: every fact that kstate has about a kind comes from its row.
+"""The table of store kinds, and the column families: every fact that kstate has about a kind comes from its row.
 
 A kind is about bytes, not about the API: a timestamped builder over a plain supplier leaves a plain store. A new kind
 of known key schemas and value layouts, in a column family of its own, is one more row here; one in a family that other
@@ -12,9 +12,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from .families import DEFAULT_CF, HEADERS_CF, OFFSETS_CF, SESSION_HEADERS_CF, TIMESTAMPED_CF, WINDOW_HEADERS_CF
-from .layouts import Inner, KeySchema, Logged, ValueLayout
+from kstate_cli.formats.layouts import Inner, KeySchema, Logged, ValueLayout
 
+DEFAULT_CF: Final = "default"
+"""Every RocksDB has it: plain values, and what was written before a store got its newest layout."""
+TIMESTAMPED_CF: Final = "keyValueWithTimestamp"
+"""``RocksDBTimestampedStore``."""
+HEADERS_CF: Final = "keyValueWithTimestampAndHeaders"
+"""``RocksDBTimestampedStoreWithHeaders`` (KIP-1271)."""
+SESSION_HEADERS_CF: Final = "sessionKeyValueWithHeaders"
+WINDOW_HEADERS_CF: Final = "windowKeyValueWithHeaders"
+OFFSETS_CF: Final = "offsets"
+"""Changelog offsets, Position and status of a store (KIP-1035); it never holds a row."""
+STATISTICS_CF: Final = "___rocksdb_stats_history___"
+"""RocksDB adds it with ``persist_stats_to_disk``, and opens it by itself (``kPersistentStatsColumnFamilyName``)."""
 _HEADERS_SINCE: Final = "4.3"
 
 
@@ -292,3 +303,8 @@ def all_families() -> frozenset[str]:
 def headers_families() -> frozenset[str]:
     """The column families of stores with record headers, which not every release knows (KIP-1271)."""
     return frozenset(kind.families[0].name for kind in _TABLE.values() if kind.headers_of is not None)
+
+
+def of_no_store(family: str) -> str:
+    """Return what to print of a column family that no store of Streams has: its name, and the option that adds it."""
+    return f"{family} (of the option persist_stats_to_disk)" if family == STATISTICS_CF else family

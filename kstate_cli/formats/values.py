@@ -14,7 +14,7 @@ grace buffer                         ``BufferValue``
 ``H`` is empty for a record without headers, else ``n:zz ‖ n × (klen:zz ‖ key UTF-8 ‖ vlen:zz ‖ value)``, where vlen -1
 is a null value; order and repeated keys are kept. A null value is a row that is not there, so no form has one.
 
-Decoders raise :class:`~kstate_cli.formats.malformed.MalformedBytesError`.
+Decoders raise :class:`~kstate_cli.formats.binary.MalformedBytesError`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from .binary import Reader, i32, i64, zigzag
+from kstate_cli.formats.binary import Reader, i32, i64, zigzag
 
 UNKNOWN_TIMESTAMP: Final = -1
 """Timestamp of a row that was written without one (``ConsumerRecord.NO_TIMESTAMP``)."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from .binary import Reader, i32, i64
-from .keys import VersionedKey
+from kstate_cli.formats.binary import Reader, i32, i64
+from kstate_cli.formats.keys import VersionedKey
 
 _TOMBSTONE: Final = -1
 
@@ -33,7 +33,7 @@ class LatestValue:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LatestValue:
-        """Read ``validFrom:i64 ‖ value``; :class:`~kstate_cli.formats.malformed.MalformedBytesError` if shorter."""
+        """Read ``validFrom:i64 ‖ value``; :class:`~kstate_cli.formats.binary.MalformedBytesError` if shorter."""
         reader = Reader(data, "latest value")
         return cls(reader.i64("timestamp"), reader.rest())
 
@@ -89,7 +89,7 @@ class SegmentValue:
     def from_bytes(cls, data: bytes) -> SegmentValue:
         """Read the bytes above.
 
-        :class:`~kstate_cli.formats.malformed.MalformedBytesError` for times that do not fall from newest to oldest, a
+        :class:`~kstate_cli.formats.binary.MalformedBytesError` for times that do not fall from newest to oldest, a
         list that misses ``min``, sizes below -1, and sizes that do not add up to the rest of the row.
         """
         reader = Reader(data, "segment value")
@@ -121,7 +121,7 @@ def oldest_of_any_order(data: bytes) -> int:
     Streams that was started again files a late record behind older ones, and reads the list until it meets ``min``
     (``RocksDBVersionedStoreSegmentValueFormatter``).
 
-    :class:`~kstate_cli.formats.malformed.MalformedBytesError` where no version is from ``min``, a size is below -1, or
+    :class:`~kstate_cli.formats.binary.MalformedBytesError` where no version is from ``min``, a size is below -1, or
     sizes do not add up to the rest of the row.
     """
     reader = Reader(data, "segment value")
@@ -141,7 +141,7 @@ def oldest_of_any_order(data: bytes) -> int:
 
 
 def read_versions(at: VersionedKey, data: bytes) -> LatestValue | SegmentValue:
-    """The value of the row ``at``. :class:`~kstate_cli.formats.malformed.MalformedBytesError` for what is none."""
+    """The value of the row ``at``. :class:`~kstate_cli.formats.binary.MalformedBytesError` for what is none."""
     return LatestValue.from_bytes(data) if at.is_latest else SegmentValue.from_bytes(data)
 
 

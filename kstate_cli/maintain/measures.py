@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kstate_cli import clock
-from kstate_cli.formats.task_id import GLOBAL
+from kstate_cli.formats.topic_partition import GLOBAL
 from kstate_cli.maintain.steps import STANDBY
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from kstate_cli.change.plan import (
 )
 from kstate_cli.errors import Refused
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import Position
+from kstate_cli.formats.store_kinds import DEFAULT_CF, OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition, legal_store_name, typed_offsets
 from kstate_cli.migrate.obstacles import (
     conversions,

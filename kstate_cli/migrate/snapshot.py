@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kstate_cli.errors import Refused
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.layouts import Inner
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.values import subscription_version
 from kstate_cli.host import STORES_STAY

@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 
 from kstate_cli.change.plan import CreateDatabase, RemoveFile, WriteFile
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN, render
-from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
-from kstate_cli.formats.position import Position
-from kstate_cli.formats.store_kinds import has_key
+from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord, Position
+from kstate_cli.formats.store_kinds import OFFSETS_CF, has_key
 from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import usual_changelog

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from kstate_cli.formats.offsets import STATUS_CLOSED
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import STATUS_CLOSED, Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import written_by
 from kstate_cli.statedir.model import Database, Store

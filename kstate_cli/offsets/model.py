@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.statedir.model import Database, Store, Task
 

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from kstate_cli.formats.position import Position, PositionBound
+from kstate_cli.formats.offsets import Position, PositionBound
 from kstate_cli.query.queries import (
     KeyQuery,
     MultiVersionedKeyQuery,
@@ -36,9 +36,9 @@ from kstate_cli.query.queries import (
 from kstate_cli.query.result import FailureReason, QueryResult, RowIterator, StateQueryResult, collate
 from kstate_cli.query.streams import Handlers, OfflineStreams, default_handlers
 from kstate_cli.rows.errors import SerdeError, StoreUnreadable, UnknownStateStoreError
+from kstate_cli.rows.segment import StoreReader
 from kstate_cli.rows.serde_type import BYTES, Serde, StoreSerdes
 from kstate_cli.rows.serdes import serde
-from kstate_cli.rows.store import StoreReader
 from kstate_cli.rows.values import ValueAndTimestamp, VersionedRecord, Windowed
 
 __all__ = [

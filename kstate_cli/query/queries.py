@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from kstate_cli.errors import ConditionNotMet
-from kstate_cli.formats.position import PositionBound
+from kstate_cli.formats.offsets import PositionBound
 from kstate_cli.query.result import RowIterator
 from kstate_cli.rows.values import ValueAndTimestamp, VersionedRecord, Windowed
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
-from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.position import Position, PositionBound
+from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.offsets import Position, PositionBound
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.rows.errors import Advice, StoreUnreadable, look_closer
 from kstate_cli.texts import command

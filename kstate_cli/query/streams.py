@@ -11,8 +11,8 @@ STORE_EXCEPTION      the store is damaged, its kind is not certain, or it is ope
 ===================  ==================================================================================================
 
 The function that answers each query at each kind of store is a handler; a caller may add functions. A handler takes a
-:class:`~kstate_cli.rows.store.StoreReader` and the query, and returns the result, or a QueryResult if it fails. It may
-raise StoreUnreadable; rows that it does not return at once go into a RowIterator.
+:class:`~kstate_cli.rows.segment.StoreReader` and the query, and returns the result, or a QueryResult if it fails. It
+may raise StoreUnreadable; rows that it does not return at once go into a RowIterator.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.position import is_permitted
+from kstate_cli.formats.offsets import is_permitted
 from kstate_cli.formats.store_kinds import StoreKind, kind_names, store_kinds
-from kstate_cli.formats.task_id import GLOBAL
+from kstate_cli.formats.topic_partition import GLOBAL
 from kstate_cli.offsets.last_run import position_reached
 from kstate_cli.query.queries import (
     KeyQuery,
@@ -66,9 +66,8 @@ from kstate_cli.query.windows import (
 )
 from kstate_cli.rows.errors import StoreUnreadable, own_advice
 from kstate_cli.rows.open import open_store, stores_of
-from kstate_cli.rows.segment import Databases
+from kstate_cli.rows.segment import Databases, ReadAs, StoreReader
 from kstate_cli.rows.serde_type import StoreSerdes
-from kstate_cli.rows.store import ReadAs, StoreReader
 from kstate_cli.specification.draft import Spec, StoreSpec
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application, Store, Task

@@ -30,8 +30,7 @@ from kstate_cli.query.queries import (
 )
 from kstate_cli.query.result import RowIterator
 from kstate_cli.rocks.scanning import Row
-from kstate_cli.rows.segment import Segment, next_prefix
-from kstate_cli.rows.store import StoreReader
+from kstate_cli.rows.segment import Segment, StoreReader, next_prefix
 from kstate_cli.rows.values import FOREVER, ValueAndTimestamp, VersionedRecord, Windowed
 
 _WINDOW_TAIL = 12

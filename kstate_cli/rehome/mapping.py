@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Final
 
 from kstate_cli.errors import Refused
-from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.rehome.model import DirectoryTask, LeaveReason, MissingStore, Placement, Rehoming, WhyRefused
 from kstate_cli.specification.homes import REMOVED, Described, Home, StoreKey, generated, of_another_operator
 from kstate_cli.texts import first_lines, quoted, some

@@ -11,8 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from kstate_cli.formats.task_id import TaskId
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TaskId, TopicPartition
 from kstate_cli.specification.homes import Home, StoreKey
 
 if TYPE_CHECKING:

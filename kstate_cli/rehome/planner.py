@@ -9,7 +9,7 @@ from typing import Final
 
 from kstate_cli.change.plan import Change, MoveStore, OmitTree, Plan, RemarkKind, note, steps_of, texts_of, warning
 from kstate_cli.errors import Refused
-from kstate_cli.formats.task_id import GLOBAL, TaskId
+from kstate_cli.formats.topic_partition import GLOBAL, TaskId
 from kstate_cli.offsets.ages import Age, read_ages
 from kstate_cli.offsets.keeping import Guesses, Keeping, release_of
 from kstate_cli.offsets.resolve import as_of_note

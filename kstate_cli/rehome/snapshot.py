@@ -16,8 +16,7 @@ from typing import Final
 from kstate_cli.change.plan import Change, note, warning
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.task_id import TaskId
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TaskId, TopicPartition
 from kstate_cli.offsets.keeping import keeps_offsets_inside, release_of
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import Owners, give_lines, resolve_to_plan

@@ -14,10 +14,9 @@ from typing import Final
 from kstate_cli.change.plan import Change, OmitTree, note, warning
 from kstate_cli.errors import Refused
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import Position
 from kstate_cli.formats.store_kinds import is_segmented
-from kstate_cli.formats.task_id import TaskId
-from kstate_cli.formats.topic_partition import TopicPartition, typed_offsets
+from kstate_cli.formats.topic_partition import TaskId, TopicPartition, typed_offsets
 from kstate_cli.offsets.keeping import Guesses, Keeping, Offsets, closed, in_a_file, left_behind
 from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import usual_changelog

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Final, get_args, get_type_hints
 
 from kstate_cli.dump_reader.model import Slice
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import Position
 
 
 @dataclass(frozen=True, slots=True)

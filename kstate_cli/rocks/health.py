@@ -15,11 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.formats.blob_file import check_ends
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.manifest import torn
 from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
-from kstate_cli.formats.sst import FOOTER_LENGTH, footer
+from kstate_cli.formats.sst import FOOTER_LENGTH, check_blob_ends, footer
 from kstate_cli.regular_files import (
     MOST_MANIFEST_BYTES,
     MOST_NAME_BYTES,
@@ -175,7 +174,7 @@ def blob_ends(blob: Path) -> MalformedBytesError | None:
     """
     with os.fdopen(open_regular(blob), "rb") as file:
         try:
-            check_ends(file, file.seek(0, os.SEEK_END))
+            check_blob_ends(file, file.seek(0, os.SEEK_END))
         except MalformedBytesError as error:
             return error
     return None

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 from kstate_cli.host import most_descriptors
 from kstate_cli.regular_files import open_regular
 from kstate_cli.rocks.errors import real
-from kstate_cli.rocks.files import most_levels
-from kstate_cli.rocks.private_copy import in_temporary, private_copy, remove_copy, require_own_folder
+from kstate_cli.rocks.files import Table, most_levels, tables
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, prove_end
-from kstate_cli.rocks.shadow import Shadow, shadow_options
-from kstate_cli.rocks.tables import Table, tables
+from kstate_cli.rocks.shadow import Shadow, in_temporary, private_copy, remove_copy, require_own_folder, shadow_options
 
 if TYPE_CHECKING:
     from rocksdict import Options, ReadOptions

@@ -15,13 +15,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kstate_cli import temporary
-from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.options_file import restore_settings
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.rocks.errors import RocksError, as_rocks_error
-from kstate_cli.rocks.files import newest_options, unflushed_logs
+from kstate_cli.rocks.files import files_by_level, newest_options, unflushed_logs
 from kstate_cli.rocks.settings import family_options, with_filter_bits, with_writing_settings
-from kstate_cli.rocks.tables import files_by_level
 
 if TYPE_CHECKING:
     from rocksdict import Rdict, ReadOptions, WriteOptions

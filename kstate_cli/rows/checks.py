@@ -12,11 +12,10 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kstate_cli.formats.families import DEFAULT_CF
 from kstate_cli.formats.keys import BASE_PREFIX, VersionedKey
 from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.layouts import Inner, KeySchema, ValueLayout
-from kstate_cli.formats.store_kinds import StoreKind, store_kind, store_kinds
+from kstate_cli.formats.store_kinds import DEFAULT_CF, StoreKind, store_kind, store_kinds
 from kstate_cli.formats.values import (
     BufferValue,
     SubscriptionWrapper,
@@ -24,7 +23,7 @@ from kstate_cli.formats.values import (
     strip_index_headers,
 )
 from kstate_cli.formats.versioned import read_versions
-from kstate_cli.rows.layout import ValueReader, value_reader
+from kstate_cli.rows.records import ValueReader, value_reader
 
 Rows = list[bytes]
 _TIMESTAMP = 8

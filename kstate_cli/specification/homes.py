@@ -13,7 +13,7 @@ from typing import Final
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I32
-from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.specification.topology import Subtopology, TopologyText
 
 REMOVED: Final = "gone"

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstate_cli.formats.families import DEFAULT_CF
 from kstate_cli.formats.keys import INDEX_PREFIX
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import (
     AMBIGUOUS,
+    DEFAULT_CF,
     expires,
     has_key,
     is_segmented,

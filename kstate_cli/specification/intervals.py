@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import VersionedKey
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.store_kinds import has_key, has_retention, store_kind
+from kstate_cli.formats.store_kinds import OFFSETS_CF, has_key, has_retention, store_kind
 from kstate_cli.formats.versioned import SegmentValue
 from kstate_cli.host import host_error
 from kstate_cli.rocks.errors import RocksError, cannot_be_read

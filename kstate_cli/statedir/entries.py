@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kstate_cli.errors import InUse, Refused
 from kstate_cli.formats import checkpoint
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.topic_partition import legal_store_name
 from kstate_cli.host import CHECK_THE_DISK, STORES_STAY, cannot_be_read, host_error
 from kstate_cli.regular_files import MOST_OFFSETS_BYTES, NotReadableError, is_special, is_utf8, kind_of, read_small

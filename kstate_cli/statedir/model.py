@@ -6,17 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.checkpoint import Checkpoint
-from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.offsets import OffsetsRecord
+from kstate_cli.formats.offsets import OffsetsRecord, Position
 from kstate_cli.formats.options_file import StoredOptions
-from kstate_cli.formats.position import Position
-from kstate_cli.formats.store_kinds import has_key, kind_names, named_by_dsl, store_kind, store_kinds
-from kstate_cli.formats.task_id import GLOBAL, TaskId
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.store_kinds import OFFSETS_CF, has_key, kind_names, named_by_dsl, store_kind, store_kinds
+from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition
 from kstate_cli.releases import Release, opens
 from kstate_cli.rocks.files import FIRST_WAL, sst_number
 from kstate_cli.rocks.shadow import LiveFile

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.formats.task_id import is_task, is_task_or_global, is_topology
+from kstate_cli.formats.topic_partition import is_task, is_task_or_global, is_topology
 from kstate_cli.statedir.names import ROCKSDB, is_offsets_file, store_folder
 
 

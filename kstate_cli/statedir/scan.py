@@ -12,9 +12,9 @@ from pathlib import Path
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.kind_inference import Kind, infer_kind
-from kstate_cli.formats.task_id import is_task, is_task_or_global, is_topology
+from kstate_cli.formats.topic_partition import is_task, is_task_or_global, is_topology
 from kstate_cli.host import STORES_STAY, cores_here
-from kstate_cli.parallel.workers import Workers
+from kstate_cli.parallel import Workers
 from kstate_cli.regular_files import DENIED, access_hint
 from kstate_cli.rocks.files import is_manifest
 from kstate_cli.statedir.database import is_database, read_database

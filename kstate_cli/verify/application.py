@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli import temporary
-from kstate_cli.parallel.workers import Processes, progress_counters
+from kstate_cli.parallel import Processes, progress_counters
 from kstate_cli.rocks.files import is_log, is_manifest, is_sst
 from kstate_cli.statedir.find import unknown_selection
 from kstate_cli.statedir.model import Application, Database, Store, Task

@@ -11,20 +11,17 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.formats.blob_file import is_whole, records
-from kstate_cli.formats.families import OFFSETS_CF, of_no_store
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.kind_inference import Kind
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.offsets import decode_rows
-from kstate_cli.formats.store_kinds import all_families
+from kstate_cli.formats.sst import blob_records, is_whole_blob
+from kstate_cli.formats.store_kinds import OFFSETS_CF, all_families, of_no_store
 from kstate_cli.host import cannot_be_read, host_error
-from kstate_cli.parallel.workers import Counter, Progress, leave_everything_in
+from kstate_cli.parallel import Counter, Progress, leave_everything_in
 from kstate_cli.regular_files import open_regular
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.rocks.files import CURRENT, is_sst
-from kstate_cli.rocks.private_copy import no_ssts
-from kstate_cli.rocks.shadow import LiveFile
-from kstate_cli.rocks.tables import Table
+from kstate_cli.rocks.files import CURRENT, Table, is_sst
+from kstate_cli.rocks.shadow import LiveFile, no_ssts
 from kstate_cli.rocks.whole_database import EntryCounts, WholeDatabase
 from kstate_cli.rows.checks import RowCheck, row_check_for
 from kstate_cli.statedir.problems import Place
@@ -319,8 +316,8 @@ class _Verification:
         """Return the first damage in the records of a blob file; records that RocksDB reads need no checksum here."""
         with os.fdopen(open_regular(self._job.path / name), "rb") as file:
             try:
-                for record in records(file, file.seek(0, os.SEEK_END)):
-                    if not _reads(database, family, record.key) and not is_whole(file, record):
+                for record in blob_records(file, file.seek(0, os.SEEK_END)):
+                    if not _reads(database, family, record.key) and not is_whole_blob(file, record):
                         return f"column family {family}: the blob at byte {record.at} does not match its checksum"
             except MalformedBytesError as error:
                 return str(error)

@@ -37,8 +37,7 @@ from kstate_cli.releases import release
 from kstate_cli.restore.planning.judge import Permissions
 from kstate_cli.restore.planning.plan import RestoreOptions
 from kstate_cli.restore.planning.planner import plan_restore
-from kstate_cli.restore.running.prepare import Slicing, make_jobs
-from kstate_cli.restore.running.steps import to_steps
+from kstate_cli.restore.running.steps import Slicing, make_jobs, to_steps
 from kstate_cli.restore.sorting.memory import Slots, slot_memory
 from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging

@@ -8,8 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord, encode_rows
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord, Position, encode_rows
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import release
 from kstate_cli.rocks.create import create_store, data_family, layout_of

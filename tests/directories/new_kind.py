@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kstate_cli.formats.families import DEFAULT_CF
 from kstate_cli.formats.layouts import KeySchema, ValueLayout
-from kstate_cli.formats.store_kinds import Family, StoreKind
+from kstate_cli.formats.store_kinds import DEFAULT_CF, Family, StoreKind
 
 FAMILY: Final = "keyValueWithSomethingNew"
 NEW: Final = StoreKind(

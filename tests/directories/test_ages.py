@@ -16,8 +16,8 @@ from kstate_cli.dump_reader.manifest import NAME, Manifest, ManifestPartition, R
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_reader.reader import digest_at
 from kstate_cli.errors import Refused
-from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.ages import Age, LogMark, add_ages, age_of, read_ages, sst_age
 from kstate_cli.offsets.resolve import resolve

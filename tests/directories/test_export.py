@@ -30,10 +30,10 @@ from kstate_cli.query import (
     WindowRangeQuery,
     in_store,
 )
-from kstate_cli.rocks.tables import Table
+from kstate_cli.rocks.files import Table
+from kstate_cli.rows.open import Steady
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.values import ValueAndTimestamp
-from kstate_cli.rows.whole_stores import Steady
 from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.scan import read_application

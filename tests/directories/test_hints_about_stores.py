@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from rocksdict import Options, Rdict
 
-from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore

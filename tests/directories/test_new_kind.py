@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kstate_cli.formats import store_kinds
-from kstate_cli.formats.families import DEFAULT_CF
-from kstate_cli.formats.store_kinds import StoreKind
+from kstate_cli.formats.store_kinds import DEFAULT_CF, StoreKind
 from kstate_cli.formats.values import HeadersValue
 from tests.faults import tiny_dump
 

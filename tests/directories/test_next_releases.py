@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.formats.checkpoint import render
-from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows, encode_rows
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import unproven_too
 from kstate_cli.rocks.shadow import Shadow

@@ -71,10 +71,10 @@ def test_a_number_of_keys_is_true_or_marked(tmp_path: Path, name: str, monkeypat
     assert exact > 1
     counted_as_read = kstate_here("ls", app, "-o", "json", status=None).rows
     with monkeypatch.context() as patched:
-        patched.setattr("kstate_cli.rows.whole_stores._count_of_scan", lambda *_: None)
+        patched.setattr("kstate_cli.rows.open._count_of_scan", lambda *_: None)
         assert kstate_here("ls", app, "-o", "json", status=None).rows == counted_as_read, "counted by the layout"
-    monkeypatch.setattr("kstate_cli.rows.whole_stores.MOST_BYTES", 0)
-    monkeypatch.setattr("kstate_cli.rows.whole_stores._DATABASES", 0)
+    monkeypatch.setattr("kstate_cli.rows.open.MOST_BYTES", 0)
+    monkeypatch.setattr("kstate_cli.rows.open._DATABASES", 0)
     for row in kstate_here("ls", app, "-o", "json", status=None).rows:
         compared = read.get((row["task"], row["store"]))
         assert not row["rows_exact"] or not row["bytes"], row

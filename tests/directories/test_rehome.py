@@ -13,12 +13,12 @@ import pytest
 from kstate_cli.change.engine import stage
 from kstate_cli.change.verify import VerificationError, verify_staged
 from kstate_cli.formats.checkpoint import parse
-from kstate_cli.formats.families import DEFAULT_CF, OFFSETS_CF
 from kstate_cli.formats.offsets import encode_rows
-from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.store_kinds import DEFAULT_CF, OFFSETS_CF
+from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.offsets.ages import Age, add_ages, read_ages
 from kstate_cli.offsets.keeping import closed
-from kstate_cli.parallel.workers import Workers
+from kstate_cli.parallel import Workers
 from kstate_cli.rehome.model import WhyRefused, options_of
 from kstate_cli.rehome.planner import plan_rehome
 from kstate_cli.releases import RELEASES, representative

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows, encode_rows
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore

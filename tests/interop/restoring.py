@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.broker.client import ask_broker
-from kstate_cli.formats.families import OFFSETS_CF
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import unproven_too
+from kstate_cli.rocks.files import tables
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.rocks.tables import tables
 from kstate_cli.statedir.database import is_database
 from tests import json_lines
 from tests.directories.support import data_rows, meaning

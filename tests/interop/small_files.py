@@ -6,14 +6,14 @@ What is otherwise seen from hundreds of MiB on: several layers in a database, ea
 from __future__ import annotations
 
 from kstate_cli.cli.app import main
-from kstate_cli.restore.running import prepare
-from kstate_cli.restore.sorting import layers
+from kstate_cli.restore.running import steps
+from kstate_cli.restore.sorting import slice_files
 from kstate_cli.rocks import settings
 
 SMALL = (
-    (prepare, "TARGET_FILE_BYTES", 1),
-    (prepare, "MOST_SLICE_RECORDS", 100),
-    (layers, "LOOK_ROWS", 8),
+    (steps, "TARGET_FILE_BYTES", 1),
+    (steps, "MOST_SLICE_RECORDS", 100),
+    (slice_files, "LOOK_ROWS", 8),
     (settings, "_BLOCK_BYTES", 256),
 )
 """A file ends with a block that is complete."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.position import Position, PositionBound, is_permitted
+from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.offsets import Position, PositionBound, is_permitted
 
 from .harness import Harness
 

@@ -23,7 +23,7 @@ import pytest
 
 from kstate_cli import query as kq
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey
-from kstate_cli.formats.task_id import GLOBAL
+from kstate_cli.formats.topic_partition import GLOBAL
 from kstate_cli.specification.draft import Spec, StoreSpec
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.scan import read_application

@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 from rocksdict import BlockBasedOptions, Options, Rdict
 
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.versioned import SegmentValue
 from kstate_cli.restore.sorting.versioned import NO_TIMESTAMP, VersionedReplay, accepted_mask, segment_id
 from kstate_cli.rocks.shadow import Shadow

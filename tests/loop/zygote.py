@@ -36,7 +36,7 @@ def read_in_threads() -> None:
     Calls in processes of their own (:meth:`tests.loop.calls.Calls.start_process`) start them.
     """
     from kstate_cli.dump_writer import rounds
-    from kstate_cli.parallel.workers import Workers
+    from kstate_cli.parallel import Workers
 
     rounds.Processes = Workers  # type: ignore[attr-defined,assignment]
 

@@ -183,7 +183,7 @@ def test_only_private_copies_are_below_the_folder_of_a_process() -> None:
     for path in ROOT.rglob("*.py"):
         for node in syntax.nodes(path):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "temporary.folder":
-                assert path.name == "private_copy.py", f"{path.relative_to(ROOT)}:{node.lineno}"
+                assert path.name == "shadow.py", f"{path.relative_to(ROOT)}:{node.lineno}"
 
 
 MADE_BY = {

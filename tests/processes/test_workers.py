@@ -15,7 +15,7 @@ import pytest
 from kstate_cli.cli.ending import exit_code_of, report_errors
 from kstate_cli.errors import Refused
 from kstate_cli.host import HostError
-from kstate_cli.parallel.workers import Processes, Workers
+from kstate_cli.parallel import Processes, Workers
 from kstate_cli.rocks.errors import RocksError
 
 MANY = 100
@@ -200,7 +200,7 @@ def test_a_signal_amid_the_handing_out_leaves_no_job_unknown(tmp_path: Path) -> 
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     program = (
-        "from kstate_cli.parallel.workers import Workers\n"
+        "from kstate_cli.parallel import Workers\n"
         "from tests.processes.test_workers import MANY, slow\n"
         f"with Workers(2) as workers: list(workers.map(slow, [{str(tmp_path)!r}] * MANY))"
     )
@@ -221,7 +221,7 @@ def test_a_worker_that_comes_after_its_parent_has_died_does_nothing(tmp_path: Pa
         "from kstate_cli.parallel import workers\n"
         "from tests.processes.test_workers import write_later\n"
         "late = workers.another_python(f'import time; time.sleep(1); '"
-        "    f'from kstate_cli.parallel.workers import serve; serve({os.getpid()})')\n"
+        "    f'from kstate_cli.parallel import serve; serve({os.getpid()})')\n"
         "one = subprocess.Popen(late, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
         f"pickle.dump((write_later, {str(tmp_path / 'late')!r}), one.stdin)\n"
         "one.stdin.flush()\n"

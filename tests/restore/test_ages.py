@@ -12,8 +12,8 @@ from pathlib import Path
 
 from kstate_cli.change.folder import read_runs
 from kstate_cli.dump_reader.manifest import NAME, Manifest, Reading, parse, render
-from kstate_cli.formats.families import OFFSETS_CF
 from kstate_cli.formats.offsets import decode_rows, encode_rows
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.ages import SstAge, read_ages, resolve_age, sst_age
 from kstate_cli.rocks.shadow import Shadow

@@ -123,7 +123,7 @@ CARRIED_OUT = {
         "directories/test_hints.py::test_a_directory_that_is_lost_and_no_specification"
     ),
     (
-        "rows/whole_stores.py",
+        "rows/open.py",
         "--last-flush",
     ): "directories/test_hints_followed.py::test_while_the_application_is_running",
     ("change/lockfile.py", "command('clean', plan.app)"): "directories/test_hints_followed.py::test_no_room",
@@ -226,7 +226,7 @@ CARRIED_OUT = {
         "restore/running/pipeline.py",
         "command('dump'",
     ): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
-    ("parallel/workers.py", "with fewer --workers"): "restore/test_engines.py::test_a_process_that_is_killed",
+    ("parallel.py", "with fewer --workers"): "restore/test_engines.py::test_a_process_that_is_killed",
     ("rehome/snapshot.py", "name the release that runs here"): (
         "directories/test_rehome_completion.py::test_another_release_than_the_one_that_runs_here"
     ),
@@ -237,7 +237,7 @@ CARRIED_OUT = {
     ("restore/staging_area.py", "remove it yourself"): (
         "directories/test_runs.py::test_what_cannot_be_looked_at_keeps_a_run_until_it_is_named"
     ),
-    ("restore/running/prepare.py", "replace them whole with --rebuild"): (
+    ("restore/running/steps.py", "replace them whole with --rebuild"): (
         "restore/test_distant_bases.py::test_a_versioned_store_on_a_cluster"
     ),
     ("change/commit.py", "command('undo', app)"): "faults/test_hints.py::test_a_switch_that_cannot_be_recorded",

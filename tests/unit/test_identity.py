@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from kstate_cli.cli.views.stores import store_rows
-from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.releases import release
 from kstate_cli.restore.planning.obstacles import stores_without_offset
 from kstate_cli.restore.planning.plan import RestoreOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kstate_cli
-from kstate_cli.formats import families, task_id
+from kstate_cli.formats import store_kinds, topic_partition
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import all_families, kind_names
 from kstate_cli.formats.topic_partition import changelog_topic
@@ -20,10 +20,8 @@ from tests import syntax
 
 ROOT = Path(kstate_cli.__file__).parent
 OWNERS = {
-    "formats/families.py": set(all_families()),
-    "formats/store_kinds.py": set(kind_names()),
-    "formats/task_id.py": {task_id.GLOBAL},
-    "formats/topic_partition.py": {changelog_topic("", "").removeprefix("-")},
+    "formats/store_kinds.py": {*all_families(), *kind_names()},
+    "formats/topic_partition.py": {topic_partition.GLOBAL, changelog_topic("", "").removeprefix("-")},
     "rocks/files.py": {CURRENT},
     "statedir/names.py": {
         names.LOCK,
@@ -41,15 +39,15 @@ OTHER_MEANINGS = {
     # A hidden file of kstate's own.
     ("cli/metrics.py", names.LOCK),
     # The default section of OPTIONS files, which RocksDB itself requires.
-    ("formats/options_file.py", families.DEFAULT_CF),
+    ("formats/options_file.py", store_kinds.DEFAULT_CF),
     # The engine's own look at what it copies, switches and takes back.
     *((f"change/{module}.py", CURRENT) for module in ("access", "edit", "fingerprint", "lockfile", "undo")),
     # Members of JSON documents and of files of kstate's own.
-    ("offsets/ages.py", families.OFFSETS_CF),
-    ("cli/commands/diff.py", families.OFFSETS_CF),
-    ("specification/toml_file.py", task_id.GLOBAL),
-    ("specification/draft.py", task_id.GLOBAL),
-    ("specification/topology.py", task_id.GLOBAL),
+    ("offsets/ages.py", store_kinds.OFFSETS_CF),
+    ("cli/commands/diff.py", store_kinds.OFFSETS_CF),
+    ("specification/toml_file.py", topic_partition.GLOBAL),
+    ("specification/draft.py", topic_partition.GLOBAL),
+    ("specification/topology.py", topic_partition.GLOBAL),
     # Subcommands of query, parts of conversions, and shapes of exported records.
     ("cli/commands/query.py", "session"),
     ("cli/commands/query.py", "versioned"),

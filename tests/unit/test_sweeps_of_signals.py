@@ -13,7 +13,7 @@ import pytest
 
 import kstate_cli
 from kstate_cli.errors import CommandEnd, Interrupted, KstateError, OutputLost
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.restore.running.states import IllegalTransition
 from kstate_cli.rocks.errors import RocksCode, RocksError, RocksMessage
 from kstate_cli.rows.errors import StoreUnreadable

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.options.logs import LogSources
-    from kstate_cli.formats.position import PositionBound
+    from kstate_cli.formats.offsets import PositionBound
     from kstate_cli.statedir.model import Application
     from kstate_cli.statedir.problems import Problem
 
@@ -95,7 +95,7 @@ class _PositionRows:
     @property
     def merged(self) -> dict[str, dict[int, int]] | None:
         """Return the merged Position of all rows; None if one of them cannot be read."""
-        from kstate_cli.formats.position import Position
+        from kstate_cli.formats.offsets import Position
 
         if any(row["position"] is None for row in self.rows):
             return None
@@ -131,8 +131,8 @@ def _select_stores(
 
 def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
     """Return the stores that are not up to a bound; each row gets the member ``up_to_bound``."""
-    from kstate_cli.formats.position import Position, is_permitted
-    from kstate_cli.formats.task_id import TaskId
+    from kstate_cli.formats.offsets import Position, is_permitted
+    from kstate_cli.formats.topic_partition import TaskId
 
     behind = []
     for row in rows:

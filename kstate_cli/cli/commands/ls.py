@@ -83,7 +83,7 @@ def ls(
     --topology without --spec adds a column: the task that has the store in that topology.
     """
     from kstate_cli.cli.views.ls import SpecSources, say_missing_stores
-    from kstate_cli.rows.whole_stores import MOST_BYTES
+    from kstate_cli.rows.open import MOST_BYTES
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application, unlisted_error
 
@@ -330,7 +330,7 @@ def _count_exactly(app: Application, rows: list[dict[str, Any]]) -> tuple[list[d
     from kstate_cli.check.predict import check
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.releases import release
-    from kstate_cli.rows.whole_stores import count_rows
+    from kstate_cli.rows.open import count_rows
 
     counts = count_rows(app)
     fails: set[tuple[str, str, str]] = set()

@@ -272,7 +272,7 @@ class FromDump:
 
     def complete(self, app: Application, missing: StoresByTask) -> Completion:
         """Plan these stores from the earliest offset: the directory has nothing of them. Raise Refused."""
-        from kstate_cli.formats.task_id import TaskId
+        from kstate_cli.formats.topic_partition import TaskId
         from kstate_cli.rehome.model import Completion
         from kstate_cli.restore.planning.planner import plan_restore
         from kstate_cli.specification.combine import resolve_spec

@@ -18,7 +18,7 @@ from kstate_cli.cli.shell_completion import stores, tasks
 from kstate_cli.texts import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
 
 if TYPE_CHECKING:
-    from kstate_cli.formats.position import PositionBound
+    from kstate_cli.formats.offsets import PositionBound
 
 
 class Guarantee(str, Enum):
@@ -256,7 +256,7 @@ At = Annotated[
 def bound_of(texts: Iterable[str]) -> PositionBound:
     """Return the bound of all texts together. Raise UsageError."""
     from kstate_cli.errors import UsageError
-    from kstate_cli.formats.position import Position, PositionBound
+    from kstate_cli.formats.offsets import Position, PositionBound
 
     position = Position.empty()
     for text in texts:

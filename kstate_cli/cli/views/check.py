@@ -353,7 +353,7 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
     from kstate_cli.check.findings import Outcome
     from kstate_cli.check.predict import check as predict
     from kstate_cli.errors import KstateError
-    from kstate_cli.formats.task_id import GLOBAL
+    from kstate_cli.formats.topic_partition import GLOBAL
     from kstate_cli.rocks.errors import RocksError
     from kstate_cli.statedir.scan import read_application
 

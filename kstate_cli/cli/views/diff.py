@@ -21,7 +21,7 @@ from kstate_cli.diff.model import (
     key_fields,
     value_fields,
 )
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.texts import plural
 

@@ -10,8 +10,7 @@ from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.output import print_line, print_prose, safe, table
 from kstate_cli.fleet.findings import FleetCode, FleetFinding, FleetLevel
 from kstate_cli.fleet.model import CountSource, Fleet, HostReport, task_name
-from kstate_cli.formats.task_id import GLOBAL
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.texts import first_lines, plural, size_text, some
 
 if TYPE_CHECKING:

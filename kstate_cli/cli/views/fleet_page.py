@@ -17,7 +17,7 @@ from kstate_cli.errors import UsageError
 from kstate_cli.explain.catalogue import find
 from kstate_cli.fleet.findings import FleetCode, FleetFinding
 from kstate_cli.fleet.model import Fleet, HostReport, StoreCopy
-from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.regular_files import kind_of, replace_text
 from kstate_cli.texts import plural, printable, quoted, size_text
 

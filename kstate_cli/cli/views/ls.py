@@ -63,7 +63,7 @@ def add_homes(
 
 def _home(topologies: RequestedTopology, homes: Homes, row: dict[str, Any]) -> tuple[str | None, str]:
     from kstate_cli.check.snapshot import home_of_store
-    from kstate_cli.formats.task_id import GLOBAL, TaskId
+    from kstate_cli.formats.topic_partition import GLOBAL, TaskId
 
     task, store = row["task"], row["store"]
     if task == GLOBAL:

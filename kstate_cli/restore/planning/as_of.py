@@ -21,8 +21,7 @@ from kstate_cli.logs import Log
 from kstate_cli.offsets.ages import Age, LogMark, age_of, sst_age
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.restore.planning.judge import Action
-from kstate_cli.restore.planning.plan import RestoredPartition, StoreWork
-from kstate_cli.restore.planning.snapshot import RecordDigest
+from kstate_cli.restore.planning.plan import RecordDigest, RestoredPartition, StoreWork
 from kstate_cli.statedir.scan import read_application
 
 _NS = 1_000_000

@@ -12,11 +12,9 @@ from kstate_cli.change.plan import note, warning
 from kstate_cli.dump_reader.manifest import ManifestPartition
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import is_segmented, store_kind
-from kstate_cli.formats.task_id import GLOBAL, TaskId
-from kstate_cli.formats.topic_partition import TopicPartition, store_in_topologies
+from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition, store_in_topologies
 from kstate_cli.releases import Release, unproven_too
-from kstate_cli.restore.planning.plan import Outcome, Refusal, RestoreOptions, StoreWork
-from kstate_cli.restore.planning.snapshot import RestoreSnapshot
+from kstate_cli.restore.planning.plan import Outcome, Refusal, RestoreOptions, RestoreSnapshot, StoreWork
 from kstate_cli.specification.draft import IN_MEMORY, Spec, StoreSpec
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.names import position_file

@@ -13,8 +13,7 @@ from typing import Final
 from kstate_cli.change.plan import BuildStore, OmitTree, Plan, Remark, RemarkKind, Step, note, texts_of, warning
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.task_id import GLOBAL, TaskId
-from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
+from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition, offsets_text
 from kstate_cli.offsets.keeping import Keeping, in_a_file
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import unproven_release, unproven_too
@@ -32,10 +31,11 @@ from kstate_cli.restore.planning.plan import (
     Refusal,
     RestoreOptions,
     RestorePlan,
+    RestoreSnapshot,
     StoreWork,
     UnchangedStore,
+    read_snapshot,
 )
-from kstate_cli.restore.planning.snapshot import RestoreSnapshot, read_snapshot
 from kstate_cli.restore.planning.store_work import judge_store
 from kstate_cli.specification.draft import PROCESSOR, Spec, StoreSpec
 from kstate_cli.statedir.model import Application

@@ -11,8 +11,7 @@ from kstate_cli.change.plan import note, warning
 from kstate_cli.dump_reader.model import PartitionDump
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.store_kinds import expires, store_kind
-from kstate_cli.formats.task_id import GLOBAL, TaskId
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition
 from kstate_cli.logs import log_of
 from kstate_cli.offsets.ages import Age, age_of
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
@@ -21,8 +20,14 @@ from kstate_cli.releases import readable_by
 from kstate_cli.restore.planning.as_of import another_log, as_of_after, log_since
 from kstate_cli.restore.planning.judge import Action, Permissions, Verdict, judge
 from kstate_cli.restore.planning.obstacles import damage_of, forgetful, incompatible, older_layout, unfit_name
-from kstate_cli.restore.planning.plan import Outcome, Refusal, RestoredPartition, StoreWork, UnchangedStore
-from kstate_cli.restore.planning.snapshot import RestoreSnapshot
+from kstate_cli.restore.planning.plan import (
+    Outcome,
+    Refusal,
+    RestoredPartition,
+    RestoreSnapshot,
+    StoreWork,
+    UnchangedStore,
+)
 from kstate_cli.specification.draft import StoreSpec
 from kstate_cli.texts import command, did_you_mean, quoted
 

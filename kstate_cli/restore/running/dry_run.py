@@ -21,9 +21,8 @@ from kstate_cli.host import cores_here
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.planning.plan import RestorePlan
 from kstate_cli.restore.running.engines import OnThisHost, started
-from kstate_cli.restore.running.prepare import Slicing, make_jobs
 from kstate_cli.restore.running.restoration import RestoreRequest, RestoreWatcher
-from kstate_cli.restore.running.steps import to_steps
+from kstate_cli.restore.running.steps import Slicing, make_jobs, to_steps
 from kstate_cli.restore.sorting.memory import SMALL_BYTES, Slots, slot_memory, slots_here
 from kstate_cli.restore.staging import Staging
 from kstate_cli.spark.choice import Engine, EngineChoice

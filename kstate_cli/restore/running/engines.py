@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.errors import KstateError, Refused, RunFailed
-from kstate_cli.parallel.workers import Processes, Workers
+from kstate_cli.parallel import Processes, Workers
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.spark.choice import EngineChoice

@@ -31,11 +31,10 @@ from kstate_cli.dump_reader.model import Dump
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_reader.verification import refuse_damaged
 from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError, warn_before
-from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.restore.planning.plan import RestorePlan
 from kstate_cli.restore.planning.planner import plan_restore
 from kstate_cli.restore.running.dry_run import check_rows
-from kstate_cli.restore.running.prepare import refuse_distant_bases
 from kstate_cli.restore.running.restoration import (
     Restoration,
     RestoreOutcome,
@@ -44,6 +43,7 @@ from kstate_cli.restore.running.restoration import (
     interrupted_hint,
 )
 from kstate_cli.restore.running.states import StateMachine, Stopwatch
+from kstate_cli.restore.running.steps import refuse_distant_bases
 from kstate_cli.restore.sorting.memory import SMALL_BYTES, slot_memory
 from kstate_cli.restore.staging_area import check_area
 from kstate_cli.signals import ENDING

@@ -29,10 +29,6 @@ from kstate_cli.restore.jobs import SliceJob, SliceResult, fitting
 from kstate_cli.restore.planning.as_of import ages_of_files, bounds
 from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
 from kstate_cli.restore.running.engines import Runner, started
-from kstate_cli.restore.running.prepare import (
-    Slicing,
-    make_jobs,
-)
 from kstate_cli.restore.running.resume import Resumption, identified, kept_slices, take_over
 from kstate_cli.restore.running.states import (
     CHECK,
@@ -47,7 +43,12 @@ from kstate_cli.restore.running.states import (
     StateMachine,
     Stopwatch,
 )
-from kstate_cli.restore.running.steps import RestoredStore, to_steps
+from kstate_cli.restore.running.steps import (
+    RestoredStore,
+    Slicing,
+    make_jobs,
+    to_steps,
+)
 from kstate_cli.restore.sorting.memory import Slots, slot_memory, slots_here
 from kstate_cli.restore.staging import FINISHED, SLICES_EVENT, Staging, is_local, slices_of_stores
 from kstate_cli.restore.staging_area import below, end_area, make_area, remove_from_area, settled

@@ -23,7 +23,7 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.formats.binary import MAX_I64, MIN_I64
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import Position
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.staging import FINISHED, SLICES_EVENT, Staging, digest_of, files_of, seal
 

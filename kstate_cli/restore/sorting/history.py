@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kstate_cli.errors import Refused
-from kstate_cli.formats.families import DEFAULT_CF
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import VersionedKey
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.store_kinds import DEFAULT_CF
 from kstate_cli.formats.versioned import read_versions
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.sorting import convert
-from kstate_cli.restore.sorting.batches import CountSink
 from kstate_cli.restore.sorting.memory import HISTORY_WRITE_ROWS, REPLAYED_VERSION_BYTES
+from kstate_cli.restore.sorting.slice_files import CountSink
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.texts import quoted
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from kstate_cli.restore.sorting.key_numbers import Ints
-    from kstate_cli.restore.sorting.layers import Layer
+    from kstate_cli.restore.sorting.convert import Ints
+    from kstate_cli.restore.sorting.slice_files import Layer
     from kstate_cli.restore.sorting.versioned import VersionedReplay
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +47,7 @@ from kstate_cli.formats.keys import LATEST_SEGMENT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kstate_cli.restore.sorting.key_numbers import Ints
+    from kstate_cli.restore.sorting.convert import Ints
 
 _PREFIX = 8
 

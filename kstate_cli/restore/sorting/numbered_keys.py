@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kstate_cli.formats.binary import binary_of, fixed_table
-from kstate_cli.restore.sorting.convert import Winners
-from kstate_cli.restore.sorting.key_numbers import WORD_BITS, count_of, differing_bits, keys_of, words
+from kstate_cli.restore.sorting.convert import WORD_BITS, Winners, count_of, differing_bits, keys_of, words
 from kstate_cli.restore.sorting.memory import NUMBERED_ROW_BYTES, RECODE_BYTES, RECODE_ROWS
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.key_numbers import Ints
+    from kstate_cli.restore.sorting.convert import Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import StoreKind
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.sorting import convert
-from kstate_cli.restore.sorting.batches import CountSink, batches, rows_together
 from kstate_cli.restore.sorting.convert import Winners
 from kstate_cli.restore.sorting.memory import (
     INDEXED_ROW_BYTES,
@@ -30,6 +29,7 @@ from kstate_cli.restore.sorting.memory import (
     ROW_BYTES,
     SEGMENTED_ROW_BYTES,
 )
+from kstate_cli.restore.sorting.slice_files import CountSink, batches, rows_together
 from kstate_cli.restore.sorting.values_in_order import Places, window_starts
 from kstate_cli.restore.sorting.winners import LastOfEachKey, numbered
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.key_numbers import Ints
+    from kstate_cli.restore.sorting.convert import Ints
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ from kstate_cli.restore.sorting.values_in_order import WaitingFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.key_numbers import Ints
+    from kstate_cli.restore.sorting.convert import Ints
 
 
 Segments = list[tuple[int | None, int, int]]

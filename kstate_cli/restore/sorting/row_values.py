@@ -20,16 +20,16 @@ from kstate_cli.formats.values import Header, encode_headers, encoded_sizes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.key_numbers import Ints
+    from kstate_cli.restore.sorting.convert import Ints
 from typing import TYPE_CHECKING
 
-from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.offsets import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.key_numbers import Ints
+    from kstate_cli.restore.sorting.convert import Ints
 
 _TIME_BYTES: Final = 8
 _SMALL_BYTES: Final = 8_192

@@ -3,7 +3,7 @@
 A task reads its slice at least twice. First it reads the keys: the last record of each key, the segments, and the order
 of rows follow from keys alone (:mod:`~kstate_cli.restore.sorting.row_order`). Then it reads the values of those last
 records. Rows come out in order, so that each segment is one layer, or one for each range of keys where keys are many
-(:mod:`~kstate_cli.restore.sorting.layers`).
+(:mod:`~kstate_cli.restore.sorting.slice_files`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from kstate_cli.dump_reader.footers import OutOfOrder, Passage
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import Position
 from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.sorting import convert
-from kstate_cli.restore.sorting.batches import (
-    batch_bytes,
-    batch_records,
-    batches,
-    choose_pool,
-    rows_together,
-)
-from kstate_cli.restore.sorting.layers import Layer, Layers, NoLayers
 from kstate_cli.restore.sorting.memory import (
     BATCH_COPIES,
     BATCH_SHARE,
@@ -40,6 +32,16 @@ from kstate_cli.restore.sorting.memory import (
 )
 from kstate_cli.restore.sorting.row_order import Orders, RowOrder, oldest_segment
 from kstate_cli.restore.sorting.row_values import carry_positions, merge_positions, row_values
+from kstate_cli.restore.sorting.slice_files import (
+    Layer,
+    Layers,
+    NoLayers,
+    batch_bytes,
+    batch_records,
+    batches,
+    choose_pool,
+    rows_together,
+)
 from kstate_cli.restore.sorting.values_in_order import ValuesInOrder, window_starts
 from kstate_cli.restore.staging import Staging
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.key_numbers import Ints
+    from kstate_cli.restore.sorting.convert import Ints
 import errno
 import os
 from collections import deque

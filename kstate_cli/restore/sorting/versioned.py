@@ -82,7 +82,7 @@ class VersionedReplay:
     def load(self, key: bytes, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Take over the physical rows that the store has of a key; before the first put of that key.
 
-        :class:`~kstate_cli.formats.malformed.MalformedBytesError` for a row that is none, here or when a record first
+        :class:`~kstate_cli.formats.binary.MalformedBytesError` for a row that is none, here or when a record first
         touches it. Streams itself leaves such rows (see above); only a rebuild from the whole changelog heals them.
         """
         history = self._histories.setdefault(key, _History(self._interval))

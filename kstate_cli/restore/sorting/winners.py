@@ -28,7 +28,7 @@ from kstate_cli.restore.sorting.numbered_keys import NumberedKeys
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.key_numbers import Ints
+    from kstate_cli.restore.sorting.convert import Ints
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kstate_cli.restore.sorting.key_numbers import Ints
+    from kstate_cli.restore.sorting.convert import Ints
 
 
 def numbered(

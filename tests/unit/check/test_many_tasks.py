@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from kstate_cli.check.predict import judge
-from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.topic_partition import TaskId
 from tests.unit.model import changelog, database, record, store, task
 
 from .made import snapshot

@@ -9,7 +9,7 @@ from kstate_cli.check.logs import FactLogs, at_most
 from kstate_cli.check.rule import java_text
 from kstate_cli.check.snapshot import _likely
 from kstate_cli.formats import checkpoint
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs import Log
 

@@ -27,7 +27,7 @@ from kstate_cli.check.findings import FindingCode
 from kstate_cli.check.rule import Obstacle, StoreCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.check.stores import GLOBAL_STORE_RULES, STORE_RULES
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.statedir.problems import Problem, ProblemCode, store_place
 from tests.unit.model import CLOSED, OPEN, changelog, checkpoint, database, record, store, task
 

@@ -58,8 +58,8 @@ from kstate_cli.check.findings import FindingCode, Outcome, Prediction, Records
 from kstate_cli.check.rule import Obstacle, TaskCheckDraft
 from kstate_cli.check.snapshot import AbsentStore, Homes, Snapshot
 from kstate_cli.check.tasks import GLOBAL_RULES, TASK_RULES, judge_copy, judge_global, judge_task
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.ages import Age
 from kstate_cli.statedir.model import Task

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from kstate_cli.export import columns
 from kstate_cli.export.columns import batches, splitter
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema, ValueLayout
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import store_kinds
 from kstate_cli.formats.values import (
     BufferValue,
@@ -30,8 +30,7 @@ from kstate_cli.formats.values import (
 from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
 from kstate_cli.rocks.scanning import Row, in_pieces
 from kstate_cli.rows.errors import SerdeError
-from kstate_cli.rows.layout import Layout
-from kstate_cli.rows.records import Shape, shape_of
+from kstate_cli.rows.records import Layout, Shape, shape_of
 from kstate_cli.rows.serde_type import BYTES
 from kstate_cli.rows.serdes import serde
 

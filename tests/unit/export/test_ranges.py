@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.export.store_export import Range, split
-from kstate_cli.rocks.tables import Table
+from kstate_cli.rocks.files import Table
 
 KEY = st.binary(max_size=3)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.checkpoint import Checkpoint, parse
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.topic_partition import TopicPartition
 
 A0 = TopicPartition("a", 0)

@@ -17,8 +17,8 @@ from kstate_cli.cli.options.restore import committed_of
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.manifest import parse
 from kstate_cli.errors import UsageError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.json_text import parse_json
-from kstate_cli.formats.malformed import MalformedBytesError
 
 NOT_JSON = {
     "deep lists": b"[" * 100_000 + b"]" * 100_000,

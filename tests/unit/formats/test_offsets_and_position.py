@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.formats import offsets
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.checkpoint import Checkpoint
-from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.position import Position, PositionBound, is_permitted
+from kstate_cli.formats.offsets import Position, PositionBound, is_permitted
 from kstate_cli.formats.topic_partition import TopicPartition
 
 I64 = st.integers(-(2**63), 2**63 - 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kstate_cli.formats.malformed import MalformedBytesError
-from kstate_cli.formats.position import Position, PositionBound, is_permitted
+from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.offsets import Position, PositionBound, is_permitted
 
 GOLDEN = bytes.fromhex("0000000001" + "00000002" + "696e" + "00000001" + "00000000" + "0000000000000027")
 

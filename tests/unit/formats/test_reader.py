@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.formats.binary import Reader, i32, i64, zigzag
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError, Reader, i32, i64, zigzag
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.formats.families import DEFAULT_CF, HEADERS_CF, SESSION_HEADERS_CF, TIMESTAMPED_CF, WINDOW_HEADERS_CF
 from kstate_cli.formats.keys import CombinedKey, SessionKey, VersionedKey, WindowKey
+from kstate_cli.formats.store_kinds import DEFAULT_CF, HEADERS_CF, SESSION_HEADERS_CF, TIMESTAMPED_CF, WINDOW_HEADERS_CF
 from kstate_cli.formats.values import (
     BufferValue,
     Header,

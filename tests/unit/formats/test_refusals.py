@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from kstate_cli.formats import options_file, sst
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.kind_inference import Row, infer_kind
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.values import BufferValue, SubscriptionWrapper, decode_list
 from kstate_cli.formats.versioned import SegmentValue, Version
 

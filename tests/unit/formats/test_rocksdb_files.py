@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.formats import options_file, sst
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 
 MAGIC = bytes.fromhex("f7cff485b741e288")
 TEXT = """# This is a RocksDB option file.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.sst import SstProperties, read_properties
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.topic_partition import TaskId
 
 
 @pytest.mark.parametrize(

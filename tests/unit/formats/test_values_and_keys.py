@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.formats import values
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.values import BufferValue, Header, ListEntry, SubscriptionWrapper
 from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.offsets import OffsetsRecord
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import OffsetsRecord, Position
 from kstate_cli.offsets.keeping import Guesses
 from kstate_cli.offsets.resolve import resolve_with
 from tests.unit.model import application, changelog, database, store, task

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import Position
 from kstate_cli.offsets.last_run import all_silent, common_position, position_reached, silent_by_key
 from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import resolve_with

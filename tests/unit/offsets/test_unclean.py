@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kstate_cli.formats.offsets import OffsetsRecord
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import OffsetsRecord, Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.last_run import Ending, ending, has_offset_if_logged, left_committed
 from kstate_cli.offsets.resolve import may_be_ahead, resolve_with

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.task_id import TaskId
+from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.rehome.mapping import Specified, by_numbers, by_texts, stranded
 from kstate_cli.rehome.model import DirectoryTask, LeaveReason, Rehoming, WhyRefused
 from kstate_cli.specification.homes import Described, Home, StoreKey, generated, read_pairs

@@ -22,7 +22,7 @@ from kstate_cli.dump_reader.model import Slice
 from kstate_cli.dump_reader.slices import cut
 from kstate_cli.formats.keys import SessionKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema, Logged, ValueLayout
-from kstate_cli.formats.position import Position
+from kstate_cli.formats.offsets import Position
 from kstate_cli.formats.store_kinds import StoreKind, store_kind, store_kinds
 from kstate_cli.formats.values import Header, encode_headers
 from kstate_cli.releases import release

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.formats.binary import binary_of
-from kstate_cli.restore.sorting.key_numbers import WORD_BITS, count_of, differing_bits, keys_of, order_of, words
+from kstate_cli.restore.sorting.convert import WORD_BITS, count_of, differing_bits, keys_of, order_of, words
 
 KEYS = st.integers(1, 20).flatmap(
     lambda width: st.tuples(

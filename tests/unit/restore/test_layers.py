@@ -16,7 +16,7 @@ from kstate_cli.formats.keys import SessionKey, WindowKey
 from kstate_cli.formats.store_kinds import store_kind, store_kinds
 from kstate_cli.releases import release
 from kstate_cli.restore.jobs import SliceResult, SortedFile
-from kstate_cli.restore.sorting import layers
+from kstate_cli.restore.sorting import slice_files
 from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import digest_of
 from kstate_cli.rocks.create import data_family
@@ -31,7 +31,7 @@ KINDS = sorted(kind.name for kind in store_kinds() if kind.is_exact)
 @pytest.fixture(autouse=True)
 def row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file ends with the block that is complete."""
-    monkeypatch.setattr(layers, "LOOK_ROWS", 1)
+    monkeypatch.setattr(slice_files, "LOOK_ROWS", 1)
 
 
 def records_of(kind: str, seed: int = 0) -> Records:

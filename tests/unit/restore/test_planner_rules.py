@@ -15,9 +15,8 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, Unclean
 from kstate_cli.releases import release
 from kstate_cli.restore.planning.judge import Permissions
-from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
+from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan, RestoreSnapshot
 from kstate_cli.restore.planning.planner import plan_of
-from kstate_cli.restore.planning.snapshot import RestoreSnapshot
 from kstate_cli.specification.draft import IN_MEMORY, Spec, StoreSpec
 from tests.unit.model import APP, changelog, database, record, store, task
 

@@ -14,9 +14,8 @@ from kstate_cli.restore.jobs import SliceResult, SortedFile
 from kstate_cli.restore.planning.judge import Action, Permissions
 from kstate_cli.restore.planning.plan import RestoreOptions, StoreWork
 from kstate_cli.restore.planning.planner import plan_restore
-from kstate_cli.restore.running.prepare import Slicing, make_jobs
 from kstate_cli.restore.running.resume import identified
-from kstate_cli.restore.running.steps import to_steps
+from kstate_cli.restore.running.steps import Slicing, make_jobs, to_steps
 from kstate_cli.restore.sorting.memory import Slots
 from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.restore.staging import Staging, digest_of
@@ -39,7 +38,7 @@ def test_the_memory_of_a_task_does_not_decide_which_rows_it_makes(tmp_path: Path
 
 def test_slices_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbered; each is a layer of its database."""
-    monkeypatch.setattr("kstate_cli.restore.running.prepare.MOST_SLICE_RECORDS", 25)
+    monkeypatch.setattr("kstate_cli.restore.running.steps.MOST_SLICE_RECORDS", 25)
     monkeypatch.setattr("tests.bench.make_dump.FILE_RECORDS", 20)
     folder, app, to = tmp_path / "dump", tmp_path / support.APP, release("4.3")
     make_dump(folder, support.TOPIC, records=100, keys=30, value_bytes=10, partitions=2)

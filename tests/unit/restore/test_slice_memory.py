@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kstate_cli.restore.sorting.batches import LEAN, VARIABLE
+from kstate_cli.restore.sorting.slice_files import LEAN, VARIABLE
 
 from .slicing import MIB, write_dump
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.versioned import LatestValue, SegmentValue
 from kstate_cli.restore.sorting.versioned import NO_TIMESTAMP, VersionedReplay, accepted_mask, segment_id
 

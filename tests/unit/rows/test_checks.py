@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.diff.model import key_fields
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.malformed import MalformedBytesError
 from kstate_cli.formats.store_kinds import all_families, kind_names, store_kind
 from kstate_cli.formats.values import (
     BufferValue,
@@ -26,8 +26,7 @@ from kstate_cli.formats.values import (
 )
 from kstate_cli.formats.versioned import LatestValue, SegmentValue, Version
 from kstate_cli.rows.checks import row_check_for
-from kstate_cli.rows.layout import layout_of
-from kstate_cli.rows.records import shape_of
+from kstate_cli.rows.records import layout_of, shape_of
 
 RULES = {
     (kind, family, segmented): rule

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kstate_cli.formats.malformed import MalformedBytesError
+from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.statedir.problems import Place, Problem, ProblemCode, store_place, task_place
 from tests.unit.model import OPEN, application, database, record, store, task
 

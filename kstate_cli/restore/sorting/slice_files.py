@@ -1,4 +1,6 @@
-"""Layers: rows for one database in the order of their keys, in files about as large as RocksDB makes its own.
+"""The files of a slice: its records are read from the dump in batches, and its rows are written in layers.
+
+A layer has rows for one database in the order of their keys, in files about as large as RocksDB makes its own.
 
 RocksDB keeps the filter of a file in one block, and its index in another. Those of a file of several GiB take tens of
 MiB, which may be more than a shard of a block cache holds: where indexes and filters are kept in it
@@ -9,16 +11,29 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from kstate_cli.dump_reader.footers import Passage
+from kstate_cli.dump_reader.location import open_location
+from kstate_cli.dump_reader.reader import iter_slice, read_slice
 from kstate_cli.releases import release
 from kstate_cli.restore.jobs import SliceJob, SortedFile
+from kstate_cli.restore.sorting.memory import (
+    BATCH_SHARE,
+    LEAST_BATCH_RECORDS,
+    MOST_BATCH_BYTES,
+    MOST_BATCH_RECORDS,
+    SLICE_BATCHES,
+    WRITE_ROWS,
+)
 from kstate_cli.restore.staging import Staging
-from kstate_cli.rocks.sorted_file import OBJECTS, SortedFileWriter
+from kstate_cli.rocks.create import OBJECTS, SortedFileWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 LOOK_ROWS: Final = OBJECTS
 """So many rows are put at once; then the size of the file is checked."""
@@ -104,3 +119,66 @@ class _NoLayer(Layer):
 
     def close(self) -> None:
         """Complete no file."""
+
+
+class CountSink(Protocol):
+    """Where counts go."""
+
+    records: int
+    null_keys: int
+    data_bytes: int
+
+
+def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Generator[pa.Table, None, None]:
+    """Yield the records of the slice, in the order of their offsets. Raises DumpError and OSError.
+
+    It may have threads that read ahead, so the caller closes it.
+    """
+    filesystem = open_location(job.dump_uri)[0]
+    if job.slice.ordered:
+        yield from iter_slice(job.slice, columns, filesystem, batch_records(job), batch_bytes(job), passage)
+        return
+    # Out of order it has to be sorted as a whole; such slices are small enough for that.
+    table = read_slice(job.slice, columns, filesystem)
+    rows = batch_records(job)
+    for first in range(0, len(table), rows):
+        yield table.slice(first, rows)
+
+
+def batch_records(job: SliceJob) -> int:
+    """Return the most records of a batch."""
+    return min(max(LEAST_BATCH_RECORDS, job.slice.rows // SLICE_BATCHES), MOST_BATCH_RECORDS)
+
+
+def batch_bytes(job: SliceJob) -> int:
+    """Return the most bytes of a batch."""
+    return min(job.memory // BATCH_SHARE, MOST_BATCH_BYTES)
+
+
+def rows_together(job: SliceJob) -> int:
+    """Return the most rows that are handed to the writer together."""
+    each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
+    return max(1, min(WRITE_ROWS, max(job.memory // BATCH_SHARE, 1) // each))
+
+
+VARIABLE: Final = "ARROW_DEFAULT_MEMORY_POOL"
+"""Arrow's own."""
+LEAN: Final = "jemalloc", "system"
+"""A pool that takes about as much memory as is in use."""
+USUAL: Final = "mimalloc", "system"
+"""Arrow's: it takes up to twice that, and is a little faster with memory that it has had before."""
+
+
+def choose_pool(*, fits: bool) -> None:
+    """Choose Arrow's memory pool for a slice that ``fits`` its memory, or does not, unless the user names one.
+
+    Memory that a process never had costs time: the kernel clears it, and the host of a virtual machine may have to find
+    it first. A large slice reuses nearly all memory that it takes, a small one does not.
+    """
+    import pyarrow as pa
+
+    if VARIABLE in os.environ:
+        return
+    there = pa.supported_memory_backends()
+    name = next(pool for pool in (LEAN if fits else USUAL) if pool in there)
+    pa.set_memory_pool(getattr(pa, f"{name}_memory_pool")())

@@ -139,7 +139,7 @@ class Workers:
         environment = same_modules()
         for _ in range(self.count):
             process = subprocess.Popen(
-                another_python(f"from kstate_cli.parallel.workers import serve; serve({os.getpid()})"),
+                another_python(f"from kstate_cli.parallel import serve; serve({os.getpid()})"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
