@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from kstate_cli.errors import Refused
 from kstate_cli.formats.binary import fixed_table
 from kstate_cli.formats.keys import BASE_PREFIX, INDEX_PREFIX
@@ -21,9 +25,7 @@ from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.restore.sorting.memory import BLOCK_ROWS, COMPARED_KEYS
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
     Ints = npt.NDArray[np.int64]
 
@@ -36,8 +38,8 @@ _LATEST_MS = 1 << 43
 
 def buffers(array: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
     """Return the offsets (one more than rows) and the bytes of a binary array without nulls."""
-    import numpy as np
-
+    # A slice of an array shares the buffers of the whole: its offsets begin at array.offset, and count from the
+    # beginning of all bytes. Arrow leaves the data buffer out if there is not a byte.
     _, offsets, data = array.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     return bounds, np.frombuffer(data or b"", dtype=np.uint8)
@@ -48,22 +50,25 @@ def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
 
     Raises Refused for keys that no store of the kind has: for a lost store only the specification states its kind.
     """
-    import numpy as np
-
     offsets, data = buffers(keys)
     tail = rule.tail
     if len(keys) == 0:
         return np.empty(0, dtype=np.int64)
+    # Before any byte is read by its distance from the end of a key: in a shorter key it would belong to the key before.
     if int((offsets[1:] - offsets[:-1]).min()) < tail:
         raise Refused(
             f"{place}: a key of its changelog is shorter than {tail} bytes: it is no {rule.value} store",
             hint="correct its kind in the spec",
         )
     starts = offsets[1:] - tail
+    # Window keys end in time (i64) and sequence (i32), session keys in end and start (i64 each): WindowKeySchema,
+    # SessionKeySchema. The first of both decides the segment.
     times = _numbers(data, starts, ">i8")
     windows = rule.windows
-    # A window's number among duplicates is never negative, and a session begins before it ends.
+    # A window's number among duplicates (i32) is never negative, and a session begins (i64) before it ends.
     rest = _numbers(data, starts + _TIME_BYTES, ">i4" if windows else ">i8")
+    # Refused, not restored: with a wrong kind in the specification, other bytes of the key would be read as a time, and
+    # rows would be filed in segments of that time.
     fits = (times >= 0) & (times < _LATEST_MS) & (rest >= 0) & (windows | (rest <= times))
     if not bool(fits.all()):
         key = keys[int(np.argmin(fits))].as_py()
@@ -76,53 +81,47 @@ def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
 
 def _numbers(data: npt.NDArray[np.uint8], starts: Ints, kind: str) -> Ints:
     """Return the big-endian numbers that begin at ``starts``."""
-    import numpy as np
-
     width = np.dtype(kind).itemsize
     numbers = np.empty(len(starts), dtype=np.int64)
     # Block by block: the indexes take as much again as the bytes, eight times over.
     for first in range(0, len(starts), BLOCK_ROWS):
         block = slice(first, first + BLOCK_ROWS)
         picked = data[starts[block, None] + np.arange(width)]
+        # A key may begin at any byte, and numpy reads numbers only from contiguous rows: so the bytes of each are
+        # picked first.
         numbers[block] = np.ascontiguousarray(picked).view(kind).ravel()
     return numbers
 
 
 def segment_ids(times: Ints, interval_ms: int) -> Ints:
     """Return ``AbstractSegments.segmentId``: Java's division truncates toward zero."""
-    import numpy as np
-
     return np.where(times >= 0, times // interval_ms, -((-times) // interval_ms)).astype(np.int64)
 
 
 def base_keys(rule: KeySchema, keys: pa.BinaryArray) -> pa.BinaryArray:
     """Return the row keys of a time-ordered store from its changelog keys (``TimeFirst…KeySchema``)."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     tail = rule.tail
+    # A changelog key is key ‖ time ‖ …; the row key of a time-ordered store has the time first. A window keeps its
+    # sequence at the end, and a session has both times in front.
     parts = [pc.binary_slice(keys, 0, -tail)]
     if rule is KeySchema.TIME_ORDERED_WINDOW:
         parts = [pc.binary_slice(keys, -tail, -_SEQUENCE_BYTES), *parts, pc.binary_slice(keys, -_SEQUENCE_BYTES, None)]
     else:
         parts = [pc.binary_slice(keys, -tail, None), *parts]
+    # The last argument of this function is the separator.
     nothing = pa.scalar(b"", pa.binary())
     return pc.binary_join_element_wise(pa.scalar(BASE_PREFIX, pa.binary()), *parts, nothing)
 
 
 def index_keys(keys: pa.BinaryArray) -> pa.BinaryArray:
     """Return the keys of a time-ordered store's index rows from its changelog keys (``KeyFirst…KeySchema``)."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.binary_join_element_wise(pa.scalar(INDEX_PREFIX, pa.binary()), keys, pa.scalar(b"", pa.binary()))
 
 
 def apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Copy into Arrow's memory: lasting arrays are there, passing ones in numpy's. Mixed they would leave holes."""
-    import numpy as np
-    import pyarrow as pa
-
+    # numpy's arrays come from malloc. Those that die soon and those that stay would share its pages, and no page with
+    # one that stays goes back to the kernel.
     copy = np.frombuffer(pa.allocate_buffer(array.nbytes), dtype=array.dtype)
     copy[:] = array
     return copy
@@ -130,30 +129,30 @@ def apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def gather(array: pa.BinaryArray, indices: npt.NDArray[np.integer[Any]]) -> pa.BinaryArray:
     """Return ``array.take``, several times faster if all values have one length."""
-    import numpy as np
-    import pyarrow as pa
-
     table = fixed_table(array)
     if table is None:
         return array.take(pa.array(indices))
+    # As one field of ``width`` bytes for each value: numpy then copies whole values, without a loop over bytes or a
+    # look at offsets.
     width = table.shape[1]
     data = pa.allocate_buffer(len(indices) * width)
     rows = np.frombuffer(data, dtype=f"V{width}")
     # The mode in which nothing is copied twice: the indices are ours.
     np.take(table.view(rows.dtype).ravel(), indices, out=rows, mode="clip")
+    # Offsets of equal values are multiples of the width; 32 bits reach, because the bytes come from arrays of at most 2
+    # GiB.
     ends = apart(np.arange(len(rows) + 1, dtype=np.int32) * np.int32(width))
     return pa.BinaryArray.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), data])
 
 
 def sort_order(keys: pa.BinaryArray) -> Ints:
     """Return the order of keys in RocksDB's bytewise comparator; equal keys come in any order."""
-    import numpy as np
-    import pyarrow.compute as pc
-
     table = fixed_table(keys)
     if table is not None:
         # Sorting numbers is several times faster than comparing strings, and most changelogs have keys of one length.
         return order_of(words(table, differing_bits(table)))
+    # Arrow compares binary values as RocksDB's bytewise comparator does: unsigned bytes, and a prefix before what it
+    # begins.
     by_comparison: Ints = pc.array_sort_indices(keys).to_numpy(zero_copy_only=False).astype(np.int64)
     return by_comparison
 
@@ -173,12 +172,12 @@ WORD_BITS: Final = 64
 
 def differing_bits(table: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Return for each byte of keys of one length the bits in which they differ: the others decide nothing."""
-    import numpy as np
-
+    # A bit that is set in all keys, or in none, is the same in each. Only the others decide an order.
     count, width = table.shape
     in_some, in_all = np.zeros(width, dtype=np.uint8), np.full(width, 0xFF, dtype=np.uint8)
     for first in range(0, count, BLOCK_ROWS):
         block = table[first : first + BLOCK_ROWS]
+        # The rows that fill whole groups, then the few that are left.
         rows = len(block) - len(block) % COMPARED_KEYS
         wide = block[:rows].reshape(-1, COMPARED_KEYS * width)
         for part in (wide, block[rows:]):
@@ -198,8 +197,8 @@ def words(table: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8]) -> list[npt
 
     ``bits``: the bits to use of each byte (:func:`differing_bits`).
     """
-    import numpy as np
-
+    # Bits are taken from the first byte of a key on, as the comparator weighs them, and a byte is never parted: so each
+    # word can be made by whole columns.
     columns: list[list[int]] = [[]]
     room = WORD_BITS
     for column in np.flatnonzero(bits).tolist():
@@ -216,6 +215,7 @@ def words(table: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8]) -> list[npt
             part = word[first : first + BLOCK_ROWS]
             for column in some:
                 mask = int(bits[column])
+                # In place, column by column: the word is the only array as long as the block.
                 part <<= np.uint64(mask.bit_count())
                 # Low bits are together already.
                 part |= block[:, column] & np.uint8(mask) if _is_low(mask) else _together(mask)[block[:, column]]
@@ -226,13 +226,13 @@ def keys_of(
     word: npt.NDArray[np.uint64], bits: npt.NDArray[np.uint8], like: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
     """Return the keys that one number each was made of; ``like``: any key, whose other bits all keys share."""
-    import numpy as np
-
     table = np.empty((len(word), len(like)), dtype=np.uint8)
     for first in range(0, len(table), BLOCK_ROWS):
         part, block = word[first : first + BLOCK_ROWS].copy(), table[first : first + BLOCK_ROWS]
+        # From the last byte, whose bits are the lowest of the number, so that each step takes them from the low end.
         for column in range(len(like) - 1, -1, -1):
             mask = int(bits[column])
+            # The bits that all keys share were left out of the number: any key has them.
             block[:, column] = int(like[column]) & ~mask
             if not mask:
                 continue
@@ -244,8 +244,7 @@ def keys_of(
 
 def order_of(parts: list[npt.NDArray[np.uint64]]) -> Ints:
     """Return the order of keys that are several numbers each; equal keys come in any order."""
-    import numpy as np
-
+    # The first number decides for nearly all keys; unstable, because equal keys may come in any order.
     order: Ints = np.argsort(parts[0]).astype(np.int64, copy=False)
     if len(parts) == 1:
         return order
@@ -256,6 +255,7 @@ def order_of(parts: list[npt.NDArray[np.uint64]]) -> Ints:
     # Only rows that share their first number need the others.
     begins = np.append(np.True_, ~equal)
     shared = np.flatnonzero(np.append(equal, np.False_) | ~begins)
+    # Sorted by group first, so that rows of different first numbers stay where they are.
     group = np.cumsum(begins)[shared]
     rows = order[shared]
     order[shared] = rows[np.lexsort((*(word[rows] for word in reversed(parts[1:])), group))]
@@ -269,8 +269,8 @@ def _is_low(mask: int) -> bool:
 @cache
 def _together(mask: int) -> npt.NDArray[np.uint8]:
     """Return for each byte its bits of ``mask``, moved together as the lowest, in their order."""
-    import numpy as np
-
+    # A table of all 256 bytes, made once for a mask: a look-up for each key is several times as fast as shifting each
+    # bit of each key.
     byte, packed, place = np.arange(256, dtype=np.uint8), np.zeros(256, dtype=np.uint8), 0
     for bit in range(8):
         if mask >> bit & 1:
@@ -282,10 +282,10 @@ def _together(mask: int) -> npt.NDArray[np.uint8]:
 @cache
 def _apart(mask: int) -> npt.NDArray[np.uint8]:
     """Return the inverse: for bits that were moved together, the byte that has them in the places of ``mask``."""
-    import numpy as np
-
     packed = _together(mask)
     byte = np.arange(256, dtype=np.uint8)
+    # Only bytes that have no other bit: for each of them the moved bits are another number, so that the table has an
+    # inverse.
     mine = byte & np.uint8(mask) == byte
     spread = np.zeros(1 << mask.bit_count(), dtype=np.uint8)
     spread[packed[mine]] = byte[mine]

@@ -14,40 +14,31 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.formats.keys import VersionedKey
+from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
 from kstate_cli.formats.store_kinds import DEFAULT_CF
 from kstate_cli.formats.versioned import read_versions
 from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.sorting import convert
 from kstate_cli.restore.sorting.memory import HISTORY_WRITE_ROWS, REPLAYED_VERSION_BYTES
 from kstate_cli.restore.sorting.slice_files import CountSink
+from kstate_cli.restore.sorting.versioned import NO_TIMESTAMP, VersionedReplay, accepted_mask, segment_id
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.texts import quoted
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from kstate_cli.restore.sorting.convert import Ints
     from kstate_cli.restore.sorting.slice_files import Layer
-    from kstate_cli.restore.sorting.versioned import VersionedReplay
-from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from kstate_cli.formats.keys import LATEST_SEGMENT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from kstate_cli.restore.sorting.convert import Ints
 
 _PREFIX = 8
 
@@ -87,10 +78,6 @@ def build_history(job: SliceJob, batches: Batches, layers: RowSink, counts: Coun
 
 def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArray[np.bool_], int]:
     """Return for every record with a key whether a restore applies it, and the stream time after them."""
-    import numpy as np
-
-    from kstate_cli.restore.sorting.versioned import NO_TIMESTAMP, accepted_mask
-
     parts = []
     with closing(batches(("key", "timestamp"))) as tables:
         for table in tables:
@@ -114,11 +101,6 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
 
 def _rows(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows:
     """Return the rows of a store that is built from nothing."""
-    import numpy as np
-    import pyarrow as pa
-
-    from kstate_cli.restore.sorting.versioned import segment_id
-
     odd = out_of_order(histories.keys, histories.times, ~histories.values.is_valid().to_numpy(zero_copy_only=False))
     plain = ~np.isin(histories.keys, odd)
     values = histories.values.filter(pa.array(plain))
@@ -136,18 +118,11 @@ def _rows(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows
 
 def _in_base(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows:
     """Return the rows that change in a store that exists."""
-    import numpy as np
-
     return _replayed(job, histories, np.arange(len(histories.names)), stream_time)
 
 
 def _replayed(job: SliceJob, histories: _Histories, some: Ints, stream_time: int) -> HistoryRows:
     """Return the rows of some keys, replayed record by record."""
-    import numpy as np
-    import pyarrow as pa
-
-    from kstate_cli.restore.sorting.versioned import VersionedReplay
-
     replay = VersionedReplay(job.retention_ms, job.interval_ms, stream_time)
     if job.base:
         _load(job, replay, {*histories.names.take(pa.array(some)).to_pylist()})
@@ -162,9 +137,6 @@ def _replayed(job: SliceJob, histories: _Histories, some: Ints, stream_time: int
 
 def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[np.bool_]) -> _Histories:
     """Return the accepted records of the job's bucket. ``accepted``: for every record that has a key."""
-    import numpy as np
-    import pyarrow as pa
-
     keys, values, times, at = [], [], [], 0
     # Offsets are read again: a file that was replaced since the first reading shows by them.
     with closing(batches(("key", "value", "timestamp", "offset"))) as tables:
@@ -200,8 +172,6 @@ def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[
 
 def _by_memory(some: Ints, keys: Ints, memory: int) -> Iterator[Ints]:
     """Yield parts of some keys whose records can be replayed together."""
-    import numpy as np
-
     if not len(some):
         return
     records = np.searchsorted(keys, some, "right") - np.searchsorted(keys, some, "left")
@@ -211,10 +181,6 @@ def _by_memory(some: Ints, keys: Ints, memory: int) -> Iterator[Ints]:
 
 def _rows_of(replay: VersionedReplay, histories: _Histories) -> HistoryRows:
     """Return the replayed rows as columns; deleted rows have no value."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     rows: list[tuple[bytes, bytes | None]] = [*replay.rows(), *((key, None) for key in replay.deleted())]
     prefixes = b"".join(key[:_PREFIX] for key, _ in rows)
     keys = pc.index_in(pa.array([key[_PREFIX:] for key, _ in rows], pa.binary()), histories.names)
@@ -247,10 +213,6 @@ def _load(job: SliceJob, replay: VersionedReplay, keys: set[bytes]) -> None:
 
 
 def _write(histories: _Histories, rows: HistoryRows, layers: RowSink) -> None:
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     # Keys are compared as bytes: the segment of the latest versions, -1, comes last.
     order = np.lexsort((rows.keys, rows.segments.view(np.uint64)))
     nothing = pa.scalar(b"")

@@ -1,20 +1,35 @@
 """The memory model of the sort engine: what ``--memory`` pays for, and what each part of a task may use.
 
 ``--memory`` is the budget of a host. It pays for the JVM of Spark and for each Python worker, and the rest is divided
-evenly among the tasks: ``SliceJob.memory``, here called M. A task uses M in two phases, and gives the memory of the
-first back before the second begins:
+evenly among the tasks: ``SliceJob.memory``, here called M::
+
+    M = (--memory - JVM_BYTES - tasks × WORKER_BYTES) / tasks
+
+A task uses M in two phases, and gives the memory of the first back before the second begins:
 
 1. Keys (``winners``, ``row_order``): the keys of a slice, with the order of their rows, take ``KEYS_SHARE`` of M. Keys
-   that do not fit are taken range by range.
+   that do not fit are taken range by range. Of each range only the numbers of its records remain::
+
+       keys as numbers   rows × NUMBERED_ROW_BYTES                        <= KEYS_SHARE × M
+       other keys        rows × ROW_BYTES + keys × BUCKET_KEY_COPIES      <= KEYS_SHARE × M
+       finished ranges   rows × PLACE_BYTES                               <= KEYS_SHARE × M
+
 2. Values (``values_in_order``): of what the order of rows and the batches in flight leave, values take
-   ``VALUES_SHARE``. Values that do not fit wait in a file.
+   ``VALUES_SHARE``. Values that do not fit wait in a file::
+
+       in flight         BATCH_COPIES × batch + SORTED_COPIES × batch / SORTED_SHARE
+       values            <= VALUES_SHARE × (M - keys in memory - places - in flight)
+
+An example with the usual M of 1,536 MiB, and values of 1 KiB: a range has up to 60 million keys that are numbers. Their
+places take 460 MiB. Batches of 64 MiB take 384 MiB in flight, so values may take 345 MiB before they wait in a file.
 
 The rest is no reserve that could be spent: hash tables double as they grow, Arrow's allocator leaves holes
 between batches that come and go, and RocksDB's writer buffers one file. ``tests/bench/restore_memory.py`` measures the
 whole, and ``tests/unit/restore/test_slice_memory.py`` holds a task to M.
 
 A name that ends in ``_SHARE`` is a part of a budget: a number below 1 multiplies it, a whole number divides it. Names
-in ``_BYTES``, ``_ROWS`` and ``_RECORDS`` are amounts. A name in ``_COPIES`` counts how often the same data exists.
+in ``_BYTES``, ``_ROWS`` and ``_RECORDS`` are amounts. A name in ``_COPIES`` counts how often the same data exists. No
+other module of the sort engine has such a constant, except tables that belong to one format (``row_values``).
 """
 
 from __future__ import annotations
@@ -28,6 +43,8 @@ from kstate_cli.texts import size_text
 
 MIB: Final = 1024 * 1024
 
+# Fixed costs come off the budget before it is divided. Were they left to the tasks, a host with many processors would
+# exceed --memory by the sum of its idle workers.
 # The budget of a host.
 
 JVM_BYTES: Final = 700 * MIB
@@ -41,6 +58,8 @@ USUAL_TASK_BYTES: Final = 1536 * MIB
 SMALL_BYTES: Final = 64 * MIB
 """Uncompressed records that one process sorts in about the time in which Spark starts."""
 
+# The driver cuts slices with these, before any row is read: footers of Parquet files give records and uncompressed
+# bytes, so every figure is per record or per byte.
 # The size of a slice.
 
 MOST_SLICE_RECORDS: Final = 160_000_000
@@ -83,6 +102,8 @@ RECODE_BYTES: Final = 8 * MIB
 COMPARED_KEYS: Final = 64
 """Keys that one comparison covers side by side: numpy is fast on long rows, and slow on short ones."""
 
+# A figure here is what a task holds at its peak, not what it keeps: a key exists as read and as a number, and arrays of
+# numbers have their sort order beside them.
 # Phase 1: keys.
 
 KEYS_SHARE: Final = 0.6
@@ -122,6 +143,8 @@ PART_SHARE: Final = 16
 MOST_WINDOWS: Final = 16
 """Windows of rows that numbers become together: more at once gain nothing."""
 
+# Values are the largest part of most changelogs, and only the last value of each key is needed. So they are read after
+# the keys have decided which records win.
 # Phase 2: values.
 
 VALUES_SHARE: Final = 0.5
@@ -146,6 +169,8 @@ READ_AHEAD: Final = 4
 
 def usual_memory(slots: int, *, jvm: bool = True) -> int:
     """Return the budget without ``--memory``: the usual M for each task, and at most half of the host's memory."""
+    # Half of the host at most: the other half stays with the page cache, from which the dump is read, and with other
+    # processes of the host.
     least = _fixed_bytes(jvm) + slots * (WORKER_BYTES + LEAST_TASK_BYTES)
     usual = _fixed_bytes(jvm) + slots * (WORKER_BYTES + USUAL_TASK_BYTES)
     return max(least, min(usual, memory_here() // 2))
@@ -161,13 +186,18 @@ def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
 
     Raises UsageError for a budget that leaves less than a task needs.
     """
-    memory = usual_memory(slots, jvm=jvm) if memory is None else memory
+    if memory is None:
+        memory = usual_memory(slots, jvm=jvm)
     each = (memory - _fixed_bytes(jvm) - slots * WORKER_BYTES) // slots
     if each < LEAST_TASK_BYTES:
+        # In whole MiB, rounded up: a user who passes exactly the printed size must not be refused again.
         least = _fixed_bytes(jvm) + slots * (WORKER_BYTES + LEAST_TASK_BYTES)
+        hint = "give it more"
+        if jvm:
+            hint += ", or run fewer tasks at once: --master 'local[1,4]'"
         raise UsageError(
             f"--memory is too small for {slots} tasks at once: at least {size_text(-(-least // MIB) * MIB)}",
-            hint="give it more" + (", or run fewer tasks at once: --master 'local[1,4]'" if jvm else ""),
+            hint=hint,
         )
     return each
 
@@ -177,9 +207,12 @@ def slots_here(memory: int | None, most: int, *, size: int) -> int:
 
     ``most``: the most processes. ``size``: bytes of all keys and values. Raises UsageError if not even one fits.
     """
+    # Only for its UsageError: a budget that does not even fit one task must be refused, not rounded up to one.
     slot_memory(memory, 1, jvm=False)
+    # More processes would start for longer than they sort.
     if size <= SMALL_BYTES:
         return 1
+    # As many as fit with the least M: slot_memory then divides the whole budget among them, so each gets more.
     available = memory_here() // 2 if memory is None else memory
     return max(1, min(most, available // (WORKER_BYTES + LEAST_TASK_BYTES)))
 

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+
 from kstate_cli.formats.binary import binary_of, fixed_table
 from kstate_cli.restore.sorting.convert import WORD_BITS, Winners, count_of, differing_bits, keys_of, words
 from kstate_cli.restore.sorting.memory import NUMBERED_ROW_BYTES, RECODE_BYTES, RECODE_ROWS
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
     from kstate_cli.restore.sorting.convert import Ints
 
@@ -44,8 +45,6 @@ class _NumberSet:
 
     def parted(self, shift: int) -> tuple[npt.NDArray[np.uint64], Ints]:
         """Return keys and records apart."""
-        import numpy as np
-
         if self.record is not None:
             return self.word, self.record
         record = (self.word & np.uint64((1 << shift) - 1)).view(np.int64)
@@ -60,8 +59,6 @@ class NumberedKeys:
 
     def __init__(self, records: int) -> None:
         """Take about ``records`` keys."""
-        import numpy as np
-
         self._like: npt.NDArray[np.uint8] | None = None
         """A key, whose other bits are those of all."""
         self._bits = np.empty(0, dtype=np.uint8)
@@ -74,8 +71,6 @@ class NumberedKeys:
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
         """Add keys; return False, and change nothing, for keys of several lengths, another length, or too many bits."""
-        import numpy as np
-
         table = fixed_table(keys)
         if table is None or (self._like is not None and len(self._like) != table.shape[1]):
             return False
@@ -112,8 +107,6 @@ class NumberedKeys:
 
     def _settle_apart(self) -> None:
         """Deduplicate keys whose record does not fit into the 64 bits of the key."""
-        import numpy as np
-
         word = np.concatenate([some.word for some in self._waiting])
         record = np.concatenate([_of(some) for some in self._waiting])
         self._waiting.clear()
@@ -166,9 +159,6 @@ class NumberedKeys:
             yield self._winners_of(self._distinct.between(first, first + rows))
 
     def _winners_of(self, some: _NumberSet) -> Winners:
-        import numpy as np
-        import pyarrow as pa
-
         if self._like is None or not len(some.word):
             return Winners(pa.array([], pa.binary()), np.empty(0, dtype=np.int64))
         word, record = some.parted(self._shift)
@@ -177,8 +167,6 @@ class NumberedKeys:
         return Winners(binary_of(keys_of(word, self._bits, self._like)), record)
 
     def _none(self) -> _NumberSet:
-        import numpy as np
-
         nothing = np.empty(0, dtype=np.int64)
         return _NumberSet(np.empty(0, dtype=np.uint64), None if self._together else nothing)
 
@@ -192,8 +180,6 @@ class NumberedKeys:
         return count_of(self._bits) + self._shift <= WORD_BITS
 
     def _coded(self, table: npt.NDArray[np.uint8], numbers: Ints) -> _NumberSet:
-        import numpy as np
-
         (word,) = words(table, self._bits)
         if not self._together:
             return _NumberSet(word, numbers)
@@ -203,8 +189,6 @@ class NumberedKeys:
 
     def _recode(self, bits: npt.NDArray[np.uint8], shift: int) -> None:
         """Use more bits for keys, or for records: the numbers stay in order, and in place."""
-        import numpy as np
-
         self.settle()
         assert self._like is not None
         distinct, before, shift_before = self._distinct, self._bits, self._shift
@@ -238,8 +222,6 @@ def _put_behind(word: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64]
 
 def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
     """Sort, and keep the highest number of those that are equal above the low bits, in place."""
-    import numpy as np
-
     # The earlier and the new keys are sorted each. The stable sort detects that and only merges, through a copy of
     # the smaller part: a third of the time of sorting everything.
     word.sort(kind="stable")

@@ -7,10 +7,14 @@ another order than changelog keys, divide the *records* instead, and each part w
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
 
 from kstate_cli.dump_reader.footers import Passage
 from kstate_cli.dump_reader.model import Slice
@@ -30,22 +34,11 @@ from kstate_cli.restore.sorting.memory import (
     SEGMENTED_ROW_BYTES,
 )
 from kstate_cli.restore.sorting.slice_files import CountSink, batches, rows_together
-from kstate_cli.restore.sorting.values_in_order import Places, window_starts
+from kstate_cli.restore.sorting.values_in_order import Places, WaitingFile, window_starts
 from kstate_cli.restore.sorting.winners import LastOfEachKey, numbered
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
-
-    from kstate_cli.restore.sorting.convert import Ints
-from bisect import bisect_right
-from typing import TYPE_CHECKING
-
-from kstate_cli.restore.sorting.values_in_order import WaitingFile
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
     from kstate_cli.restore.sorting.convert import Ints
 
@@ -200,8 +193,6 @@ class Orders:
 
     def _arranged(self, winners: Winners) -> tuple[pa.BinaryArray, Ints, Segments]:
         """Return keys and records of live rows, by segment."""
-        import numpy as np
-
         job, key = self.job, self.kind.key
         if self._in_parts:
             whole = (self._only_segment, 0, len(winners.keys))
@@ -258,8 +249,6 @@ class _Ranges:
 
     def add_parts(self, parts: Iterable[Winners], segment: int | None) -> None:
         """Add the next range, of one segment, in parts of whole windows. Raises OSError."""
-        import numpy as np
-
         first = self.rows
         for part in parts:
             upto = self.rows + len(part.keys)
@@ -269,8 +258,6 @@ class _Ranges:
             self.segments.append((segment, first, self.rows))
 
     def _add_records(self, record: Ints) -> None:
-        import numpy as np
-
         fits = not len(record) or int(record.max()) <= np.iinfo(np.uint32).max
         self.records.append(record.astype(np.uint32) if fits else record)
         self.rows += len(record)
@@ -285,8 +272,6 @@ class _Ranges:
 
 def oldest_segment(job: SliceJob, max_time: int | None) -> int | None:
     """Return the id of the oldest live segment."""
-    import numpy as np
-
     if max_time is None:
         return None
     return int(convert.segment_ids(np.array([max_time - job.retention_ms]), job.interval_ms)[0])
@@ -321,8 +306,6 @@ class KeysInOrder:
 
         Raises OSError.
         """
-        import pyarrow as pa
-
         if self._file is None:
             self._file = WaitingFile(self._new_file(), pa.schema([("key", pa.binary())]))
         begins = [int(start) - first for start in starts]

@@ -11,25 +11,20 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from kstate_cli.errors import Refused
-from kstate_cli.formats.binary import binary_of, fixed_table
+from kstate_cli.formats.binary import MalformedBytesError, binary_of, fixed_table
 from kstate_cli.formats.layouts import Logged
+from kstate_cli.formats.offsets import Position
 from kstate_cli.formats.store_kinds import StoreKind
 from kstate_cli.formats.values import Header, encode_headers, encoded_sizes
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from kstate_cli.restore.sorting.convert import Ints
-from typing import TYPE_CHECKING
 
-from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.formats.offsets import Position
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from kstate_cli.restore.sorting.convert import Ints
 
 _TIME_BYTES: Final = 8
 _SMALL_BYTES: Final = 8_192
@@ -53,8 +48,6 @@ def row_values(
 
 
 def _after_times(timestamps: Ints, values: pa.BinaryArray) -> pa.BinaryArray:
-    import numpy as np
-
     table = fixed_table(values)
     if table is None:
         return _joined([_times(timestamps)], values)
@@ -66,25 +59,16 @@ def _after_times(timestamps: Ints, values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _times(timestamps: Ints) -> pa.BinaryArray:
-    import numpy as np
-
     return binary_of(timestamps.astype(">i8").view(np.uint8).reshape(-1, _TIME_BYTES))
 
 
 def _joined(before: Sequence[pa.BinaryArray], values: pa.BinaryArray) -> pa.BinaryArray:
     """Return what precedes each value, and the value; null if the value is null."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.binary_join_element_wise(*before, values, pa.scalar(b"", pa.binary()))
 
 
 def encoded_headers(headers: pa.ListArray) -> pa.BinaryArray:
     """Return ``encode_headers`` of each record's headers; a null list has none."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     counts = pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)
     flat = headers.flatten()
     keys = pc.cast(pc.struct_field(flat, "key"), pa.binary())
@@ -121,15 +105,11 @@ def encoded_headers(headers: pa.ListArray) -> pa.BinaryArray:
 
 @cache
 def _sizes() -> Any:
-    import pyarrow as pa
-
     return pa.array(encoded_sizes(_SMALL_BYTES), pa.binary())
 
 
 def _zigzag_bytes(sizes: Ints) -> Ints:
     """Return how many bytes a length takes, -1 too: seven bits each, of twice the number."""
-    import numpy as np
-
     return np.where(sizes < 0, 1, 1 + sum((sizes >= (1 << bits)).astype(np.int64) for bits in (6, 13, 20, 27)))
 
 
@@ -138,8 +118,6 @@ def _headers(headers: list[dict[str, Any]] | None) -> tuple[Header, ...]:
 
 
 def _buffered(values: pa.BinaryArray, place: str) -> pa.BinaryArray:
-    import pyarrow.compute as pc
-
     shortest = pc.min(pc.binary_length(values)).as_py()
     if shortest is not None and shortest < _TIME_BYTES:
         raise Refused(
@@ -169,9 +147,6 @@ def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
 
 def carry_positions(headers: pa.ListArray) -> Ints:
     """Return the rows with a header that may be a Position: nearly always none."""
-    import numpy as np
-    import pyarrow.compute as pc
-
     flat = headers.flatten()
     if not len(flat):
         return np.empty(0, dtype=np.int64)

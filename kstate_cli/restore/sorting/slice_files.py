@@ -13,7 +13,9 @@ import os
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
+
+import pyarrow as pa
 
 from kstate_cli.dump_reader.footers import Passage
 from kstate_cli.dump_reader.location import open_location
@@ -30,10 +32,6 @@ from kstate_cli.restore.sorting.memory import (
 )
 from kstate_cli.restore.staging import Staging
 from kstate_cli.rocks.create import OBJECTS, SortedFileWriter
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 LOOK_ROWS: Final = OBJECTS
 """So many rows are put at once; then the size of the file is checked."""
@@ -64,12 +62,16 @@ class Layers:
 
     def writer(self, segment: int | None) -> SortedFileWriter:
         """Return the writer for the next file of a segment; no two have one name."""
-        where = "" if segment is None else f"-{segment}"
         number = self._files_of[segment]
         self._files_of[segment] += 1
-        again = f"-{number}" if number else ""
-        path = self.staging.new_file(f"{self.job.label}{where}-{self.attempt}{again}.sst")
-        return SortedFileWriter(path, release(self.job.release))
+        # The attempt is part of the name: a task that Spark runs twice, at once or after a failure, never writes to a
+        # file of the other attempt.
+        parts = [self.job.label, self.attempt]
+        if segment is not None:
+            parts.insert(1, str(segment))
+        if number:
+            parts.append(str(number))
+        return SortedFileWriter(self.staging.new_file(f"{'-'.join(parts)}.sst"), release(self.job.release))
 
 
 class NoLayers(Layers):
@@ -85,12 +87,18 @@ class Layer:
 
     def __init__(self, layers: Layers, segment: int | None, number: int) -> None:
         self._layers, self._segment, self._number = layers, segment, number
-        self._most = 0 if segment in layers.job.existing else layers.job.file_bytes
+        # RocksDB may count every file that a database with rows ingests as one more place where a read looks. So a
+        # layer for such a database is one file, however large; 0 means without a limit.
+        self._most = 0
+        if segment not in layers.job.existing:
+            self._most = layers.job.file_bytes
         self._writer = layers.writer(segment)
 
     def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
         """Write rows: all keys of a layer rise strictly."""
         for first in range(0, len(keys), LOOK_ROWS):
+            # Between two puts, never within one: a file may be a little larger than the limit, and no row is looked at
+            # for it.
             if self._most and self._writer.size >= self._most:
                 self._complete()
                 self._writer = self._layers.writer(self._segment)
@@ -103,6 +111,7 @@ class Layer:
     def _complete(self) -> None:
         writer = self._writer
         digest = writer.finish()
+        # Without a row RocksDB's writer would fail, so there is no file and nothing to ingest.
         if digest is not None:
             size, path = os.path.getsize(writer.path), self._layers.staging.publish(writer.path)
             self._layers.files.append(
@@ -136,6 +145,7 @@ def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Genera
     """
     filesystem = open_location(job.dump_uri)[0]
     if job.slice.ordered:
+        # Batch by batch through the files, without holding a row group as a whole.
         yield from iter_slice(job.slice, columns, filesystem, batch_records(job), batch_bytes(job), passage)
         return
     # Out of order it has to be sorted as a whole; such slices are small enough for that.
@@ -157,6 +167,8 @@ def batch_bytes(job: SliceJob) -> int:
 
 def rows_together(job: SliceJob) -> int:
     """Return the most rows that are handed to the writer together."""
+    # By the average record of the slice: rows become Python objects together, and values of a megabyte must not do so
+    # by tens of thousands.
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
     return max(1, min(WRITE_ROWS, max(job.memory // BATCH_SHARE, 1) // each))
 
@@ -175,10 +187,10 @@ def choose_pool(*, fits: bool) -> None:
     Memory that a process never had costs time: the kernel clears it, and the host of a virtual machine may have to find
     it first. A large slice reuses nearly all memory that it takes, a small one does not.
     """
-    import pyarrow as pa
-
     if VARIABLE in os.environ:
+        # Arrow obeys its own variable by itself: a choice of the user counts more than this one.
         return
     there = pa.supported_memory_backends()
+    # Builds of Arrow differ in the pools that they have; "system" is in all of them.
     name = next(pool for pool in (LEAN if fits else USUAL) if pool in there)
     pa.set_memory_pool(getattr(pa, f"{name}_memory_pool")())

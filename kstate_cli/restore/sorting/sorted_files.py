@@ -15,12 +15,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.dump_reader.footers import OutOfOrder, Passage
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import Position
 from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.restore.sorting import convert
+from kstate_cli.restore.sorting.history import build_history
 from kstate_cli.restore.sorting.memory import (
     BATCH_COPIES,
     BATCH_SHARE,
@@ -46,9 +51,7 @@ from kstate_cli.restore.sorting.values_in_order import ValuesInOrder, window_sta
 from kstate_cli.restore.staging import Staging
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
 
 @dataclass(slots=True)
@@ -96,8 +99,6 @@ def _attempt(job: SliceJob, started: float, *, ordered: bool, writes: bool = Tru
     try:
         passage = Passage(ordered)
         if kind.key is KeySchema.VERSIONED:
-            from kstate_cli.restore.sorting.history import build_history
-
             expired, positions = 0, _Positions(job, kind)
             max_time = build_history(job, partial(batches, job, passage=passage), layers, counts)
         else:
@@ -137,9 +138,6 @@ class _Positions:
 
         Raises Refused for keys that no store of the kind has.
         """
-        import numpy as np
-        import pyarrow as pa
-
         carrying = carry_positions(headers)
         carrying = carrying[keys.is_valid().to_numpy(zero_copy_only=False)[carrying]]
         if not len(carrying):
@@ -166,8 +164,6 @@ def _build_rows(
     job: SliceJob, kind: StoreKind, layers: Layers, counts: _RecordCounts, passage: Passage
 ) -> tuple[int, int | None, _Positions]:
     """Write all rows; return the rows of expired segments, the highest segment time, and the Positions."""
-    import pyarrow as pa
-
     positions = _Positions(job, kind)
     orders = Orders(job, kind, counts, positions, layers.aside, passage)
     for order in orders.all():
@@ -192,9 +188,6 @@ def _write(kind: StoreKind, order: RowOrder, layers: Layers, counts: _RecordCoun
 
 
 def _write_rows(kind: StoreKind, order: RowOrder, values: ValuesInOrder, layers: Layers) -> None:
-    import numpy as np
-    import pyarrow.compute as pc
-
     job = order.job
     with contextlib.closing(values.windows()) as windows:
         for segment, begin, end in order.segments:
@@ -215,8 +208,6 @@ def _write_rows(kind: StoreKind, order: RowOrder, values: ValuesInOrder, layers:
 
 def _write_index(job: SliceJob, keys: pa.BinaryArray, deleted: npt.NDArray[np.bool_], layer: Layer) -> None:
     """Write index rows: they begin with 01 and base rows with 00, so they come after all of them."""
-    import pyarrow as pa
-
     by_key = convert.sort_order(keys)
     for first in range(0, len(keys), INDEX_ROWS):
         part = by_key[first : first + INDEX_ROWS]
@@ -291,9 +282,6 @@ def _row_values_of(
     kind: StoreKind, table: pa.Table, records: npt.NDArray[np.integer[Any]], place: str
 ) -> pa.BinaryArray:
     """Return the row values of ``records`` of a table, which are numbered within it and rise."""
-    import numpy as np
-    import pyarrow as pa
-
     record_batches = table.to_batches()
     bounds = np.cumsum([0, *(batch.num_rows for batch in record_batches)])
     cuts = np.searchsorted(records, bounds)

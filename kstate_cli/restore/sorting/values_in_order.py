@@ -7,6 +7,9 @@ each row.
 
 from __future__ import annotations
 
+import errno
+import os
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
@@ -14,6 +17,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kstate_cli.direct_io import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
+from kstate_cli.errors import naming
 from kstate_cli.restore.sorting.convert import apart, gather
 from kstate_cli.restore.sorting.memory import (
     BLOCK_ROWS,
@@ -26,21 +35,9 @@ from kstate_cli.restore.sorting.memory import (
 from kstate_cli.signals import FullPool
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
     from kstate_cli.restore.sorting.convert import Ints
-import errno
-import os
-from collections import deque
-from typing import TYPE_CHECKING
-
-from kstate_cli.direct_io import PAGE_BYTES, aligned, open_direct, read_into, whole_pages, write_from
-from kstate_cli.errors import naming
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 _Part = tuple["npt.NDArray[np.int32]", "pa.BinaryArray"]
@@ -52,8 +49,6 @@ class _File:
 
     def __init__(self, path: str, begins: Ints) -> None:
         """Open a file for values. ``begins``: the first row of each part. Raises OSError."""
-        import pyarrow as pa
-
         self._file = WaitingFile(path, pa.schema([("row", pa.int32()), ("value", pa.binary())]))
         self._begins = begins
         self._batches: list[list[tuple[int, int]]] = [[] for _ in begins]
@@ -88,9 +83,6 @@ class _File:
             del writing
 
     def _write(self, some: list[_Part]) -> None:
-        import numpy as np
-        import pyarrow as pa
-
         for rows, values in some:
             # Rows rise from window to window only: the border of a part is that of a window.
             number = np.searchsorted(self._begins, rows, "right") - 1
@@ -117,8 +109,6 @@ class Places:
 
     def __init__(self, records: Sequence[npt.NDArray[np.integer[Any]]]) -> None:
         """Take ``records``: by row, the number of its record; in parts, one after another."""
-        import numpy as np
-
         self.rows = sum(len(record) for record in records)
         # Record and row in one number. Slices have fewer records than 2^33, and fewer rows than 2^31.
         self._bits = np.uint64(self.rows.bit_length())
@@ -140,8 +130,6 @@ class Places:
 
     def rows_of(self, number: int, count: int) -> tuple[Ints, Ints]:
         """Return which of the ``count`` records from ``number`` on make a row, counted from there, and their rows."""
-        import numpy as np
-
         bounds = np.array([number, number + count], dtype=np.uint64) << self._bits
         low, high = np.searchsorted(self._places, bounds).tolist()
         some = self._places[low:high]
@@ -180,8 +168,6 @@ class ValuesInOrder:
     _file: _File | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        import numpy as np
-
         self._sizes = np.zeros(len(self.starts), dtype=np.int64)
         widths = np.diff(self.starts)
         if len(widths) and bool((widths == widths[0]).all()) and self.rows - int(self.starts[-1]) <= widths[0]:
@@ -189,8 +175,6 @@ class ValuesInOrder:
 
     def add(self, rows: Ints, values: pa.BinaryArray) -> None:
         """Add the values of these rows. Raises OSError."""
-        import numpy as np
-
         if not len(rows):
             return
         self._new.append((rows.astype(np.int32), values))
@@ -200,10 +184,6 @@ class ValuesInOrder:
 
     def _deal_out(self) -> None:
         """Sort new values by their windows."""
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if not self._new:
             return
         rows = np.concatenate([some for some, _ in self._new])
@@ -265,8 +245,6 @@ class ValuesInOrder:
             begin = upto
 
     def _handed_out(self, parts: list[_Part], begin: int, end: int) -> Iterator[tuple[int, int, pa.BinaryArray]]:
-        import numpy as np
-
         of_window: list[list[_Part]] = [[] for _ in range(begin, end)]
         for rows, values in parts:
             window = self._windows_of(rows)
@@ -282,9 +260,6 @@ class ValuesInOrder:
     def _in_order(
         self, parts: list[_Part], first: int, last: int, size: int
     ) -> Iterator[tuple[int, int, pa.BinaryArray]]:
-        import numpy as np
-        import pyarrow as pa
-
         if size > self.most and last - first > 1:
             middle = (first + last) // 2
             for low, high in ((first, middle), (middle, last)):
@@ -296,8 +271,6 @@ class ValuesInOrder:
         yield first, last, gather(pa.concat_arrays([values for _, values in parts]), place)
 
     def _windows_of(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
-        import numpy as np
-
         if self._width:
             return rows // self._width
         return np.searchsorted(self.starts, rows, "right") - 1
@@ -318,8 +291,6 @@ class ValuesInOrder:
 
 def _between(part: _Part, first: int, last: int) -> _Part:
     """Return the rows ``first`` to ``last`` (exclusive) of a part."""
-    import pyarrow as pa
-
     rows, values = part
     mask = (rows >= first) & (rows < last)
     if mask.all():
@@ -329,8 +300,6 @@ def _between(part: _Part, first: int, last: int) -> _Part:
 
 def window_starts(segments: Sequence[tuple[int | None, int, int]], rows: int) -> Ints:
     """Return the first row of each window of at most ``rows`` rows; no window crosses a segment."""
-    import numpy as np
-
     starts = [np.arange(begin, end, rows, dtype=np.int64) for _, begin, end in segments]
     return np.concatenate(starts) if starts else np.empty(0, dtype=np.int64)
 
@@ -368,8 +337,6 @@ class WaitingFile:
 
     def append(self, *columns: pa.Array) -> tuple[int, int]:
         """Append a batch; return where it begins and its bytes, by which it is read. Raises OSError."""
-        import pyarrow as pa
-
         data = memoryview(pa.record_batch([*columns], schema=self._schema).serialize()).cast("B")
         where = self._written + self._waiting, len(data)
         while len(data):
@@ -400,8 +367,6 @@ class WaitingFile:
                 yield self._columns(ahead.popleft().result())
 
     def _room(self, where: tuple[int, int]) -> _Room:
-        import pyarrow as pa
-
         begin, size = where
         first, upto = whole_pages(begin, begin + size)
         # In Arrow's memory, as all that waits for its turn; at the beginning of a page.
@@ -423,8 +388,6 @@ class WaitingFile:
         return room
 
     def _columns(self, room: _Room) -> list[pa.Array]:
-        import pyarrow as pa
-
         return [*pa.ipc.read_record_batch(room.batch, self._schema).columns]
 
     def close(self) -> None:

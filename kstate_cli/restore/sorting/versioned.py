@@ -33,6 +33,7 @@ from kstate_cli.formats.versioned import LatestValue, SegmentValue
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+
 NO_TIMESTAMP: Final = -1
 """The stream time with which a store begins at every start (``ConsumerRecord.NO_TIMESTAMP``)."""
 

@@ -9,9 +9,14 @@ memory. Either way, the keys so far are deduplicated with those that came since,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kstate_cli.restore.sorting.convert import Winners
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kstate_cli.restore.sorting.convert import Winners, buffers, gather, sort_order
 from kstate_cli.restore.sorting.memory import (
     BUCKET_KEY_COPIES,
     BUCKET_KEYS,
@@ -26,18 +31,7 @@ from kstate_cli.restore.sorting.memory import (
 from kstate_cli.restore.sorting.numbered_keys import NumberedKeys
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from kstate_cli.restore.sorting.convert import Ints
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-from kstate_cli.restore.sorting.convert import buffers, gather, sort_order
-
-if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
     from kstate_cli.restore.sorting.convert import Ints
 
@@ -49,16 +43,11 @@ def numbered(
 
     Records without a key have a number, and are skipped.
     """
-    import numpy as np
-
     return _within(keys, np.arange(first, first + len(keys), dtype=np.int64), lowest, bound)
 
 
 def _within(keys: pa.BinaryArray, numbers: Ints, lowest: bytes, bound: bytes | None) -> tuple[pa.BinaryArray, Ints]:
     """Return those keys, and their numbers; copied once, and only if some are skipped."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not keys.null_count and not lowest and bound is None:
         return keys, numbers
     mask = keys.is_valid()
@@ -168,8 +157,6 @@ class LastOfEachKey:
 
     def _give_back(self) -> None:
         """Give the memory of hash tables back to the system: the values need it."""
-        import pyarrow as pa
-
         pa.default_memory_pool().release_unused()
 
     def _deal_out(self) -> None:
@@ -234,8 +221,6 @@ class BucketsOfKeys:
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
         """Divide the keys among the buckets."""
-        import numpy as np
-
         self.waiting_bytes += keys.nbytes + numbers.nbytes
         if len(self._buckets) == 1:
             self._buckets[0].waiting.append((keys, numbers))
@@ -293,9 +278,6 @@ class BucketsOfKeys:
 
     def winners(self) -> Winners:
         """Return all winners. Call it once."""
-        import numpy as np
-        import pyarrow as pa
-
         keys = pa.concat_arrays([bucket.keys for bucket in self._buckets])
         record = np.concatenate([bucket.record for bucket in self._buckets])
         # The buckets are copied into one array: sorting needs their memory.
@@ -304,9 +286,6 @@ class BucketsOfKeys:
         return Winners(gather(keys, order), record[order])
 
     def _deduplicate(self, bucket: _Bucket) -> None:
-        import numpy as np
-        import pyarrow as pa
-
         earlier = len(bucket.keys)
         numbers = np.concatenate([numbers for _, numbers in bucket.waiting])
         together = pa.concat_arrays([bucket.keys, *(keys for keys, _ in bucket.waiting)])
@@ -329,16 +308,11 @@ def row_held(key_bytes: int, row_bytes: int) -> int:
 
 
 def _empty(buckets: int) -> list[_Bucket]:
-    import numpy as np
-    import pyarrow as pa
-
     return [_Bucket(pa.array([], pa.binary()), np.empty(0, dtype=np.int64)) for _ in range(buckets)]
 
 
 def _checksums(keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
     """Return the sum of each key's bytes, modulo 256."""
-    import numpy as np
-
     offsets, data = buffers(keys)
     sums = np.zeros(len(keys), dtype=np.uint8)
     # An empty range would be given the byte that it begins at.
