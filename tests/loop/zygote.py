@@ -17,7 +17,7 @@ from typing import Any
 from tests.faults import zygote
 
 _POLL_SECONDS = 0.005
-_PACKAGES = ("parallel", "dump_writer", "offsets", "logs")
+_PACKAGES = ("dump_writer", "offsets", "logs")
 
 
 def set_clock(clock_of_host: dict[str, Any]) -> None:

@@ -178,7 +178,7 @@ def test_a_signal_amid_the_handing_out_leaves_no_job_unknown(tmp_path: Path) -> 
     late = tmp_path / "late"
     program = (
         "import os, signal\n"
-        "from kstate_cli.parallel import workers\n"
+        "from kstate_cli import parallel as workers\n"
         "from tests.processes.test_workers import write_later\n"
         "class Pool(workers.ThreadPoolExecutor):\n"
         "    def submit(self, *a):\n"
@@ -218,7 +218,7 @@ def test_a_worker_that_comes_after_its_parent_has_died_does_nothing(tmp_path: Pa
     """Killed while its workers import: a job that is in the pipe already is carried out by nobody."""
     program = (
         "import os, pickle, subprocess, sys\n"
-        "from kstate_cli.parallel import workers\n"
+        "from kstate_cli import parallel as workers\n"
         "from tests.processes.test_workers import write_later\n"
         "late = workers.another_python(f'import time; time.sleep(1); '"
         "    f'from kstate_cli.parallel import serve; serve({os.getpid()})')\n"

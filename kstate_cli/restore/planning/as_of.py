@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kstate_cli.broker.facts import Facts, LogFacts
 from kstate_cli.dump_reader.location import open_location
+from kstate_cli.dump_reader.manifest import Reading
 from kstate_cli.dump_reader.model import ClockMark, Dump, PartitionDump
 from kstate_cli.dump_reader.reader import digest_at
 from kstate_cli.formats.binary import MAX_I64
@@ -33,14 +34,20 @@ def as_of_after(parts: Sequence[RestoredPartition], *, rebuild: bool, before: Ag
     A dump has every record that was in the log when its reading began. Partitions of a global store that stay unchanged
     stay as old as they are.
     """
-    times: list[int | None] = []
+    times: list[int] = []
     for part in parts:
+        time = None
         if part.verdict.action is Action.LEAVE and not rebuild:
-            times.append(before.as_of_ms if before is not None else None)
-        else:
-            times.append(part.dump.reading.started_ms if part.dump.reading is not None else None)
-    complete = [time for time in times if time is not None]
-    return min(complete, default=None) if len(complete) == len(times) else None
+            if before is not None:
+                time = before.as_of_ms
+        elif part.dump.reading is not None:
+            time = part.dump.reading.started_ms
+        if time is None:
+            # Unknown once is unknown as a whole: another part may be younger, and its age must not stand for this one.
+            return None
+        times.append(time)
+    # The oldest part decides which deletes may be missing.
+    return min(times, default=None)
 
 
 def another_log(
@@ -53,24 +60,34 @@ def another_log(
     mark = before.logs.get(partition.key)
     if mark is None:
         return None
-    epoch = partition.reading.leader_epoch if partition.reading is not None else None
-    sources = [("the dump", partition.topic_id, epoch)]
+    sources = [("the dump", partition.topic_id, leader_epoch_of(partition.reading))]
     if facts is not None:
         sources.append(("the broker", facts.topic_id, facts.leader_epoch))
+    # Identity first: it needs no record of the dump to be read.
     for source, topic_id, leader_epoch in sources:
         difference = _difference(mark, source, topic_id, leader_epoch)
         if difference is not None:
             return difference
+    # The store was built from a dump without records, or by a kstate that recorded no digest.
     if mark.last is None or mark.digest is None:
         return None
     digest = record_digest(partition, mark.last)
+    # Without that record, compaction has removed it: no proof of another log.
     if digest is not None and digest != mark.digest:
         return f"its record at offset {mark.last} is not the one that the store was made from"
     return None
 
 
+def leader_epoch_of(reading: Reading | None) -> int | None:
+    """Return the leader epoch that a reading of a log recorded; None without a reading, or if it recorded none."""
+    if reading is None:
+        return None
+    return reading.leader_epoch
+
+
 def _difference(mark: LogMark, source: str, topic_id: str | None, epoch: int | None) -> str | None:
     """Return how the identity of a log differs from that of the store's log; None if it does not, or is unknown."""
+    # A missing id is unknown, not another one: brokers before 2.8 have none (KIP-516).
     if None not in (topic_id, mark.topic_id) and topic_id != mark.topic_id:
         return f"{source} has topic id {topic_id}, the store was made from {mark.topic_id}"
     if epoch is not None and mark.leader_epoch is not None and epoch < mark.leader_epoch:
@@ -85,10 +102,12 @@ def log_since(log: Log, dump: Dump, before: Age) -> Log:
     if one clock gave them.
     """
     mark = before.logs.get(log.key)
-    retention_ms = None if mark is None else mark.delete_retention_ms
-    if retention_ms is not None:
-        log = replace(log, retention_ms=min(retention_ms, log.retention_ms), forgets=True)
-    return log if comparable(before.clock, dump.clock) else replace(log, unknown_before_ms=MAX_I64)
+    if mark is not None and mark.delete_retention_ms is not None:
+        log = replace(log, retention_ms=min(mark.delete_retention_ms, log.retention_ms), forgets=True)
+    if comparable(before.clock, dump.clock):
+        return log
+    # No time of the store is late enough then, so every delete before the dump may be forgotten.
+    return replace(log, unknown_before_ms=MAX_I64)
 
 
 def comparable(store: ClockMark | None, dump: ClockMark | None) -> bool:
@@ -97,10 +116,12 @@ def comparable(store: ClockMark | None, dump: ClockMark | None) -> bool:
     A dump that was restored from a backup continues from there, and its time may differ from before. Within one boot
     of a host this shows: the time of a dump never runs slower than the clock of that host.
     """
+    # Clocks were not recorded by older versions of kstate: their times count as comparable.
     if store is None or dump is None:
         return True
     if not store.scale or store.scale != dump.scale:
         return False
+    # Within one boot the monotonic clock of the host cannot be set back, so it judges the wall clock.
     passed_ms = dump.boot_ms - store.boot_ms
     return store.boot != dump.boot or passed_ms < 0 or dump.time_ms - store.time_ms >= passed_ms
 
@@ -116,18 +137,21 @@ def marks(work: StoreWork, dump: Dump, facts: Facts) -> dict[TopicPartition, Log
 
 def _log_mark(part: RestoredPartition, log: LogFacts | None, record_digest: RecordDigest) -> LogMark:
     partition, last = part.dump, part.log.last
-    epochs: list[int | None] = []
-    # The epoch is that of the log's end: it does not describe a store that ends before.
-    if part.log.until is None:
-        epochs = [partition.reading.leader_epoch if partition.reading else None, log.leader_epoch if log else None]
-    return LogMark(
-        partition.topic_id or (log.topic_id if log else None),
-        # The dump may be older than what the broker states now: the lower of the two surely belongs to its log.
-        min((epoch for epoch in epochs if epoch is not None), default=None),
-        last,
-        None if last is None else record_digest(partition, last),
-        part.log.retention_ms if part.log.forgets else None,
-    )
+    topic_id, epochs = partition.topic_id, [leader_epoch_of(partition.reading)]
+    if log is not None:
+        topic_id = topic_id or log.topic_id
+        epochs.append(log.leader_epoch)
+    if part.log.until is not None:
+        # The epoch is that of the log's end: it does not describe a store that ends before.
+        epochs = []
+    digest = retention_ms = None
+    if last is not None:
+        digest = record_digest(partition, last)
+    if part.log.forgets:
+        retention_ms = part.log.retention_ms
+    # The dump may be older than what the broker states now: the lower of the two surely belongs to its log.
+    epoch = min((epoch for epoch in epochs if epoch is not None), default=None)
+    return LogMark(topic_id, epoch, last, digest, retention_ms)
 
 
 def bounds(work: Iterable[StoreWork], dump: Dump, facts: Facts, run: str) -> list[Age]:
@@ -159,6 +183,7 @@ def task_times(work: Iterable[StoreWork], tasks: Mapping[str, TaskOffsets], ages
     for task in {store.task for store in stores}:
         as_of = {store.spec.name: store.as_of_ms for store in stores if store.task == task}
         as_of |= _as_of_others(task, tasks.get(task), as_of.keys(), recorded)
+        # One store of unknown age makes the age of the task unknown.
         times = [time for time in as_of.values() if time is not None]
         if len(times) == len(as_of):
             times_of_tasks[task] = min(times) * _NS
@@ -169,9 +194,11 @@ def _as_of_others(
     task: str, resolved: TaskOffsets | None, restored: Collection[str], ages: tuple[Age, ...]
 ) -> dict[str, int | None]:
     """Return as of when the stores of a task are that are not restored, in ms; None if that is unknown."""
-    states = resolved.stores if resolved is not None else ()
+    if resolved is None:
+        return {}
     return {
         state.store.name: age_of(ages, task, state).as_of_ms
-        for state in states
+        for state in resolved.stores
+        # A store without a changelog, or without rows, has no data that could be too old.
         if state.store.name not in restored and state.offsets and not state.store.empty
     }

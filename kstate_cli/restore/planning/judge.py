@@ -71,17 +71,24 @@ def judge(
     """
     following = _next_offset(offset, is_global=is_global)
     beyond = following is not None and log.where(following) is Where.ABOVE
+    # Before all other rules, a fault of the store included: whatever else is wrong, this store may have records that
+    # nothing else has.
     if beyond and log.live and not permissions.by_user:
         return Verdict(Action.REFUSE, _lost(log, following), only_copy=True)
     verdict = _judge(log, offset, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
-    return replace(verdict, only_copy=True) if beyond and verdict.action is Action.REBUILD else verdict
+    if beyond and verdict.action is Action.REBUILD:
+        # The user asked for it: the replaced store stays until it is deleted by name.
+        return replace(verdict, only_copy=True)
+    return verdict
 
 
 def _next_offset(offset: int | None, *, is_global: bool) -> int | None:
     """Return the offset that a store needs next: a global store states it, a task store its last record."""
     if offset is None or offset == OFFSET_UNKNOWN:
         return None
-    return offset if is_global else offset + 1
+    if is_global:
+        return offset
+    return offset + 1
 
 
 def _lost(log: Log, following: int | None) -> str:
@@ -101,16 +108,20 @@ def _judge(
     as_of_ms: int | None,
 ) -> Verdict:
     """Judge a store by ``following``, the offset that it needs next."""
+    # With -4 Streams states a store that is consistent and has no offset: it is whole, not lost.
     if offset == OFFSET_UNKNOWN and not has_rows and log.last is None and not permissions.rebuild:
         return Verdict(Action.LEAVE, "empty, as its changelog is")
     if permissions.rebuild or following is None:
         return _rebuild(log, permissions.rebuild or "it has no offset", has_rows=has_rows, permissions=permissions)
+    # By the next offset: a store whose last record was just below the log start needs no record that is gone.
     where = log.where(following)
+    # Only for the broker's log start the consumer would report OffsetOutOfRange (KIP-406).
     if where is Where.BELOW:
         why = f"its next offset {following} lies below the log start {log.start}"
         return _invalid(log, why, has_rows=has_rows, permissions=permissions)
     if where is Where.ABOVE:
         return _beyond_dump(log, following)
+    # Between the last record and the end there may be transaction markers, or records that compaction removed.
     if log.last is None or following > log.last:
         return _past_dump(log, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
     if not _covers(log, following, permissions):
@@ -139,12 +150,15 @@ def _beyond_dump(log: Log, following: int) -> Verdict:
 def _past_dump(log: Log, following: int, *, has_rows: bool, permissions: Permissions, as_of_ms: int | None) -> Verdict:
     """Leave a store that has all records of the dump, unless deletes may be hidden behind its last record."""
     past = Verdict(Action.LEAVE, f"already past the dump (next offset {following})")
+    # Only the last offset of a log is certainly no removed delete: the active segment is not cleaned.
     if not log.hides_deletes(following):
         return past
     verdict = _catch_up(log, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
     if verdict.action is not Action.CATCH_UP:
         return verdict
-    return replace(past, why=_maybe_deleted(log, following), doubtful=True) if verdict.unsure else past
+    if verdict.unsure:
+        return replace(past, why=_maybe_deleted(log, following), doubtful=True)
+    return past
 
 
 def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissions, as_of_ms: int | None) -> Verdict:
@@ -153,6 +167,7 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
     caught_up = Verdict(Action.CATCH_UP, why, after=following - 1)
     if not has_rows:
         return caught_up
+    # Before this time nothing is known, so no retention helps.
     if None not in (as_of_ms, log.unknown_before_ms) and (as_of_ms or 0) < (log.unknown_before_ms or 0):
         return _too_old(
             log,
@@ -161,10 +176,12 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
             "knows how much time passed (another dump or host, or clocks that were set)",
             permissions=permissions,
         )
+    # Without compaction, tombstones go with the log start alone, which is judged already.
     if not log.forgets:
         return caught_up
     ended = log.read_by(following)
     deletes_heard = delete_coverage(as_of_ms, ended, log.retention_ms)
+    # A dump that grows has missed deletes if one of its own rounds came too late.
     deaf = log.late_round(following)
     if deaf is not None and not permissions.accept_resurrected:
         duration = span_text(deaf.ended_ms - deaf.continues_ms)
@@ -176,6 +193,7 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
         )
     if deletes_heard is DeleteCoverage.YES:
         return caught_up
+    # Not refused: stores that Streams wrote have no recorded age, and nearly all are young enough.
     if deletes_heard is DeleteCoverage.UNKNOWN:
         return replace(caught_up, unsure=True)
     assert as_of_ms is not None
@@ -196,9 +214,11 @@ def _maybe_deleted(log: Log, following: int) -> str:
 
 def _too_old(log: Log, caught_up: Verdict, old: str, *, permissions: Permissions) -> Verdict:
     """Judge a store with rows whose log may have forgotten deletes: rebuilt, unless the user accepts these rows."""
+    # The user vouches for the rows; the reason stays visible in the plan.
     if permissions.accept_resurrected:
         return replace(caught_up, why=f"{caught_up.why}; {old}")
     rebuilt = _rebuild(log, old, has_rows=True, permissions=permissions)
+    # The one hint that helps if the dump is no base for a rebuild.
     if rebuilt.action is Action.REFUSE:
         return replace(rebuilt, why=f"{rebuilt.why}; --accept-resurrected catches it up all the same")
     return rebuilt
@@ -212,19 +232,24 @@ def _invalid(log: Log, why: str, *, has_rows: bool, permissions: Permissions) ->
 
 
 def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, invalid: bool = False) -> Verdict:
+    # A topic that was created again, or a wrong dump, looks like this: an empty store would be restored without an
+    # error.
     if log.first is None and has_rows and not permissions.allow_empty:
         return Verdict(
             Action.REFUSE,
             f"{why}, but the changelog has no records: the store would be emptied (--allow-empty does it)",
         )
-    start = 0 if log.start is None else log.start
-    if log.first is not None and not _covers(log, start, permissions):
-        start_text = "" if log.start is None else f" {log.start}"
+    if log.first is not None and not _covers(log, log.start or 0, permissions):
+        start_text = ""
+        if log.start is not None:
+            start_text = f" {log.start}"
         return Verdict(
             Action.REFUSE,
             f"{why}, but the dump begins at offset {log.covered_from}, above the log start{start_text}: an incremental "
             f"dump cannot be the base of a rebuild{_way_out(log)}",
         )
+    # A rebuild needs every delete too: a tombstone that the cleaner removed while the dump was read leaves its row in
+    # the dump.
     slow = _too_slow(log)
     if slow is not None and log.first is not None and not permissions.accept_resurrected:
         return Verdict(
@@ -260,6 +285,7 @@ def _too_slow(log: Log) -> str | None:
 
 def _covers(log: Log, offset: int, permissions: Permissions) -> bool:
     """Return True if nothing from ``offset`` on is missing. No option overrides where the reading began."""
+    # Where the reading began is a fact: records before it were skipped, whatever the user states.
     if log.begin is not None:
         return log.begin <= offset
     return permissions.complete or log.first is None or log.first <= offset

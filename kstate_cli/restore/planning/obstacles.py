@@ -14,6 +14,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import is_segmented, store_kind
 from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition, store_in_topologies
 from kstate_cli.releases import Release, unproven_too
+from kstate_cli.restore.planning.as_of import leader_epoch_of
 from kstate_cli.restore.planning.plan import Outcome, Refusal, RestoreOptions, RestoreSnapshot, StoreWork
 from kstate_cli.specification.draft import IN_MEMORY, Spec, StoreSpec
 from kstate_cli.statedir.model import Store
@@ -33,12 +34,15 @@ def judge_problems(problems: Iterable[Problem], work: Iterable[StoreWork], *, by
     """
     replaced: list[Place] = [store.place for store in work if store.rebuild]
     for problem in problems:
+        # What is replaced as a whole may be damaged: the restoration is how it is repaired.
         if not (problem.unknown and not by_user) and any(map(problem.place.within, replaced)):
             continue
         if problem.fatal:
             yield Refusal(problem.reasoned)
+        elif problem.passing:
+            yield note(problem.reasoned)
         else:
-            yield note(problem.reasoned) if problem.passing else warning(problem.reasoned)
+            yield warning(problem.reasoned)
 
 
 def stores_without_offset(
@@ -54,7 +58,9 @@ def stores_without_offset(
         return
     for task in sorted(set(tasks) - {GLOBAL}):
         resolved = snapshot.tasks.get(task)
-        with_offset = {state.store.name for state in resolved.stores if state.offsets} if resolved else set()
+        with_offset: set[str] = set()
+        if resolved:
+            with_offset = {state.store.name for state in resolved.stores if state.offsets}
         missing = [
             store.name
             for store in _logged_stores(snapshot.spec, TaskId.parse(task))
@@ -69,6 +75,8 @@ def stores_without_offset(
 def _logged_stores(spec: Spec, task: TaskId) -> Iterator[StoreSpec]:
     """Yield the stores of a task that Streams keeps an offset of."""
     for store in spec.stores:
+        # Streams keeps no offset of the others: stores in memory are restored at every start, and global ones have a
+        # file of their own.
         logged_on_disk = store.logged and not store.in_memory and not store.is_global
         if logged_on_disk and (store.topology, store.subtopology) == (task.topology, task.subtopology):
             yield store
@@ -77,11 +85,14 @@ def _logged_stores(spec: Spec, task: TaskId) -> Iterator[StoreSpec]:
 def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
     """Raise Refused if the dump may have records of aborted transactions: in the dump they look like any other."""
     isolation = snapshot.dump.isolation
+    # Only a reader with read_committed leaves out the records of aborted transactions; nothing marks them afterwards.
     if isolation == "read_committed" or snapshot.options.at_least_once:
         return
+    reason = "no manifest states otherwise"
+    if isolation:
+        reason = "isolation read_uncommitted"
     raise Refused(
-        "the dump may hold records of aborted transactions"
-        + (" (isolation read_uncommitted)" if isolation else " (no manifest states otherwise)"),
+        f"the dump may hold records of aborted transactions ({reason})",
         hint="dump with kafka.isolation.level=read_committed (without a manifest: and say --dump-is-committed), "
         "or --guarantee at_least_once where the application never used transactions",
     )
@@ -97,6 +108,8 @@ def unknown_topics(snapshot: RestoreSnapshot) -> list[Outcome]:
     owners = {
         topic: store_in_topologies(topic, snapshot.app.name, topologies)
         for topic in sorted(_topics(snapshot) - {store.changelog for store in stores})
+        # A pattern of the user counts first: the topic may have the name of a changelog and belong to another
+        # application.
         if not any(fnmatchcase(topic, pattern) for pattern in snapshot.options.ignored)
     }
     _refuse_unspecified(snapshot, [owner for owner in owners.values() if owner is not None])
@@ -110,6 +123,7 @@ def unknown_topics(snapshot: RestoreSnapshot) -> list[Outcome]:
 def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, str | None]]) -> None:
     """Raise Refused for stores, each with its named topology, that the specification lacks."""
     names = snapshot.options.stores
+    # If the user names stores, the others stay as they are: nothing of them is lost.
     unspecified = [(name, topology) for name, topology in owners if not names or name in names]
     if not unspecified:
         return
@@ -152,10 +166,13 @@ def judge_topics(snapshot: RestoreSnapshot, selected: frozenset[TopicPartition] 
     ``selected``: the changelog partitions to compare; None for all.
     """
     facts = snapshot.options.facts
-    manifest = snapshot.dump.manifest
-    for partition in manifest.partitions if manifest is not None else ():
+    partitions: Sequence[ManifestPartition] = ()
+    if snapshot.dump.manifest is not None:
+        partitions = snapshot.dump.manifest.partitions
+    for partition in partitions:
         key = TopicPartition(partition.topic, partition.partition)
         log = facts.get(key)
+        # A broker that lacks the topic is judged with the store: only there the kind of the topic is known.
         if log is not None and (selected is None or key in selected):
             yield from _recreated_topic(partition, log)
             yield from _shorter_log(snapshot, partition, log)
@@ -189,13 +206,15 @@ def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: L
     that was restored from the dump would look for its offset beyond the end of that log.
     """
     key = TopicPartition(partition.topic, partition.partition)
-    epoch = partition.reading.leader_epoch if partition.reading is not None else None
+    epoch = leader_epoch_of(partition.reading)
+    # The end of a log never falls by itself: neither compaction nor retention moves it.
     if partition.log_end is not None and log.end < partition.log_end:
         line = f"{key}: the broker's log ends at {log.end}, at the time of the dump it ended at {partition.log_end}"
     elif epoch is not None and log.leader_epoch is not None and log.leader_epoch < epoch:
         line = f"{key}: the broker has leader epoch {log.leader_epoch}, at the time of the dump it was {epoch}"
     else:
         return
+    # The user wants to replace the store and knows of it; the note stays in the plan.
     if snapshot.options.permissions.by_user:
         yield warning(f"{line}: it was cut or created again, and the restored state does not fit it")
     else:
@@ -248,8 +267,10 @@ def unfit_name(snapshot: RestoreSnapshot, store: StoreSpec) -> str | None:
     """Return why the file system does not take a store's name; None if it does. A segment's name has 13 more digits."""
     longest = store.name
     if is_segmented(store.kind):
+        # The folder of a segment: the store's name and the start of the segment in ms.
         longest = f"{store.name}.{_LATEST_START}"
     if not snapshot.into_family and not store.is_global:
+        # Streams writes a Position file under a name that ends in .tmp, then renames it.
         longest = max(longest, f"{position_file(store.name)}.tmp", key=len)
     most, folder = snapshot.longest_name, snapshot.name_folder
     if len(os.fsencode(longest)) <= most:

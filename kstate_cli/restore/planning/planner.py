@@ -1,6 +1,6 @@
 """Plan a restoration: every store of every task stays, is caught up, is rebuilt, or stands in the way.
 
-The directory is read once (:mod:`snapshot`). Rules then yield outcomes, and the outcomes become the plan.
+The directory is read once (``plan.read_snapshot``). Rules then yield outcomes, and the outcomes become the plan.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def plan_restore(
 
 def plan_of(snapshot: RestoreSnapshot, stores_by_task: Mapping[str, Sequence[str]] | None = None) -> RestorePlan:
     """Return the plan by what a snapshot states. Raises Refused."""
+    # First: records of aborted transactions concern every store, so nothing else about this dump matters.
     refuse_uncommitted(snapshot)
     outcomes: list[Outcome] = [*map(note, snapshot.notes), *map(warning, snapshot.dump.warnings)]
     selected = _selected_partitions(snapshot)
@@ -74,8 +75,11 @@ def plan_of(snapshot: RestoreSnapshot, stores_by_task: Mapping[str, Sequence[str
     for task, stores in selection.stores.items():
         outcomes += _task_outcomes(snapshot, task, stores)
     outcomes += _remarks_on_work(snapshot, outcomes)
+    # Everything that stands in the way is printed at once: a user who fixes one thing at a time would read the dump
+    # each time.
     if refusals := _refusals(outcomes):
         raise _not_restored(snapshot, refusals)
+    # Last: it matters only if something is written for that release.
     outcomes += _unproven(snapshot, _steps(outcomes))
     return _plan(snapshot, outcomes)
 
@@ -118,6 +122,7 @@ def _not_restored(snapshot: RestoreSnapshot, refusals: Sequence[Refusal]) -> Ref
     """Return the error for everything that stands in the way, with the most urgent advice."""
     names = list(dict.fromkeys(name for refusal in refusals for name in refusal.only_copies))
     hint, commands = None, []
+    # The most urgent advice only: whoever rebuilds first loses the only copy.
     if names:
         hint = _EXPORT_FIRST
         commands = [command("export", snapshot.app, name, "--out", "DIR") for name in names]
@@ -137,6 +142,7 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
     """Yield what the work on all stores means for the directory as a whole."""
     work = _work(outcomes)
     rebuilt = [store.spec for store in work if store.rebuild and not store.spec.is_global]
+    # Positions are in record headers, and in nothing else.
     if not all(snapshot.dump.headers_of(spec.changelog) for spec in rebuilt):
         yield note(
             "the dump has no record headers: Positions of rebuilt stores stay empty, as after Streams' own restore; "
@@ -183,6 +189,7 @@ def _selection(
 ) -> _Selection:
     """Return the stores to judge. Raises UsageError for names that do not exist, unless something ``is_refused``."""
     specs = snapshot.spec.stores
+    # Another command, such as rehome, has selected the stores already.
     if stores_by_task is not None:
         return _Selection(
             {task: [spec for spec in specs if spec.name in names] for task, names in stores_by_task.items()}
@@ -197,6 +204,7 @@ def _selection(
         outcomes += tasks.outcomes
         for task in tasks.names:
             by_task.setdefault(task, []).append(spec)
+    # With a refusal the selection is incomplete: a task that it lacks may exist.
     if not is_refused and not _refusals(outcomes):
         _refuse_unknown_tasks(snapshot.options, by_task)
     outcomes += _lost_tasks(snapshot.options, by_task)
@@ -229,11 +237,12 @@ def _selected_partitions(snapshot: RestoreSnapshot) -> frozenset[TopicPartition]
 
 def _is_selected(options: RestoreOptions, spec: StoreSpec, partition: int) -> bool:
     """Return whether the options name the task of a store's changelog partition; ``global`` has every partition."""
-    task = GLOBAL if spec.is_global else f"{_folder(spec)}{spec.subtopology}_{partition}"
-    numbers = options.partitions
-    return (not options.tasks or task in options.tasks) and (
-        not numbers or (partition in numbers and not spec.is_global)
-    )
+    task = GLOBAL
+    if not spec.is_global:
+        task = f"{_folder(spec)}{spec.subtopology}_{partition}"
+    if options.tasks and task not in options.tasks:
+        return False
+    return not options.partitions or (partition in options.partitions and not spec.is_global)
 
 
 def _damage_elsewhere(snapshot: RestoreSnapshot, selected: frozenset[TopicPartition] | None) -> Iterator[Outcome]:
@@ -244,7 +253,9 @@ def _damage_elsewhere(snapshot: RestoreSnapshot, selected: frozenset[TopicPartit
 
 
 def _folder(spec: StoreSpec) -> str:
-    return f"__{spec.topology}__/" if spec.topology else ""
+    if not spec.topology:
+        return ""
+    return f"__{spec.topology}__/"
 
 
 def _refuse_unknown_tasks(options: RestoreOptions, tasks: Collection[str]) -> None:
@@ -263,6 +274,7 @@ def _refuse_unknown_tasks(options: RestoreOptions, tasks: Collection[str]) -> No
 
 def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Outcome]:
     """Warn of tasks that no host has and that neither dump nor specification has."""
+    # Without a list of hosts nothing can be missing, and a user who names stores did not ask for all tasks.
     if options.only is None or options.stores:
         return
     if lost := sorted(options.only - options.elsewhere - set(tasks) - {GLOBAL}):
@@ -277,6 +289,7 @@ def _tasks_here(options: RestoreOptions, tasks: Iterable[str]) -> list[str]:
         own = [name for name in own if name in options.only]
     if options.share:
         i, n = options.share
+        # Of all tasks in order, before partitions are selected: every host must divide the same list.
         own = own[i - 1 :: n]
     here = {*own, GLOBAL}
     if options.partitions:
@@ -299,10 +312,10 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
     if not spec.logged:
         return _StoreTasks(outcomes=[warning(f"{spec.name} has no changelog: it cannot be restored")])
     if spec.is_global:
-        obstacle = _global_obstacle(snapshot.options, spec)
-        return obstacle if obstacle is not None else _StoreTasks([GLOBAL])
+        return _global_obstacle(snapshot.options, spec) or _StoreTasks([GLOBAL])
     partitions = sorted(key.partition for key in snapshot.dump.partitions if key.topic == spec.changelog)
     outcomes: list[Outcome] = []
+    # An inferred number is that of the partitions with rows: more may exist. Only a stated one is complete.
     if spec.partitions is not None and "partitions" not in spec.inferred:
         outcomes += _surplus_partition(spec, partitions)
         partitions = list(range(spec.partitions))
@@ -330,8 +343,10 @@ def _global_obstacle(options: RestoreOptions, spec: StoreSpec) -> _StoreTasks | 
 
     A processor may transform records, which only the application can do.
     """
+    # A global table restores its records unchanged (``GlobalStateManagerImpl``), so the dump has its rows.
     if spec.source == "table":
         return None
+    # Not selected: neither an obstacle nor worth a remark.
     if options.tasks and GLOBAL not in options.tasks:
         return _StoreTasks()
     if spec.source == PROCESSOR and spec.name not in options.stores:
@@ -371,6 +386,7 @@ def _task_outcomes(snapshot: RestoreSnapshot, task: str, stores: Sequence[StoreS
 
 def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal | None:
     """Refuse a task that was not left clean, unless the user allows to rebuild all of it."""
+    # Under exactly-once Streams wipes a whole task, so a part of it is not enough.
     if options.wipe_unclean and not options.stores:
         return None
     return Refusal(
@@ -381,8 +397,10 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
 
 def _vouching(options: RestoreOptions, resolved: TaskOffsets) -> str:
     """Return the options with which a user vouches, who knows how the application ran, that nothing is uncommitted."""
-    ambiguous = any(reason.no_status for reason in resolved.unclean) and not options.transactional
-    return f"{TRANSACTIONAL_STORES} or --guarantee at_least_once" if ambiguous else "--guarantee at_least_once"
+    if any(reason.no_status for reason in resolved.unclean) and not options.transactional:
+        # A store without ``status`` was killed, or is transactional and never writes it: both look the same.
+        return f"{TRANSACTIONAL_STORES} or --guarantee at_least_once"
+    return "--guarantee at_least_once"
 
 
 def _omit_unlogged(snapshot: RestoreSnapshot, resolved: TaskOffsets, rebuilt: Collection[str]) -> Iterator[Outcome]:
@@ -391,6 +409,7 @@ def _omit_unlogged(snapshot: RestoreSnapshot, resolved: TaskOffsets, rebuilt: Co
     They may have uncommitted rows, for which Streams would wipe the whole task once more.
     """
     for state in resolved.stores:
+        # Its uncommitted rows cannot be told from the others, and no changelog gives the others back.
         if state.store.name not in rebuilt and not state.offsets:
             why = "its task was not left clean, and it has no changelog"
             yield OmitTree(str(state.store.path.relative_to(snapshot.app)), why)
@@ -402,19 +421,27 @@ def task_steps(
 ) -> Iterator[Outcome]:
     """Yield the steps of one task: its stores, and the files beside them that state their offsets."""
     for store in work:
-        verb = "rebuild" if store.rebuild else "catch up"
+        verb = "catch up"
+        if store.rebuild:
+            verb = "rebuild"
         why = store.parts[0].verdict.why
         text = f"{verb} ({store.spec.kind}): up to {offsets_text(store.offsets)}; {why}"
         yield BuildStore(store.path, text, replaces=store.rebuild, size=store.bytes)
     names = {store.spec.name for store in work}
-    others = [state for state in (resolved.stores if resolved else ()) if state.store.name not in names]
+    others: list[StoreOffsets] = []
+    if resolved is not None:
+        others = [state for state in resolved.stores if state.store.name not in names]
     for other in others:
+        if not other.store.databases:
+            continue
         # From now on the directory is one of that release, so it must be able to open the stores that stay, too.
-        obstacle = incompatible(snapshot, other.store) if other.store.databases else None
+        obstacle = incompatible(snapshot, other.store)
         if obstacle is not None:
             yield Refusal(f"{task}/{other.store.name}: {obstacle}")
-    files = _files_of_family if snapshot.into_family else _checkpoint
-    yield from files(snapshot, task, work, resolved, others)
+    if snapshot.into_family:
+        yield from _files_of_family(snapshot, task, work, resolved, others)
+    else:
+        yield from _checkpoint(task, work, resolved, others)
 
 
 def _files_of_family(
@@ -426,6 +453,7 @@ def _files_of_family(
 ) -> Iterator[Outcome]:
     """Yield the files of a task for a release that keeps offsets in the stores."""
     keeping = Keeping(task)
+    # At its start, a release that keeps offsets in stores migrates the lines of a .checkpoint (KIP-1035).
     if resolved is not None and resolved.task.checkpoint is not None:
         # At its next start the release would put the lines of that file over the offsets in the stores.
         # A store that was wiped has a line there and no directory.
@@ -443,11 +471,7 @@ def _files_of_family(
 
 
 def _checkpoint(
-    _snapshot: RestoreSnapshot,
-    task: str,
-    work: Sequence[StoreWork],
-    resolved: TaskOffsets | None,
-    others: Sequence[StoreOffsets],
+    task: str, work: Sequence[StoreWork], resolved: TaskOffsets | None, others: Sequence[StoreOffsets]
 ) -> Iterator[Outcome]:
     """Yield ``.checkpoint`` with every logged persistent store of the task, or Streams wipes it under exactly-once."""
     lines: dict[TopicPartition, int] = {}
@@ -455,9 +479,14 @@ def _checkpoint(
         lines |= other.offsets
     # The file of the global stores names topics, not stores: the lines of a rebuilt store are its own.
     rebuilt = {store.spec.changelog for store in work if store.rebuild}
+    # Of a rebuilt store a partition may have no offset any more, and its old line must not remain.
     lines = {tp: offset for tp, offset in lines.items() if tp.topic not in rebuilt}
-    for offsets in (*(resolved.absent.values() if resolved else ()), *(store.offsets for store in work)):
-        lines |= offsets
+    if resolved is not None:
+        # Stores that a file names and the directory lacks: their lines stay, as Streams itself keeps them.
+        for offsets in resolved.absent.values():
+            lines |= offsets
+    for store in work:
+        lines |= store.offsets
     keeping = Keeping(task)
     yield keeping.lines(lines)
     for store in work:

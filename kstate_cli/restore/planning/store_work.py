@@ -73,13 +73,10 @@ def judge_store(
         return list(_outcomes(snapshot, case))
     except _StoreRefusedError as error:
         _LOG.debug("%s: refused: %s", case.title, error)
-        return [
-            Refusal(
-                f"{case.title}: {error}",
-                only_copies=(spec.name,) if isinstance(error, _OnlyCopyError) else (),
-                not_in_dump=isinstance(error, _NotInDumpError),
-            )
-        ]
+        refusal = Refusal(f"{case.title}: {error}", not_in_dump=isinstance(error, _NotInDumpError))
+        if isinstance(error, _OnlyCopyError):
+            refusal = replace(refusal, only_copies=(spec.name,))
+        return [refusal]
 
 
 def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
@@ -93,9 +90,13 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
     damage = damage_of(snapshot.problems, case.task, case.spec)
     if damage:
         yield warning(f"{case.title}: {damage}")
+    # A store that is damaged, or of an unclean task, is rebuilt whatever its offset: the offset says nothing about such
+    # rows.
     permissions = _permissions(snapshot.options.permissions, case, damage)
     _refuse_absent_partitions(case, dumps)
-    before = None if case.existing is None else age_of(snapshot.ages, case.task, case.existing)
+    before = None
+    if case.existing is not None:
+        before = age_of(snapshot.ages, case.task, case.existing)
     parts = _rebuild_together(
         tuple(_judge_partition(snapshot, case, dump, permissions, before) for dump in dumps), permissions
     )
@@ -103,6 +104,7 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
     for part in parts:
         if part.verdict.invalid or part.verdict.doubtful:
             yield warning(f"{case.title}: {part.verdict.why}")
+    # Of a global store with several partitions, one that must be caught up makes work of all.
     if {part.verdict.action for part in parts} == {Action.LEAVE}:
         yield _unchanged(snapshot, case, parts[0].verdict)
         return
@@ -113,13 +115,17 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
 
 def _refuse_by_verdicts(parts: Iterable[RestoredPartition]) -> None:
     for part in parts:
-        if part.verdict.action is Action.REFUSE:
-            raise (_OnlyCopyError if part.verdict.only_copy else _StoreRefusedError)(part.verdict.why)
+        if part.verdict.action is not Action.REFUSE:
+            continue
+        if part.verdict.only_copy:
+            raise _OnlyCopyError(part.verdict.why)
+        raise _StoreRefusedError(part.verdict.why)
 
 
 def _existing(spec: StoreSpec, task_offsets: TaskOffsets | None) -> StoreOffsets | None:
-    states = () if task_offsets is None else task_offsets.stores
-    existing = next((state for state in states if state.store.name == spec.name), None)
+    if task_offsets is None:
+        return None
+    existing = next((state for state in task_offsets.stores if state.store.name == spec.name), None)
     if existing is not None and not existing.store.segmented and not existing.store.databases:
         return None  # an empty folder
     return existing
@@ -128,6 +134,7 @@ def _existing(spec: StoreSpec, task_offsets: TaskOffsets | None) -> StoreOffsets
 def _refuse_unrestorable(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
     """Refuse what the release does not read, the file system does not take, or whose live segments are not clear."""
     spec, release = case.spec, snapshot.options.release
+    # Streams of that release would not open such a store, or read its rows as another layout.
     if not readable_by(spec.kind, release):
         raise _StoreRefusedError(f"{spec.kind} stores are unknown to {release}")
     unfit = unfit_name(snapshot, spec)
@@ -140,14 +147,17 @@ def _refuse_unrestorable(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
 def _partitions(snapshot: RestoreSnapshot, case: _StoreCase) -> list[PartitionDump]:
     """Return what the dump has of a store: all partitions of the topic of a global store, else one."""
     topic = case.spec.changelog or ""
-    number = None if case.spec.is_global else TaskId.parse(case.task).partition or 0
+    # The task N_3 has partition 3 of its changelogs; ``global`` has every partition of the topic.
+    number = TaskId.parse(case.task).partition or 0
     for key, damage in sorted(snapshot.dump.damaged.items()):
-        if key.topic == topic and number in (None, key.partition):
+        if key.topic == topic and (case.spec.is_global or number == key.partition):
             raise _StoreRefusedError(f"the dump is damaged: {damage}")
     if case.spec.is_global:
         return [dump for key, dump in sorted(snapshot.dump.partitions.items()) if key.topic == case.spec.changelog]
-    dumped = snapshot.dump.partitions.get(TopicPartition(topic, TaskId.parse(case.task).partition or 0))
-    return [dumped] if dumped else []
+    dumped = snapshot.dump.partitions.get(TopicPartition(topic, number))
+    if dumped is None:
+        return []
+    return [dumped]
 
 
 def _unchanged_without_dump(snapshot: RestoreSnapshot, case: _StoreCase) -> UnchangedStore:
@@ -155,7 +165,9 @@ def _unchanged_without_dump(snapshot: RestoreSnapshot, case: _StoreCase) -> Unch
     lacks = f"the dump has no {case.spec.changelog}"
     if case.task != GLOBAL:
         lacks += f", partition {TaskId.parse(case.task).partition}"
+    # Silence about a store that the user names would look like a restoration.
     requested = case.spec.name in snapshot.options.stores or snapshot.options.permissions.rebuild
+    # Streams would restore such a store from its changelog at the start, or wipe it: leaving it is no restoration.
     if case.existing is None or not case.existing.has_offset or case.unclean or requested:
         raise _NotInDumpError(f"{lacks}{_similar_topic(snapshot, case.spec)}")
     _LOG.debug("%s: unchanged", case.title)
@@ -165,12 +177,16 @@ def _unchanged_without_dump(snapshot: RestoreSnapshot, case: _StoreCase) -> Unch
 def _similar_topic(snapshot: RestoreSnapshot, spec: StoreSpec) -> str:
     """Return a hint at the topic of the dump whose name is almost that of the missing changelog."""
     similar = did_you_mean([spec.changelog or ""], {key.topic for key in snapshot.dump.partitions})
-    return f"; {similar}(changelog = … in [stores.{spec.name}])" if similar else ""
+    if not similar:
+        return ""
+    return f"; {similar}(changelog = … in [stores.{spec.name}])"
 
 
 def _refuse_without_headers(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
     if store_kind(case.spec.kind).needs_headers and not snapshot.dump.headers_of(case.spec.changelog):
-        some_files = f" in some files of {case.spec.changelog}" if snapshot.dump.has_headers else ""
+        some_files = ""
+        if snapshot.dump.has_headers:
+            some_files = f" in some files of {case.spec.changelog}"
         raise _StoreRefusedError(
             f"its rows hold record headers, and the dump has no headers (includeHeaders=true){some_files}"
         )
@@ -194,7 +210,9 @@ def _refuse_absent_partitions(case: _StoreCase, dumps: Iterable[PartitionDump]) 
     spec, existing = case.spec, case.existing
     if not spec.is_global:
         return
-    keys = {key for key in (existing.offsets if existing else ()) if key.topic == spec.changelog}
+    keys: set[TopicPartition] = set()
+    if existing is not None:
+        keys = {key for key in existing.offsets if key.topic == spec.changelog}
     if spec.partitions is not None and "partitions" not in spec.inferred:
         keys |= {TopicPartition(spec.changelog or "", number) for number in range(spec.partitions)}
     absent = sorted(keys - {dump.key for dump in dumps})
@@ -208,8 +226,11 @@ def _judge_partition(
     """Return what becomes of the store by one partition. ``before``: what kstate knows of the age of its data."""
     committed = _committed(snapshot, case, dump.key)
     facts = _facts(snapshot, dump.key)
-    # Before any offset: in another log they mean nothing, and "already past the dump" would be no news.
-    other = None if before is None else another_log(snapshot.record_digest, dump, facts, before)
+    other = as_of_ms = offset = None
+    if before is not None:
+        as_of_ms = before.as_of_ms
+        # Before any offset: in another log they mean nothing, and "already past the dump" would be no news.
+        other = another_log(snapshot.record_digest, dump, facts, before)
     if other is not None and not permissions.by_user:
         raise _OnlyCopyError(
             f"{dump.key} is another log than the one that the store was made from: {other}. Do not start the "
@@ -219,13 +240,15 @@ def _judge_partition(
     if before is not None:
         log = log_since(log, snapshot.dump, before)
     existing = case.existing
+    if existing is not None:
+        offset = existing.offsets.get(dump.key)
     verdict = judge(
         log,
-        existing.offsets.get(dump.key) if existing else None,
+        offset,
         is_global=case.spec.is_global,
         has_rows=existing is not None and not existing.store.empty,
         permissions=permissions,
-        as_of_ms=before.as_of_ms if before is not None else None,
+        as_of_ms=as_of_ms,
     )
     _refuse_emptied(dump, verdict, permissions)
     return RestoredPartition(dump, log, replace(verdict, only_copy=verdict.only_copy or other is not None))
@@ -235,10 +258,12 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, key: TopicPartition)
     """Return the group's committed offset of a source topic, None for a changelog."""
     if not case.spec.source_topic:
         return None
+    # The manifest states it as of the dump, the broker as of now, and the user knows best.
+    committed = snapshot.dump.committed.get(key)
     facts = snapshot.options.facts.get(key)
-    by_broker = facts.committed if facts is not None else None
-    in_dump = snapshot.dump.committed.get(key)
-    committed = snapshot.options.committed.get(key, in_dump if by_broker is None else by_broker)
+    if facts is not None and facts.committed is not None:
+        committed = facts.committed
+    committed = snapshot.options.committed.get(key, committed)
     if committed is None:
         raise _StoreRefusedError(
             f"{key} is a source topic: beyond the group's committed offset its values are not yet the table's "
@@ -250,6 +275,7 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, key: TopicPartition)
 def _facts(snapshot: RestoreSnapshot, key: TopicPartition) -> LogFacts | None:
     """Return what the broker states about a log, None if no broker was asked."""
     facts = snapshot.options.facts.get(key)
+    # The broker was asked for every topic: an answer that lacks one is an answer.
     if facts is None and snapshot.options.from_broker:
         raise _StoreRefusedError(
             f"the broker has no {key}: the topic was deleted, or this is another cluster. Do not start the application "
@@ -260,6 +286,7 @@ def _facts(snapshot: RestoreSnapshot, key: TopicPartition) -> LogFacts | None:
 
 def _refuse_emptied(dump: PartitionDump, verdict: Verdict, permissions: Permissions) -> None:
     """Refuse an empty full dump if an older one has rows."""
+    # Only an empty full dump has ``older_full``: a topic that was deleted between two dumps gives one.
     if dump.older_full is None or permissions.allow_empty or verdict.action is not Action.REBUILD:
         return
     generation, rows = dump.older_full
@@ -279,12 +306,14 @@ def _rebuild_together(parts: tuple[RestoredPartition, ...], permissions: Permiss
     if len(actions) == 1 or Action.REBUILD not in actions:
         return parts
     others = replace(permissions, rebuild="another partition of its topic must be rebuilt")
-    return tuple(
-        replace(part, verdict=judge(part.log, None, is_global=True, has_rows=False, permissions=others))
-        if part.verdict.action in (Action.LEAVE, Action.CATCH_UP)
-        else part
-        for part in parts
-    )
+    together = []
+    for part in parts:
+        if part.verdict.action in (Action.LEAVE, Action.CATCH_UP):
+            # Refusals stay: a partition that stands in the way does so for the whole store.
+            verdict = judge(part.log, None, is_global=True, has_rows=False, permissions=others)
+            part = replace(part, verdict=verdict)
+        together.append(part)
+    return tuple(together)
 
 
 def _unchanged(snapshot: RestoreSnapshot, case: _StoreCase, verdict: Verdict) -> UnchangedStore:
@@ -301,6 +330,7 @@ def _work(
 ) -> StoreWork:
     """Return the work on a store that is caught up or rebuilt."""
     rebuild = any(part.verdict.action is Action.REBUILD for part in parts)
+    # A rebuild replaces rows and files of any release or layout.
     if not rebuild and case.existing is not None:
         _refuse_catching_up(snapshot, case.spec, case.existing)
     verb = "rebuild" if rebuild else "catch up"
@@ -314,12 +344,16 @@ def _offsets_after(case: _StoreCase, parts: Sequence[RestoredPartition], *, rebu
     """Return the offsets of a store that is complete: of the last record, of a global store the next one."""
     offsets = {}
     for part in parts:
-        last = part.log.last
-        old = case.existing.offsets.get(part.log.key) if case.existing and not rebuild else None
+        last, old = part.log.last, None
+        if case.existing and not rebuild:
+            old = case.existing.offsets.get(part.log.key)
         if part.verdict.action is Action.LEAVE and old is not None:
             offsets[part.log.key] = old
         elif last is not None:
-            offsets[part.log.key] = last + 1 if case.spec.is_global else last
+            offsets[part.log.key] = last
+            if case.spec.is_global:
+                # A global store states the next offset to read (GlobalStateManagerImpl), a task store its last record.
+                offsets[part.log.key] += 1
         elif not case.spec.is_global:
             offsets[part.log.key] = OFFSET_UNKNOWN
         elif part.log.start is not None:
@@ -330,9 +364,13 @@ def _offsets_after(case: _StoreCase, parts: Sequence[RestoredPartition], *, rebu
 
 def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: StoreOffsets) -> None:
     """Refuse to add records to a store of another release or layout, or one that drops files by itself."""
+    # Records are added to the database as it is: an offset in the other place would stay there, and one of the two
+    # would be wrong.
     if snapshot.into_family != existing.store.has_offsets_family:
         to = snapshot.options.release
-        home = "column-family" if snapshot.into_family else "checkpoint"
+        home = "checkpoint"
+        if snapshot.into_family:
+            home = "column-family"
         raise _StoreRefusedError(
             f"it was left by another release than {to} (its offset is not in the {home}): --rebuild, or migrate it "
             f"first: {command('migrate', snapshot.app, '--to', to.version)}"

@@ -40,6 +40,8 @@ def check_rows(request: RestoreRequest, plan: RestorePlan, dump: Dump, watcher: 
     Raises what the restoration would raise before it writes: Refused, DumpError, RunFailed, OSError and RocksError.
     """
     watcher.phase(PHASE, dump.uri, 0)
+    # Keys that do not fit the memory wait in a file, also in a dry run: outside the application directory, which stays
+    # unchanged.
     with temporary.private_folder("runs") as folder:
         return _DryRun(request, plan, dump, watcher, folder).run()
 
@@ -50,7 +52,9 @@ class _DryRun:
     ) -> None:
         self._request, self._plan, self._dump, self._watcher, self._folder = request, plan, dump, watcher, folder
         self._unsorted: list[PartitionDump] = []
-        self._digests = manifest_digests(dump, plan.dump_paths) if request.digests else {}
+        self._digests: dict[str, str] = {}
+        if request.digests:
+            self._digests = manifest_digests(dump, plan.dump_paths)
 
     def run(self) -> tuple[str, ...]:
         request, dump = self._request, self._dump
@@ -90,8 +94,11 @@ class _DryRun:
         if not request.engine.is_spark:
             tasks = slots_here(request.memory, request.terms.run.workers, size=size)
             return Slots(tasks, slot_memory(request.memory, tasks, jvm=False))
-        # Of a small dump the start of other processes takes longer than its rows.
-        tasks = 1 if size <= SMALL_BYTES else request.spark.slots or cores_here()
+        tasks = request.spark.slots or cores_here()
+        if size <= SMALL_BYTES:
+            # Of a small dump the start of other processes takes longer than its rows.
+            tasks = 1
+        # With the memory of the JVM, which does not run here: the restoration would refuse too small a budget.
         return Slots(tasks, slot_memory(request.memory, tasks, jvm=True))
 
     def _in_order(self, partition: PartitionDump) -> tuple[PartitionDump, str]:
@@ -101,6 +108,7 @@ class _DryRun:
             OnThisHost().in_order(self._dump, partition, str(self._folder))
         # The restoration would start it.
         check_java()
+        # Sorted rows would be a copy of the partition on disk; a dry run only proves that its files are whole.
         self._unsorted.append(partition)
         return replace(partition, pieces=(), rows=0), self._dump.uri
 
@@ -109,12 +117,16 @@ class _DryRun:
         rows = sum(job.slice.rows for job in jobs)
 
         def on_poll() -> None:
+            # A runner reports that one more slice is done, not which: progress is counted in the order of the jobs.
             finished.append(jobs[len(finished)])
             records = sum(job.slice.rows for job in finished)
             self._watcher.slices(len(finished), len(jobs), records, rows, sum(job.slice.bytes for job in finished))
 
+        if not jobs:
+            return []
+        # On this host also for Spark: reading is the same code, and a dry run must not wait for a cluster.
         with started(EngineChoice(Engine.local, PHASE), self._request.spark, tasks, writes=False) as runner:
-            return runner.run(jobs, on_poll) if jobs else []
+            return runner.run(jobs, on_poll)
 
     def _decode_unsorted(self) -> None:
         """Decode what has no digest: with one, its bytes are those that were written."""

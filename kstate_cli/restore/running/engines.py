@@ -63,6 +63,7 @@ class OnSpark:
 
     def run(self, jobs: Sequence[SliceJob], on_poll: Callable[[], None]) -> list[SliceResult]:
         """Run the jobs as Spark tasks: a refusal of a slice is raised at once, Spark retries any other failure."""
+        # Imported here: numpy, Arrow and rocksdict are slow to import, and a plan without work sorts nothing.
         from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 
         return run_tasks(self.context, build_sorted_files, jobs, on_poll, refusals=Refused)
@@ -97,7 +98,10 @@ class OnThisHost:
 
     @property
     def _make(self) -> Callable[[SliceJob], SliceResult]:
-        return _sorted_slice if self.writes else _read
+        # Functions of this module, not methods: a job goes to another process by the name of its function.
+        if self.writes:
+            return _sorted_slice
+        return _read
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
         """Sort by a shuffle, which only Spark has: a job of its own, whose Spark ends with it."""
@@ -106,6 +110,7 @@ class OnThisHost:
                 f"the rows of {partition.key} lie all over the files of {dump.uri}: putting them in order takes Spark",
                 hint="leave out --engine local, or give it more --memory",
             )
+        # Before Spark is started: its own error for a missing Java names no remedy.
         check_java()
         with spark_context(self.sorter, modules=OF_SLICES) as context:
             return OnSpark(context, slots_of(context)).in_order(dump, partition, target)
@@ -124,6 +129,7 @@ class InProcesses(OnThisHost):
             for result in self.pool.map(self._make, jobs):
                 results.append(result)
                 on_poll()
+        # BaseException: a signal ends the processes as well.
         except BaseException:
             # After this, no process writes any more.
             self.pool.stop()
@@ -147,8 +153,10 @@ def _result_of(function: Callable[[SliceJob], SliceResult], job: SliceJob) -> Sl
     try:
         return function(job)
     except (KstateError, OSError, RocksError):
+        # These have a message and an exit code of their own.
         raise
     except Exception as error:
+        # Anything else, such as an error of Arrow, would end in a traceback that names no store.
         raise RunFailed(
             f"{job.title} cannot be made: {type(error).__name__}: {first_line(error)}",
             hint=unchanged("fix the cause and run the command again"),
@@ -163,10 +171,14 @@ def started(choice: EngineChoice, spark: SparkSettings, slots: int, *, writes: b
     host, slices are only read.
     """
     if choice.is_spark:
+        # Left only when all slices are done: closing stops the JVM and all workers, and gives their memory back.
         with spark_context(spark, modules=OF_SLICES) as context:
             yield OnSpark(context, slots_of(context))
         return
-    sorter = spark if choice.is_automatic else None
+    sorter = None
+    if choice.is_automatic:
+        # --engine local forbids Spark even for a sort.
+        sorter = spark
     if slots == 1:
         yield OnThisHost(writes=writes, sorter=sorter)
         return

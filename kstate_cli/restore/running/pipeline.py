@@ -68,6 +68,8 @@ def application_path(path: Path) -> Path:
     Raises UsageError unless its parent exists, Refused for what may not be read.
     """
     with reading():
+        # An empty folder counts as lost: a mount point, or what an operator made again. A link that leads nowhere does
+        # not.
         is_there = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
     if is_there:
         return find_application(path)
@@ -120,6 +122,7 @@ def _restore(
     larger: Larger | None,
 ) -> RestoreOutcome:
     app = request.terms.app
+    # Before the dump is read: that may take minutes.
     refuse_special(app)
     watch = Stopwatch()
     dump = read_dump(
@@ -131,13 +134,17 @@ def _restore(
     )
     if request.verify_dump:
         refuse_damaged(dump)
+    # Once, before the plan: what the broker states is part of the snapshot, so that the plan printed is the plan that
+    # runs.
     if request.ask is not None:
         facts = request.ask({key.topic for key in dump.partitions})
         request = replace(request, options=replace(request.options, facts=facts))
 
     def carry_out(plan: RestorePlan) -> RestoreOutcome:
+        # Under the lock: another restoration may have ended in ERROR since this command began.
         refuse_after_error(app, after_error=request.after_error)
         outcome = RestoreOutcome(plan, engine_for(request, plan))
+        # The larger change has a last word under the lock, too, before anything is staged.
         if larger is not None:
             larger.last_word()
         if not plan.work:
@@ -145,6 +152,7 @@ def _restore(
             return outcome
         by_size = replace(request, engine=outcome.engine)
         of_rounds, own = state, StateMachine()
+        # Rounds have one machine, whose owner listens; a single restoration has one of its own.
         own.listen(watcher.state)
         Restoration(by_size, dump, outcome, watcher, of_rounds or own, watch).run(close=of_rounds is None)
         return outcome
@@ -153,6 +161,7 @@ def _restore(
 
     def show(plan: RestorePlan) -> None:
         nonlocal is_shown
+        # Before the plan is printed: a dry run refuses for what it reads, and notes what it did not read.
         plan = _with_what_was_read(request, plan, dump, watcher)
         is_shown = True
         on_plan(plan)
@@ -184,6 +193,7 @@ def _skipped_files_first(dump: Dump, is_shown: Callable[[], bool]) -> Iterator[N
 
 def _plan(request: RestoreRequest, dump: Dump, application: Application | None, larger: Larger | None) -> RestorePlan:
     if larger is not None:
+        # Only a restoration of its own may create a directory that was lost.
         assert application is not None, "no terms let it be lost"
         plan = larger.plan(request, dump, application)
         if plan.work:
@@ -193,9 +203,11 @@ def _plan(request: RestoreRequest, dump: Dump, application: Application | None, 
         refuse_no_standby(request.terms.app)
     only = _specified_stores(request, application)
     spec = resolve_spec(application, request.spec, request.topology, only=only, file_name=request.spec_name)
+    # Without a task nothing in the directory shows which application it is of: its name must fit the specification.
     if application is None or not application.tasks:
         _check_name(request.terms.app, spec)
     plan = plan_restore(request.terms.app, application, spec, dump, request.options)
+    # Java and memory matter only if something is to be done.
     if not plan.change.empty:
         _check_means(request, plan)
     return plan
@@ -205,6 +217,7 @@ def _with_what_was_read(request: RestoreRequest, plan: RestorePlan, dump: Dump, 
     """Return the plan of a dry run once its rows were read, or with a note that they were not."""
     if not request.terms.dry_run or plan.change.empty:
         return plan
+    # A dry run has no lock and no run: it refuses what the run would refuse.
     refuse_after_error(request.terms.app, after_error=request.after_error)
     if not plan.work:
         return plan
@@ -229,10 +242,18 @@ def _specified_stores(request: RestoreRequest, application: Application | None) 
     here: set[str] = set()
     elsewhere: set[str] = set()
     for task in application.tasks:
-        (here if _place(task.name) in places else elsewhere).update(store.name for store in task.stores)
-    in_spec = {store.name for store in request.spec.stores} if request.spec is not None else set()
-    described = set(request.topology.stores) if request.topology is not None else set()
-    return frozenset((here | in_spec | described) - (elsewhere - here))
+        names = {store.name for store in task.stores}
+        if _place(task.name) in places:
+            here |= names
+        else:
+            elsewhere |= names
+    # Stores that no task has here may belong to the named tasks too: only those that others have are certainly not.
+    described: set[str] = set()
+    if request.spec is not None:
+        described |= {store.name for store in request.spec.stores}
+    if request.topology is not None:
+        described |= set(request.topology.stores)
+    return frozenset((here | described) - (elsewhere - here))
 
 
 def _place(task: str) -> tuple[str | None, int | None]:
@@ -246,6 +267,7 @@ def _check_means(request: RestoreRequest, plan: RestorePlan) -> None:
     if not engine_for(request, plan).is_spark:
         slot_memory(request.memory, 1, jvm=False)
     else:
+        # Before there is a run: a refusal here leaves no run in ERROR behind.
         check_java()
         refuse_distant_bases(plan.work, request.spark)
         slot_memory(request.memory, request.spark.slots or 1)
@@ -258,6 +280,7 @@ def engine_for(request: RestoreRequest, plan: RestorePlan) -> EngineChoice:
 
     Not where a master, or a staging area, says that Spark is elsewhere.
     """
+    # A configured cluster has the executors and the memory; a staging area says that they are on other hosts.
     placed = request.spark.master is not None or request.spark.effective_master is None or request.staging is not None
     small = plan.bytes <= SMALL_BYTES
     if request.engine.is_spark and request.terms.run.standby and small and not placed:
@@ -278,6 +301,8 @@ def _check_name(app: Path, spec: Spec) -> None:
             hint="give --spec kstate.toml; where none was kept, a directory of the application on another host tells "
             f"most of it: {command('ls', 'APP', '--spec')}",
         )
+    # Changelogs are ``<application.id>-<store>-changelog``; a wrong name would make a directory that no application
+    # ever opens.
     changelogs = [store.changelog for store in spec.stores if store.changelog and not store.source_topic]
     if spec.application is None and not any(topic.startswith(f"{app.name}-") for topic in changelogs):
         raise Refused(
@@ -299,6 +324,7 @@ def first_signal_only() -> Iterator[None]:
     came: list[int] = []
 
     def once(number: int, _frame: FrameType | None) -> None:
+        # The handler is called between any two instructions, also while the first exception passes.
         if not came:
             came.append(number)
             raise Interrupted(number)
@@ -326,6 +352,7 @@ def follow_dump(
     The lock is free between rounds, and each round checks whether the directory was used since the one before. A round
     that fails keeps what the last one made. Raises as ``restore``; Interrupted after a signal.
     """
+    # One machine for all rounds: to a listener, following is one long RUNNING.
     state, restored = StateMachine(), None
     state.listen(watcher.state)
     try:
@@ -336,6 +363,7 @@ def follow_dump(
             if manifest != restored:
                 on_round(restore(request, on_plan=on_plan, watcher=watcher, state=state))
                 restored = manifest
+            # From the beginning of one round to that of the next, so that long rounds do not add up.
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
     finally:
         state.close()

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change.clean import PRECIOUS_EVENT, drop_earlier_rounds
@@ -153,6 +154,7 @@ class Restoration:
         Without ``close`` it stays RUNNING: another round follows. Call it within ``first_signal_only``: closing is not
         interrupted.
         """
+        # The machine may belong to several rounds, the journal to this one: so it is heard only while this run lasts.
         self._machine.listen(self._record)
         try:
             self._run(close=close)
@@ -164,9 +166,11 @@ class Restoration:
             self._outcome.result = execute(
                 self._plan.change, self._request.terms.run, self._phase, prepare=self._prepare
             )
+            # After the switch: nothing that fails from here on may turn a good run into a failed one.
             self._tell_spent()
             self._record_ages_of_files()
             self._machine.to(RestoreState.RUNNING)
+            # Each of their backups was caught up by the round after it, so none is the only copy.
             if self._request.terms.run.standby:
                 self._drop_earlier_rounds()
             if close:
@@ -176,6 +180,7 @@ class Restoration:
                 # KIP-696: in PENDING_ERROR and ERROR there is nothing to close any more.
                 self._watcher.warning(f"the run is in {self._machine.state.value} already: closing it changes nothing")
                 self._fail()
+            # The hint of the signal is replaced by what the journal proves.
             if isinstance(error, Interrupted):
                 error.hint = self._ways_on()
             raise
@@ -183,6 +188,7 @@ class Restoration:
             self._fail()
             if isinstance(error, KstateError) and not isinstance(error, Refused):
                 error.hint = error.hint or "fix the cause"
+                # The next restoration refuses after an ERROR, so the hint needs the option that permits it.
                 if error.exit_code == RunFailed.exit_code:
                     error.hint_details = (*error.hint_details, "then run the command again, with --after-error")
             raise
@@ -192,6 +198,7 @@ class Restoration:
 
     def _phase(self, name: str, path: str, size: int) -> None:
         self._watch.engine(name)
+        # The sync of a file system has no progress to show.
         if name != SYNC:
             self._watcher.phase(name, path, size)
 
@@ -208,17 +215,20 @@ class Restoration:
     def _ways_on(self) -> str | None:
         """Return the hint after a signal: what the journal proves of the directory, and what the next run can use."""
         run = self._journal
+        # From SWITCHING on the directories may have been exchanged: "nothing was changed" would be a guess.
         if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
-            is_kept = run.state is RunState.KEPT
-            more = f"to see more: {command('status', self._request.terms.app)}"
-            return "the restoration is done" if is_kept else more
+            if run.state is RunState.KEPT:
+                return "the restoration is done"
+            return f"to see more: {command('status', self._request.terms.app)}"
         try:
             finished, slices = kept_slices(self._request.terms.app)
         except (OSError, Refused):
             return interrupted_hint()
         if slices:
             return interrupted_hint(f"{100 * finished // slices} % of its records are sorted, and kept")
-        return interrupted_hint("what is sorted is kept" if finished else "")
+        if finished:
+            return interrupted_hint("what is sorted is kept")
+        return interrupted_hint()
 
     def _record_ages_of_files(self) -> None:
         """Record the ages of the new files: they are in place now, so the ages may name them and not only offsets."""
@@ -229,6 +239,7 @@ class Restoration:
             self._watcher.warning(f"how old the restored data is could not be recorded in full: {error}")
 
     def _fail(self) -> None:
+        # Twice is possible: a failure while everything is closed after another failure.
         if self._machine.state not in (RestoreState.PENDING_ERROR, RestoreState.ERROR):
             self._machine.to(RestoreState.PENDING_ERROR)
         if self._machine.state is RestoreState.PENDING_ERROR:
@@ -246,10 +257,13 @@ class Restoration:
         request, plan = self._request, self._plan
         # First of all: what protects the old store from ``clean`` must be in the journal before anything is built.
         self._write_down(run)
+        # In the folder of the run, on the file system of the directory: RocksDB then takes the files in by a rename,
+        # without a copy.
         folder = run.path / SORTED_FILES
         folder.mkdir()
         self._end_earlier_areas(run)
         staging = Staging(str(folder))
+        # Elsewhere only if the user says so: executors of other hosts see no folder of this one.
         if request.staging:
             staging = self._staging = Staging(make_area(settled(request.staging), request.terms.app.name, run))
         try:
@@ -272,6 +286,7 @@ class Restoration:
                 self._watch.to(DIGESTS)
                 self._tell(staging, jobs)
                 digests.wait()
+            # Every sorted file is read once more before any is ingested: RocksDB checks a file only where it reads it.
             self._watch.to(CHECK)
             steps, self._outcome.reports = to_steps(
                 plan.work, results, request.options.release, staging, folder, request.terms.app
@@ -292,6 +307,7 @@ class Restoration:
     def _write_down(self, run: Run) -> None:
         """Record, before anything is built, the logs, the ages, and what must not be cleaned away by its age."""
         request, plan = self._request, self._plan
+        # The round after this one deletes the backup of this run only by this event (``change.clean``).
         if request.terms.run.standby:
             run.write(STANDBY_EVENT)
         why = [line for store in plan.work for line in store.only_copy]
@@ -322,10 +338,14 @@ class Restoration:
             ),
         )
         jobs = identified(jobs)
-        # Progress in an area elsewhere is not shown, so the journal needs no URI for it.
-        local = staging.target if is_local(staging.target) else None
-        run.write(SLICES_EVENT, stores=slices_of_stores(jobs), **({"staging": local} if local else {}))
+        members: dict[str, Any] = {"stores": slices_of_stores(jobs)}
+        if is_local(staging.target):
+            # Progress in an area elsewhere is not shown, so the journal needs no URI for it.
+            members["staging"] = staging.target
+        run.write(SLICES_EVENT, **members)
         resumed = Resumption(None)
+        # Files of an area are removed with their folder when a run ends, so only those of the run's own folder can be
+        # there.
         if self._staging is None:
             resumed = take_over(request.terms.app, run, run.path / SORTED_FILES, jobs)
         if resumed.predecessor is not None:
@@ -333,7 +353,9 @@ class Restoration:
         self._machine.to(RestoreState.RESTORING)
         finished = {(result.task, result.store, result.number) for result in resumed.results}
         pending = [job for job in jobs if (job.task, job.store, job.number) not in finished]
-        results = runner.run(pending, lambda: self._tell(staging, jobs)) if pending else []
+        results: list[SliceResult] = []
+        if pending:
+            results = runner.run(pending, lambda: self._tell(staging, jobs))
         run.write(RECORDS_EVENT, records=sum(result.records for result in results))
         results += resumed.results
         return jobs, results
@@ -349,7 +371,9 @@ class Restoration:
 
     @cached_property
     def _dump_digests(self) -> dict[str, str]:
-        return manifest_digests(self._dump, self._plan.dump_paths) if self._request.digests else {}
+        if not self._request.digests:
+            return {}
+        return manifest_digests(self._dump, self._plan.dump_paths)
 
     def _ending(self, error: BaseException) -> None:
         """Enter the state in which everything is closed: after a signal, or after a failure."""
@@ -360,6 +384,7 @@ class Restoration:
             self._machine.to(after)
 
     def _in_order(self, runner: Runner, dump: PartitionDump, staging: Staging) -> tuple[PartitionDump, str]:
+        # Once for each partition, though several slices ask for it: a shuffle writes the whole partition.
         if dump.key not in self._ordered:
             target = below(staging.target, fitting(f"sorted-{dump.key.kafka_name}"))
             self._watcher.phase("sort", str(dump.key), 0)

@@ -45,10 +45,12 @@ def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
     stamps: dict[tuple[str, str], str] = {}
     with_identity = []
     for job in jobs:
+        # A versioned store is caught up from its rows on this host. The next run may find other rows there.
         if job.base:
             with_identity.append(job)
             continue
         digest = hashlib.sha256(f"{__version__} {_rows_of(job)!r}".encode())
+        # Size and mtime of each file, once for all jobs: hashing the dump itself would take as long as reading it.
         for path in sorted({piece.path for piece in job.slice.pieces}):
             if (job.dump_uri, path) not in stamps:
                 stamps[job.dump_uri, path] = _stamp(job.dump_uri, path)
@@ -59,6 +61,8 @@ def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
 
 def _rows_of(job: SliceJob) -> SliceJob:
     """Return what decides which rows a job makes, and in which files."""
+    # Memory decides in how many layers a slice is written, not which rows it has; the staging folder is another one in
+    # each run.
     return replace(job, staging="", memory=0, identity="")
 
 
@@ -73,18 +77,21 @@ def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> Re
     Only a run that was interrupted has a successor: slices of other runs are removed.
     """
     earlier = [other for other in read_runs(app) if other.name != run.name and state_of(other) is not None]
+    # A first run: there is nothing to use, and the journal needs no event.
     if not earlier:
         return Resumption(None)
     last = earlier[-1]
     was_interrupted = last.state is RunState.FAILED and state_of(last) in _INTERRUPTED
     jobs_by_identity = {job.identity: job for job in jobs if job.identity}
     results: dict[str, SliceResult] = {}
+    # The newest first: of two results for one job it counts, and the older one is removed with its folder.
     for other in reversed(earlier):
         leftovers = other.path / SORTED_FILES
         # A link is not kstate's: nothing is moved or removed through it.
         if leftovers.is_dir() and not leftovers.is_symlink():
             results |= _finished_slices(leftovers, folder, jobs_by_identity, results.keys())
             shutil.rmtree(leftovers, ignore_errors=True)
+    # After an error the cause is in doubt: every slice is sorted again.
     if not was_interrupted:
         return Resumption(None)
     run.write(RESUMES_EVENT, predecessor=last.name, slices=len(results), of=len(jobs))
@@ -98,6 +105,7 @@ def _finished_slices(
     results: dict[str, SliceResult] = {}
     for note in Staging(str(leftovers)).notes(FINISHED):
         job = jobs_by_identity.get(str(note.get("identity")))
+        # A note is believed only with its seal, and one result is enough for a job.
         if job is None or job.identity in have or job.identity in results or note["seal"] != seal(note):
             continue
         result = _move_result(note, job, leftovers, folder)
@@ -115,8 +123,9 @@ def kept_slices(app: Path) -> tuple[int, int]:
     finished = sum(
         Staging(str(run.path / SORTED_FILES)).finished() for run in runs if not (run.path / SORTED_FILES).is_symlink()
     )
-    stores = runs[-1].last(SLICES_EVENT).get("stores", {}) if runs else {}
-    return finished, sum(stores.values())
+    if not runs:
+        return finished, 0
+    return finished, sum(runs[-1].last(SLICES_EVENT).get("stores", {}).values())
 
 
 def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: Path) -> SliceResult | None:
@@ -133,8 +142,10 @@ def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: P
             )
             for segment, position in note["positions"]
         )
+        # The name only: a note may be from anywhere, and must not move files from elsewhere.
         names = [os.path.basename(file.path) for file in files]
         whole = all(
+            # A link would be renamed as a link, and the file behind it may change at any time.
             not (leftovers / name).is_symlink()
             and (leftovers / name).is_file()
             and (leftovers / name).stat().st_size == file.size
@@ -147,6 +158,7 @@ def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: P
             number=job.number,
             task=job.task,
             store=job.store,
+            # The name of the attempt becomes part of paths: only hex digits are let through.
             attempt=_ATTEMPT.fullmatch(note["attempt"])[0],  # type: ignore[index]
             files=tuple(replace(f, path=str(folder / name)) for f, name in zip(files, names, strict=True)),
             records=_number(note["records"]),
@@ -162,6 +174,7 @@ def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: P
             os.rename(leftovers / name, folder / name)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OSError):
         return None
+    # Without the note this run has its result all the same; only a run after it would sort the slice again.
     with contextlib.suppress(OSError):
         Staging(str(folder)).mark_finished(job, result)
     return result

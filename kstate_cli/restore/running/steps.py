@@ -78,8 +78,9 @@ class _StoreResults:
     @property
     def position(self) -> Position:
         """The Position of its live rows."""
-        work = self.work
-        merged = Position.empty() if work.rebuild or work.existing is None else work.existing.position
+        work, merged = self.work, Position.empty()
+        if work.existing is not None and not work.rebuild:
+            merged = work.existing.position
         for result in self.results:
             for segment, position in result.positions:
                 if self.is_live(segment):
@@ -130,12 +131,14 @@ def to_steps(
     for result in results:
         by_store.setdefault((result.task, result.store), []).append(result)
     stores = [_store_results(store, by_store.get((store.key, store.spec.name), [])) for store in work]
+    # Only the files that become part of a database: expired ones need neither a copy nor a look.
     paths = _fetched([file for store in stores for _, file in store.live_files], staging, folder)
     steps = [step for store in stores for step in _steps_of(store, release, paths, app)]
     return tuple(steps), [store.report for store in stores]
 
 
 def _store_results(work: StoreWork, results: Iterable[SliceResult]) -> _StoreResults:
+    # Results arrive as their tasks end. A file with a higher number must be ingested later, because then it wins.
     in_order = tuple(sorted(results, key=lambda result: result.number))
     return _StoreResults(work, in_order, _oldest_live(work, in_order))
 
@@ -143,6 +146,7 @@ def _store_results(work: StoreWork, results: Iterable[SliceResult]) -> _StoreRes
 def _oldest_live(work: StoreWork, results: Sequence[SliceResult]) -> int | None:
     """Return the start (ms) of the oldest live segment, by all times (``AbstractSegments.cleanupExpiredSegments``)."""
     spec = work.spec
+    # A grace buffer has segments too, and they do not expire by time.
     if not expires(spec.kind) or not spec.segment_interval_ms or spec.retention_ms is None:
         return None
     times = [result.max_time for result in results if result.max_time is not None]
@@ -181,6 +185,7 @@ def _steps_of(store: _StoreResults, release: Release, paths: Mapping[str, Path],
     """Yield the steps of one store: expired segments go, databases are built, and the Position is written."""
     before = databases_before(store.work)
     for start, database in before.items():
+        # Streams would delete it at the next write to the store; a copy of it would only cost disk space.
         if not store.is_live(start):
             why = "older than the retention, by the records that were restored"
             yield OmitTree(str(database.path.relative_to(app)), why)
@@ -189,6 +194,7 @@ def _steps_of(store: _StoreResults, release: Release, paths: Mapping[str, Path],
     if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
         record = closed(store.work.offsets, position)
     yield from _build_steps(store, release, record, paths)
+    # Streams keeps no Position file of a global store.
     if release.offsets_home is OffsetsHome.FILES and not position.is_empty and not store.work.spec.is_global:
         yield _position_step(store.work, position)
 
@@ -202,13 +208,18 @@ def _build_steps(
     by_segment = _by_segment(store, paths)
     targets = set(by_segment) | {start for start in before if store.is_live(start)}
     if not targets and _needs_empty_database(work, kind, record):
-        targets = {FIRST_SEGMENT if kind.key.segmented else None}
-    for segment in sorted(targets, key=lambda start: -1 if start is None else start):
+        targets.add(FIRST_SEGMENT if kind.key.segmented else None)
+    # A store has either segments or one database: None never meets a start.
+    for segment in sorted(targets, key=lambda start: start or 0):
         ingredients = by_segment.get(segment, _Ingredients())
         if not ingredients.layers and record is None and segment in before:
+            # Nothing of this database changes, and for a release with files its offset is not in it either.
             continue
+        path = work.path
+        if segment is not None:
+            path = f"{work.path}/{segment_folder(work.spec.name, segment)}"
         yield BuildDatabase(
-            path=work.path if segment is None else f"{work.path}/{segment_folder(work.spec.name, segment)}",
+            path=path,
             kind=work.spec.kind,
             release=release,
             family=kind.family.name,
@@ -245,6 +256,7 @@ def _position_step(work: StoreWork, position: Position) -> WriteFile:
 
 def _fetched(files: Sequence[SortedFile], staging: Staging, folder: Path) -> dict[str, Path]:
     """Return the sorted files as local ones, by the paths that their tasks gave; every byte of them is compared."""
+    # A signal must not wait for the digests of files that are no longer wanted.
     ended = threading.Event()
     # Digests are taken, and files copied, without holding the interpreter's lock.
     with ThreadPoolExecutor(cores_here()) as pool:
@@ -263,6 +275,7 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
 
     A versioned store is caught up from its rows, which are on this host. The same path elsewhere is another store.
     """
+    # Executors on this host see the directory.
     if spark.local:
         return
     distant = [store.title for store in work if has_key(store.spec.kind, KeySchema.VERSIONED) and not store.rebuild]
@@ -296,8 +309,11 @@ def make_jobs(work: Sequence[StoreWork], slicing: Slicing) -> list[SliceJob]:
 
 def _pieces_per_partition(partitions: int, tasks: int) -> int:
     """Return the slices that keep every task busy: the more partitions there are, the fewer each needs."""
+    # With so many partitions, or an even division, all tasks end at about the same time: more slices would only write
+    # keys several times.
     if partitions >= 3 * tasks or partitions % tasks == 0:
         return 1
+    # Two slices for each task, rounded up: with one each, the largest partition would decide.
     return -(-2 * tasks // partitions)
 
 
@@ -305,8 +321,10 @@ def _jobs_of_store(work: StoreWork, slicing: Slicing, pieces: int) -> list[Slice
     """Return the jobs of one store, numbered in the order in which their files win."""
     jobs: list[SliceJob] = []
     for part in work.parts:
+        # Of a global store some partitions may stay; if one is rebuilt, all are, because they share one database.
         if part.verdict.action is Action.LEAVE and not work.rebuild:
             continue
+        # Numbers go on over partitions and slices: they decide which file of the store wins.
         for piece, uri in _slices(work, part, slicing, pieces):
             first = len(jobs)
             new_jobs = _jobs_of_slice(work, piece, uri, slicing, first)
@@ -324,6 +342,7 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
         return []
     after, until = work.bounds(part)
     total = sum(piece.share for piece in rows.pieces)
+    # Footers have bytes of columns, not of rows: the average has to do.
     record_bytes = max(total // rows.rows, 1)
     most = min(-(-total // pieces), MOST_SLICE_RECORDS * record_bytes)
     if has_key(work.spec.kind, KeySchema.VERSIONED):
@@ -331,12 +350,15 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
         most = _UNBOUNDED
     # Rows out of order are sorted as a whole, so a slice of them must fit.
     fitting = min(memory // _bytes_per_record(rows) * record_bytes, ARRAY_BYTES)
+    # First as few slices as possible; only if one of them is out of order, slices that a task can sort as a whole.
     for limit in (most, min(most, fitting)):
         cut, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
         if not shuffled and all(piece.ordered or piece.bytes <= min(fitting, memory) // 2 for piece in cut):
             return [(piece, slicing.dump.uri) for piece in cut]
+    # Pieces overlap so much that no slice is small enough: one shuffle by offset, whose rows then rise.
     rows, uri = slicing.repartitioned(rows)
     cut, shuffled = slices(rows, after=after, until=until, max_bytes=most)
+    # Spark sorts by offset, so this is a dump whose offsets contradict themselves.
     if shuffled:
         raise Refused(f"{rows.key}: its rows cannot be put in order", hint="write the dump again, sorted by offset")
     return [(piece, uri) for piece in cut]
@@ -352,6 +374,9 @@ def _jobs_of_slice(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, nu
     """Yield the job of one slice; of a versioned store one for each bucket of keys that fits the memory."""
     spec, memory = work.spec, slicing.slots.memory
     kind = store_kind(spec.kind)
+    interval_ms = 0
+    if kind.has_retention:
+        interval_ms = spec.segment_interval_ms or 0
     job = SliceJob(
         number=number,
         task=work.key,
@@ -362,7 +387,7 @@ def _jobs_of_slice(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, nu
         dump_uri=uri,
         staging=slicing.staging,
         memory=memory,
-        interval_ms=(spec.segment_interval_ms or 0) if kind.has_retention else 0,
+        interval_ms=interval_ms,
         retention_ms=spec.retention_ms or 0,
         indexed=spec.indexed,
         tombstones=not work.rebuild or number > 0,
@@ -370,12 +395,17 @@ def _jobs_of_slice(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, nu
         file_bytes=TARGET_FILE_BYTES,
         existing=tuple(databases_before(work)),
     )
+    # Rows of all other kinds follow from the last record of a key, so a slice needs no other records.
     if kind.key is not KeySchema.VERSIONED:
         yield job
         return
     needed_bytes = piece.rows * HISTORY_RECORD_BYTES + piece.bytes * HISTORY_COPIES
+    # Each job reads all records of the partition and keeps those of its keys: slower, and the only way to bound the
+    # memory.
     buckets = max(1, -(-needed_bytes // memory))
-    base = "" if work.rebuild else str(slicing.app / work.path)
+    base = ""
+    if not work.rebuild:
+        base = str(slicing.app / work.path)
     yield from (replace(job, bucket=(bucket, buckets), base=base) for bucket in range(buckets))
 
 

@@ -72,13 +72,19 @@ def build_history(job: SliceJob, batches: Batches, layers: RowSink, counts: Coun
     """
     accepted, stream_time = _accepted(job, batches, counts)
     histories = _read(job, batches, counts, accepted)
-    _write(histories, _in_base(job, histories, stream_time) if job.base else _rows(job, histories, stream_time), layers)
-    return stream_time if len(accepted) else None
+    if job.base:
+        _write(histories, _in_base(job, histories, stream_time), layers)
+    else:
+        _write(histories, _rows(job, histories, stream_time), layers)
+    if not len(accepted):
+        return None
+    return stream_time
 
 
 def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArray[np.bool_], int]:
     """Return for every record with a key whether a restore applies it, and the stream time after them."""
-    parts = []
+    # The empty part is for a slice without records: numpy concatenates no empty list.
+    parts = [np.empty(0, dtype=np.int64)]
     with closing(batches(("key", "timestamp"))) as tables:
         for table in tables:
             valid = table.column("key").is_valid().to_numpy()
@@ -86,10 +92,13 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
                 counts.records += len(table)
                 counts.null_keys += len(table) - int(valid.sum())
             counts.data_bytes += table.nbytes
+            # Records without a key neither make a row nor move the stream time.
             parts.append(table.column("timestamp").to_numpy().astype(np.int64)[valid])
-    times = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    times = np.concatenate(parts)
+    before = NO_TIMESTAMP
     try:
-        before = _newest(job.base) if job.base else NO_TIMESTAMP
+        if job.base:
+            before = _newest(job.base)
     except MalformedBytesError as error:
         # A store that Streams has reopened may file a late record in front of older ones.
         raise Refused(
@@ -101,9 +110,11 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
 
 def _rows(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows:
     """Return the rows of a store that is built from nothing."""
+    # Few keys in most changelogs. A record that is late, or equal in time, changes versions that are already there.
     odd = out_of_order(histories.keys, histories.times, ~histories.values.is_valid().to_numpy(zero_copy_only=False))
     plain = ~np.isin(histories.keys, odd)
     values = histories.values.filter(pa.array(plain))
+    # Expiry is the last step, by the stream time of all records: no row of these keys depends on it.
     first_live = segment_id(stream_time - job.retention_ms, job.interval_ms)
     parts = [rows_in_order(histories.keys[plain], histories.times[plain], values, job.interval_ms, first_live)]
     # The columns are done with: replaying needs their memory for Python objects.
@@ -123,6 +134,7 @@ def _in_base(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryR
 
 def _replayed(job: SliceJob, histories: _Histories, some: Ints, stream_time: int) -> HistoryRows:
     """Return the rows of some keys, replayed record by record."""
+    # A replay needs the store's own rows: a late record changes versions of the base.
     replay = VersionedReplay(job.retention_ms, job.interval_ms, stream_time)
     if job.base:
         _load(job, replay, {*histories.names.take(pa.array(some)).to_pylist()})
@@ -137,35 +149,42 @@ def _replayed(job: SliceJob, histories: _Histories, some: Ints, stream_time: int
 
 def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[np.bool_]) -> _Histories:
     """Return the accepted records of the job's bucket. ``accepted``: for every record that has a key."""
-    keys, values, times, at = [], [], [], 0
+    keys, values, times, at = [], [], [np.empty(0, dtype=np.int64)], 0
     # Offsets are read again: a file that was replaced since the first reading shows by them.
     with closing(batches(("key", "value", "timestamp", "offset"))) as tables:
         for table in tables:
             counts.data_bytes += table.nbytes
             valid = table.column("key").is_valid().to_numpy()
+            # Accepted records are counted over those with a key, all records over the table.
             mask = valid.copy()
             upto = at + int(valid.sum())
             mask[valid] = accepted[at:upto]
             at = upto
             number, buckets = job.bucket
+            # CRC32 of the key, not its order: a versioned store is one database, whose rows of all buckets are written
+            # in separate layers, and each key is in one bucket.
             if buckets > 1:
                 mask[mask] = [
                     zlib.crc32(key) % buckets == number for key in table.column("key").filter(mask).to_pylist()
                 ]
+            # Copied at once: slices would keep the whole batch that was read.
             batch = table.filter(pa.array(mask)).combine_chunks()
             keys += batch.column("key").chunks
+            # 64-bit offsets: values of a whole partition may exceed the 2 GiB of 32-bit ones.
             values += batch.column("value").cast(pa.large_binary()).chunks
             times.append(batch.column("timestamp").to_numpy().astype(np.int64))
     coded = pa.chunked_array(keys, pa.binary()).combine_chunks().dictionary_encode()
     sorted_keys = convert.sort_order(coded.dictionary)
+    # The number of a key is its rank, so that sorting by numbers sorts by keys.
     rank = np.empty(len(sorted_keys), dtype=np.int64)
     rank[sorted_keys] = np.arange(len(sorted_keys))
     of_record = rank[coded.indices.to_numpy(zero_copy_only=False)]
+    # Stable: records of one key stay in the order of their offsets, which the rules depend on.
     by_key = np.argsort(of_record, kind="stable")
     return _Histories(
         names=coded.dictionary.take(pa.array(sorted_keys)),
         keys=of_record[by_key],
-        times=np.concatenate(times)[by_key] if times else np.empty(0, dtype=np.int64),
+        times=np.concatenate(times)[by_key],
         values=pa.chunked_array(values, pa.large_binary()).combine_chunks().take(pa.array(by_key)),
     )
 
@@ -175,6 +194,7 @@ def _by_memory(some: Ints, keys: Ints, memory: int) -> Iterator[Ints]:
     if not len(some):
         return
     records = np.searchsorted(keys, some, "right") - np.searchsorted(keys, some, "left")
+    # A key with more records than fit is a part alone: its history cannot be cut.
     part = np.cumsum(records) // max(memory // REPLAYED_VERSION_BYTES, 1)
     yield from np.split(some, np.flatnonzero(np.diff(part)) + 1)
 
@@ -183,6 +203,7 @@ def _rows_of(replay: VersionedReplay, histories: _Histories) -> HistoryRows:
     """Return the replayed rows as columns; deleted rows have no value."""
     rows: list[tuple[bytes, bytes | None]] = [*replay.rows(), *((key, None) for key in replay.deleted())]
     prefixes = b"".join(key[:_PREFIX] for key, _ in rows)
+    # Rows name keys by number again, as the columns of the other keys do.
     keys = pc.index_in(pa.array([key[_PREFIX:] for key, _ in rows], pa.binary()), histories.names)
     return HistoryRows(
         np.frombuffer(prefixes, dtype=">i8").astype(np.int64),
@@ -195,6 +216,7 @@ def _newest(base: str) -> int:
     """Return the stream time that the rows of a store show: the time at which its newest version began."""
     newest = -1
     with Shadow(Path(base)) as shadow:
+        # Every row is decoded: the newest version may be in any segment, and rows out of order are refused here.
         for key, value in shadow.rows(DEFAULT_CF):
             at = VersionedKey.from_bytes(key)
             newest = max(newest, read_versions(at, value).newest_time)
@@ -205,6 +227,7 @@ def _load(job: SliceJob, replay: VersionedReplay, keys: set[bytes]) -> None:
     """Load the rows of the store for the keys that the slice changes."""
     by_key: dict[bytes, list[tuple[bytes, bytes]]] = {}
     with Shadow(Path(job.base)) as shadow:
+        # One scan instead of a look-up per key: the rows of a key are in as many places as it has segments.
         for key, value in shadow.rows(DEFAULT_CF):
             if key[_PREFIX:] in keys:
                 by_key.setdefault(key[_PREFIX:], []).append((key, value))
@@ -224,6 +247,7 @@ def _write(histories: _Histories, rows: HistoryRows, layers: RowSink) -> None:
         keys = pc.binary_join_element_wise(
             prefixes.cast(pa.binary()), histories.names.take(pa.array(rows.keys[part])), nothing
         )
+        # Deletes hide rows of the base. In a rebuild no row is a delete.
         layer.put(keys, rows.values.take(pa.array(part)), deletes=True)
     layer.close()
 
@@ -255,8 +279,12 @@ def out_of_order(keys: Ints, times: Ints, tombstones: NDArray[np.bool_]) -> Ints
     if not len(keys):
         return np.empty(0, dtype=np.int64)
     first = np.ones(len(keys), dtype=np.bool_)
+    # Sorted by key: a record begins a key where the key differs from the one before.
     first[1:] = keys[1:] != keys[:-1]
+    # Java divides times below zero toward zero, and a tombstone without a version is filed by its own time: rules that
+    # the columns below leave out.
     odd = (times < 0) | (first & tombstones)
+    # A tombstone behind another one finds no version either, and is filed by its own time too.
     odd[1:] |= ~first[1:] & ((times[1:] <= times[:-1]) | (tombstones[1:] & tombstones[:-1]))
     return np.unique(keys[odd])
 
@@ -273,11 +301,15 @@ def rows_in_order(
     followed = np.zeros(count, dtype=np.bool_)
     followed[:-1] = keys[1:] == keys[:-1]
     sizes = pc.binary_length(values).fill_null(0).to_numpy().astype(np.int64)
+    # The last record of a key: its value is the latest version, unless it is a tombstone.
     latest = np.flatnonzero(present & ~followed)
+    # Every other value: it ends where the next record of the key begins.
     closed = np.flatnonzero(present & followed)
     ends = times[closed + 1]
+    # The segment of its end (``RocksDBVersionedStore``): a version expires when it ended, not when it began.
     segments = ends // interval_ms
     alive = segments >= first_live
+    # Tombstones have no row of their own: within a row they are the gap between two versions.
     closed, ends, segments = closed[alive], ends[alive], segments[alive]
     first = _first_of_each(keys[closed], segments)
     heads, last = _segment_heads(times[closed], ends, sizes[closed], first)
@@ -307,12 +339,18 @@ def _segment_heads(begins: Ints, ends: Ints, sizes: Ints, first: Ints) -> tuple[
     rows, versions = len(first), len(begins)
     last = np.append(first[1:], versions)[: len(first)] - 1
     gap = np.zeros(versions, dtype=np.bool_)
+    # A delete lies between two versions: the later one begins after the earlier one has ended.
     gap[1:] = begins[1:] > ends[:-1]
+    # The version before is one of another row.
     gap[first] = False
     entries = 1 + gap.astype(np.int64)
     upto = np.cumsum(entries)
     before = upto - entries
-    in_row = np.add.reduceat(entries, first) if rows else entries
+    in_row = entries
+    if rows:
+        # numpy reduces nothing to nothing only with an error.
+        in_row = np.add.reduceat(entries, first)
+    # end:i64 ‖ begin:i64, then begin:i64 ‖ size:i32 of each version, newest first; the values follow.
     lengths = _ROW_HEAD + _VERSION * in_row
     starts = np.cumsum(lengths) - lengths
     data = np.zeros(int(lengths.sum()), dtype=np.uint8)
@@ -325,6 +363,8 @@ def _segment_heads(begins: Ints, ends: Ints, sizes: Ints, first: Ints) -> tuple[
     _write_bytes(data, at, _big_endian(begins))
     _write_bytes(data, at + _TIME, _big_endian(sizes, 4))
     gaps = np.flatnonzero(gap)
+    # A tombstone begins where the version before it ended. It is older than the version at ``at``, so its entry comes
+    # next.
     _write_bytes(data, at[gaps] + _VERSION, _big_endian(ends[gaps - 1]))
     _write_bytes(data, at[gaps] + _VERSION + _TIME, _big_endian(np.full(len(gaps), _TOMBSTONE), 4))
     return _binary(data, lengths), last
@@ -352,6 +392,7 @@ def _big_endian(numbers: Ints, width: int = _TIME) -> NDArray[np.uint8]:
 
 
 def _write_bytes(data: NDArray[np.uint8], starts: Ints, rows: NDArray[np.uint8]) -> None:
+    # Rows have different lengths, so there is no table: one byte of all rows at a time.
     for byte in range(rows.shape[1]):
         data[starts + byte] = rows[:, byte]
 

@@ -33,20 +33,29 @@ class _NumberSet:
 
     @property
     def nbytes(self) -> int:
-        return self.word.nbytes + (0 if self.record is None else self.record.nbytes)
+        if self.record is None:
+            return self.word.nbytes
+        return self.word.nbytes + self.record.nbytes
 
     def between(self, first: int, last: int) -> _NumberSet:
         """Return a copy of some numbers."""
-        return _NumberSet(self.word[first:last].copy(), None if self.record is None else self.record[first:last].copy())
+        # Copies, never views: the arrays of the distinct keys are resized in place, which numpy refuses, or a view
+        # would not survive.
+        if self.record is None:
+            return _NumberSet(self.word[first:last].copy(), None)
+        return _NumberSet(self.word[first:last].copy(), self.record[first:last].copy())
 
     def where(self, mask: npt.NDArray[np.bool_]) -> _NumberSet:
         """Return a copy of the numbers that ``mask`` has."""
-        return _NumberSet(self.word[mask], None if self.record is None else self.record[mask])
+        if self.record is None:
+            return _NumberSet(self.word[mask], None)
+        return _NumberSet(self.word[mask], self.record[mask])
 
     def parted(self, shift: int) -> tuple[npt.NDArray[np.uint64], Ints]:
         """Return keys and records apart."""
         if self.record is not None:
             return self.word, self.record
+        # The low bits: record numbers stay below 2^63, so that the same bytes are an int64 without a copy.
         record = (self.word & np.uint64((1 << shift) - 1)).view(np.int64)
         return self.word >> np.uint64(shift), record
 
@@ -63,6 +72,8 @@ class NumberedKeys:
         """A key, whose other bits are those of all."""
         self._bits = np.empty(0, dtype=np.uint8)
         """For each byte the bits in which keys differ."""
+        # The bits of a record number, from the footers of the dump. A slice may have more records than they state: then
+        # ``add`` makes room for one more bit.
         self._shift = records.bit_length()
         self._distinct = self._none()
         """Distinct and sorted. No view of it is given away: it grows and shrinks where it is."""
@@ -74,12 +85,19 @@ class NumberedKeys:
         table = fixed_table(keys)
         if table is None or (self._like is not None and len(self._like) != table.shape[1]):
             return False
-        like = table[0].copy() if self._like is None else self._like
-        before = self._bits if self._like is not None else np.zeros(len(like), dtype=np.uint8)
+        if self._like is None:
+            # A copy: a view would keep the whole batch that was read first.
+            like = table[0].copy()
+            before = np.zeros(len(like), dtype=np.uint8)
+        else:
+            like, before = self._like, self._bits
+        # A byte may be the same in all keys of this batch, and differ from those of the batches before.
         bits = before | differing_bits(table) | (like ^ table[0])
         shift = max(self._shift, int(numbers.max()).bit_length())
+        # Nothing has changed yet: the caller moves all keys to buckets, this batch included.
         if count_of(bits) > WORD_BITS:
             return False
+        # The first keys. Until now there were no numbers, so nothing has to be coded again.
         if self._like is None:
             self._like, self._bits, self._shift = like, bits, shift
             self._distinct = self._none()
@@ -99,6 +117,7 @@ class NumberedKeys:
             earlier = len(self._distinct.word)
             _put_behind(self._distinct.word, [some.word for some in self._waiting])
             self._waiting.clear()
+            # Only the new ones: the earlier ones are in order, and a merge of both is all that is left.
             self._distinct.word[earlier:].sort()
             _keep_last(self._distinct.word, self._shift)
         else:
@@ -118,17 +137,21 @@ class NumberedKeys:
         order = np.argsort(word, kind="stable")  # only merges, as in _keep_last
         word = word[order]
         first = np.flatnonzero(np.append(np.True_, word[1:] != word[:-1]))
+        # The highest record is the last one: numbers rise with offsets.
         self._distinct = _NumberSet(word[first], np.maximum.reduceat(record[order], first))
 
     def cut(self, count: int) -> bytes:
         """Keep the ``count`` lowest keys; drop the next one, which is returned, and all above it."""
         first = self._distinct.between(count, count + 1)
         (number,), _ = first.parted(self._shift)
+        # Before the arrays are cut: the bound is made of a number that then exists no more.
         (bound,) = self._winners_of(first).keys.to_pylist()
         # refcheck=False: numpy counts this attribute as a reference; no view of the array leaves this class.
         self._distinct.word.resize(count, refcheck=False)
         if self._distinct.record is not None:
             self._distinct.record.resize(count, refcheck=False)
+        # Keys that wait have numbers of the same code. Those at or above the bound belong to the next range, which
+        # reads all records again.
         self._waiting = [some.where(some.parted(self._shift)[0] < number) for some in self._waiting]
         self.waiting_bytes = sum(some.nbytes for some in self._waiting)
         assert isinstance(bound, bytes)
@@ -136,8 +159,10 @@ class NumberedKeys:
 
     def size(self) -> tuple[int, int]:
         """Return the number of keys, and their bytes."""
+        if self._like is None:
+            return 0, 0
         rows = len(self._distinct.word)
-        return rows, rows * (0 if self._like is None else len(self._like))
+        return rows, rows * len(self._like)
 
     def bytes_of_rows(self, row_bytes: int) -> int:
         """Return the memory of rows that become keys at once; ``row_bytes`` does not include the key."""
@@ -146,7 +171,9 @@ class NumberedKeys:
 
     def bytes_in_parts(self, row_bytes: int) -> int:
         """Return the memory of rows that become keys part by part."""
-        return self.size()[0] * NUMBERED_ROW_BYTES if self._together else self.bytes_of_rows(row_bytes)
+        if self._together:
+            return self.size()[0] * NUMBERED_ROW_BYTES
+        return self.bytes_of_rows(row_bytes)
 
     def winners(self) -> Winners:
         """Return all winners. Call it once."""
@@ -167,38 +194,48 @@ class NumberedKeys:
         return Winners(binary_of(keys_of(word, self._bits, self._like)), record)
 
     def _none(self) -> _NumberSet:
-        nothing = np.empty(0, dtype=np.int64)
-        return _NumberSet(np.empty(0, dtype=np.uint64), None if self._together else nothing)
+        word = np.empty(0, dtype=np.uint64)
+        if self._together:
+            return _NumberSet(word, None)
+        return _NumberSet(word, np.empty(0, dtype=np.int64))
 
     @property
     def distinct_bytes(self) -> int | None:
         """The memory of the distinct keys; None if settling takes copies of all."""
-        return self._distinct.nbytes if self._together else None
+        if self._together:
+            return self._distinct.nbytes
+        return None
 
     @property
     def _together(self) -> bool:
         return count_of(self._bits) + self._shift <= WORD_BITS
 
     def _coded(self, table: npt.NDArray[np.uint8], numbers: Ints) -> _NumberSet:
+        # Never more than one word: ``add`` refuses keys that differ in more bits.
         (word,) = words(table, self._bits)
         if not self._together:
             return _NumberSet(word, numbers)
         word <<= np.uint64(self._shift)
+        # Key in the high bits, record in the low ones: a sort by the whole word puts the last record of a key last.
         word |= numbers.view(np.uint64)
         return _NumberSet(word, None)
 
     def _recode(self, bits: npt.NDArray[np.uint8], shift: int) -> None:
         """Use more bits for keys, or for records: the numbers stay in order, and in place."""
+        # Waiting keys have the old code as well: after this only one array has to be coded again.
         self.settle()
         assert self._like is not None
         distinct, before, shift_before = self._distinct, self._bits, self._shift
         self._bits, self._shift = bits, shift
         count = len(distinct.word)
+        # The word stays where it is, and records get an array of their own, because they fit into the word no more.
         if distinct.record is None and not self._together:
             self._distinct = _NumberSet(distinct.word, np.empty(count, dtype=np.int64))
+        # Part by part: for a moment keys exist as bytes, which take several times as much as the numbers.
         rows = max(1, min(RECODE_ROWS, RECODE_BYTES // len(self._like)))
         for first in range(0, count, rows):
             block = slice(first, first + rows)
+            # ``between`` copies, so that the block may be overwritten below while its old numbers are read.
             word, record = distinct.between(first, first + rows).parted(shift_before)
             some = self._coded(keys_of(word, before, self._like), record)
             self._distinct.word[block] = some.word
@@ -214,6 +251,7 @@ def _of(some: _NumberSet) -> Ints:
 def _put_behind(word: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64]]) -> None:
     """Append ``parts`` to ``word`` in place."""
     end = len(word)
+    # realloc moves the array or grows it where it is; a concatenation would hold all keys twice.
     word.resize(end + sum(len(part) for part in parts), refcheck=False)
     for part in parts:
         word[end : end + len(part)] = part
@@ -228,6 +266,8 @@ def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
     count = 0
     for first in range(0, len(word), RECODE_ROWS):
         some = word[first : first + RECODE_ROWS]
+        # One behind: the last number of a block is compared with the first of the next, and the very last has no
+        # follower.
         following = word[first + 1 : first + 1 + RECODE_ROWS]
         is_last = np.ones(len(some), dtype=np.bool_)
         is_last[: len(following)] = (some[: len(following)] ^ following) >> np.uint64(shift) != 0

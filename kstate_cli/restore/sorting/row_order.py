@@ -88,6 +88,8 @@ class Orders:
 
         Raises Refused for keys that no store of the kind has, OSError.
         """
+        # Ranges of changelog keys are ranges of rows only where both have one order. Time-ordered stores sort by time
+        # first, and a slice out of order was read as a whole already.
         if self.kind.key.time_ordered or not self.job.slice.ordered:
             yield from self._by_offsets()
         else:
@@ -98,6 +100,7 @@ class Orders:
         first = True
         while rest is not None:
             # Older rows are below all but the first part: deletes must be written.
+            # A part that is not the first may delete a row of a part before it.
             part = replace(self.job, slice=rest, tombstones=self.job.tombstones or not first)
             order, rest = self._part(part)
             first = False
@@ -110,14 +113,18 @@ class Orders:
         last, upto, number = self._last_of_each(self._budget), part.slice.last, 0
         with closing(self._read(part, "offset")) as tables:
             for table in tables:
+                # A number is counted over all records, those without a key included: the values are read by it.
                 for chunk in table.column("key").chunks:
                     last.add(*numbered(chunk, number))
                     number += len(chunk)
+                # The records read so far are a slice of their own; the rest begins behind the last of them. Out of
+                # order there is no such place.
                 if last.full and part.slice.ordered:
                     upto = int(table.column("offset")[-1].as_py())
                     break
         mine, rest = cut(part.slice, upto)
         group = _Ranges(rows_together(self.job), KeysInOrder(self.new_file))
+        # Nothing else is in this group, so the keys stay in memory instead of a file.
         group.add(*self._arranged(last.finish()), alone=True)
         return group.order(replace(part, slice=mine)), rest
 
@@ -125,14 +132,18 @@ class Orders:
         lowest: bytes | None = b""
         while lowest is not None:
             group = _Ranges(rows_together(self.job), KeysInOrder(self.new_file))
+            # Ranges whose places fit together share one reading of the values, the most expensive part of a slice.
             while lowest is not None and group.rows * PLACE_BYTES < self._budget:
                 lowest = self._add_range(group, lowest)
             yield group.order(self.job)
 
     def _add_range(self, group: _Ranges, lowest: bytes) -> bytes | None:
+        # Records of the ranges before stay in memory, so each further range gets what is left.
         last = self._range(lowest, self._budget - group.used_bytes)
+        # No range before it in the group, and none behind it: its keys need not wait in a file.
         alone = last.bound is None and not group.rows
         if self._in_parts and not (alone and last.whole):
+            # Windows must not be parted: a part has whole windows, so that each is in one batch of the file.
             rows = last.windows_together(group.width) * group.width
             group.add_parts(last.parts(rows), self._only_segment)
         else:
@@ -142,6 +153,7 @@ class Orders:
     def _range(self, lowest: bytes, memory: int) -> LastOfEachKey:
         """Return as many of the keys from ``lowest`` on as fit the memory."""
         last, number = self._last_of_each(memory, in_parts=self._in_parts), 0
+        # All records again for each range: only keys are read, and they are the smallest column of most changelogs.
         with closing(self._read(self.job)) as tables:
             for table in tables:
                 for chunk in table.column("key").chunks:
@@ -151,6 +163,7 @@ class Orders:
                     # Keep as many as will have grown to about the whole memory at the end.
                     part = min(max(number / max(self.job.slice.rows, 1), LEAST_RANGE_SHARE), MOST_RANGE_SHARE)
                     last.cut(part)
+        # Only now: the first reading counts all records, whether their keys are within the range or not.
         self._is_counted = True
         return last
 
@@ -159,8 +172,11 @@ class Orders:
         return int(self.job.memory * KEYS_SHARE)
 
     def _last_of_each(self, memory: int, *, in_parts: bool = False) -> LastOfEachKey:
-        key = self.kind.key
-        each = INDEXED_ROW_BYTES if key.time_ordered else SEGMENTED_ROW_BYTES if key.expires else ROW_BYTES
+        key, each = self.kind.key, ROW_BYTES
+        if key.time_ordered:
+            each = INDEXED_ROW_BYTES
+        elif key.expires:
+            each = SEGMENTED_ROW_BYTES
         return LastOfEachKey(self.job.slice.rows, memory, each, in_parts=in_parts)
 
     @property
@@ -175,9 +191,12 @@ class Orders:
 
     def _read(self, part: SliceJob, *more: str) -> Generator[pa.Table, None, None]:
         """Yield the keys of all records, and ``more`` columns; the first reading also counts them."""
-        header_columns = ("headers",) if part.positions and not self._is_counted else ()
-        with closing(batches(part, ("key", *more, *header_columns), self.passage)) as tables:
+        columns = ("key", *more)
+        if part.positions and not self._is_counted:
+            columns += ("headers",)
+        with closing(batches(part, columns, self.passage)) as tables:
             for table in tables:
+                # Counted once, though the keys are read for each range.
                 if not self._is_counted:
                     self._count(part, table)
                 yield table
@@ -195,28 +214,34 @@ class Orders:
         """Return keys and records of live rows, by segment."""
         job, key = self.job, self.kind.key
         if self._in_parts:
-            whole = (self._only_segment, 0, len(winners.keys))
-            return winners.keys, winners.record, [whole] if len(winners.keys) else []
+            if not len(winners.keys):
+                return winners.keys, winners.record, []
+            return winners.keys, winners.record, [(self._only_segment, 0, len(winners.keys))]
         times = convert.segment_times(winners.keys, key, job.title)
         ids = convert.segment_ids(times, job.interval_ms)
         if len(times):
-            newest = int(times.max())
-            self.max_time = newest if self.max_time is None else max(newest, self.max_time)
+            self.max_time = max(int(times.max()), self.max_time or 0)
+        # By the keys that this task has read: the segment of (greatest time - retention) and all later ones stay
+        # (``AbstractSegments.cleanupExpiredSegments``). The driver decides again once it knows all slices.
         oldest = oldest_segment(job, self.max_time)
-        parts, segments, at = [], [], 0
+        # The empty part is for slices without a live row: numpy concatenates no empty list.
+        parts, segments, at = [np.empty(0, dtype=np.int64)], [], 0
         # Within a segment rows stay sorted by their changelog keys.
         by_segment = np.argsort(ids, kind="stable")
         numbers, starts = np.unique(ids[by_segment], return_index=True)
-        # Without any key there is no segment either, but splitting nothing still gives one part.
-        for number, rows in zip(numbers.tolist(), np.split(by_segment, starts[1:]) if len(ids) else [], strict=True):
+        # Splitting nothing still gives one part, though there is no segment without a key: so it is not strict.
+        for number, rows in zip(numbers.tolist(), np.split(by_segment, starts[1:]), strict=False):
+            # Expired: Streams would delete the folder of this segment, so no row of it is made.
             if oldest is not None and number < oldest:
                 continue
+            # Rows have the time before the key, changelog keys behind it: within a segment they are sorted again.
             if key.time_ordered:
                 rows = rows[convert.sort_order(convert.base_keys(key, convert.gather(winners.keys, rows)))]
             parts.append(rows)
             segments.append((number * job.interval_ms, at, at + len(rows)))
             at += len(rows)
-        live = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        # Numbers of keys, in the order of their rows.
+        live = np.concatenate(parts)
         self.expired += len(ids) - at
         return convert.gather(winners.keys, live), winners.record[live], segments
 
@@ -239,7 +264,9 @@ class _Ranges:
 
     def add(self, keys: pa.BinaryArray, record: Ints, segments: Segments, *, alone: bool) -> None:
         """Add the next range. Raises OSError."""
+        # Rows are numbered over the whole group.
         mine = [(segment, begin + self.rows, end + self.rows) for segment, begin, end in segments]
+        # Of one range, keys fit; of several, all but one would be in memory for nothing while the next is read.
         if alone:
             self.keys.hold(keys)
         elif len(keys):
@@ -252,14 +279,18 @@ class _Ranges:
         first = self.rows
         for part in parts:
             upto = self.rows + len(part.keys)
+            # To the file at once: numbers become keys part by part, and so a range never exists as keys in memory.
             self.keys.put_away(part.keys, self.rows, np.arange(self.rows, upto, self.width))
             self._add_records(part.record)
         if self.rows > first:
             self.segments.append((segment, first, self.rows))
 
     def _add_records(self, record: Ints) -> None:
-        fits = not len(record) or int(record.max()) <= np.iinfo(np.uint32).max
-        self.records.append(record.astype(np.uint32) if fits else record)
+        # Four bytes for a record instead of eight, unless a slice has more than 2^32 of them.
+        if not len(record) or int(record.max()) <= np.iinfo(np.uint32).max:
+            self.records.append(record.astype(np.uint32))
+        else:
+            self.records.append(record)
         self.rows += len(record)
 
     def order(self, job: SliceJob) -> RowOrder:
@@ -295,7 +326,9 @@ class KeysInOrder:
     @property
     def nbytes(self) -> int:
         """What they take of memory."""
-        return 0 if self._held is None else int(self._held.nbytes)
+        if self._held is None:
+            return 0
+        return int(self._held.nbytes)
 
     def hold(self, keys: pa.BinaryArray) -> None:
         """Keep all keys in memory."""
@@ -306,6 +339,7 @@ class KeysInOrder:
 
         Raises OSError.
         """
+        # Only keys that do not stay in memory need a file.
         if self._file is None:
             self._file = WaitingFile(self._new_file(), pa.schema([("key", pa.binary())]))
         begins = [int(start) - first for start in starts]
@@ -317,6 +351,7 @@ class KeysInOrder:
         """Return the keys of rows ``first`` to ``last`` (exclusive), which belong to one window. Raises OSError."""
         if self._held is not None:
             return self._held.slice(first, last - first)
+        # The window that the row is in.
         number = bisect_right(self._starts, first) - 1
         if self._read is None or self._read[0] != number:
             self._read = number, self._window(number)
@@ -324,6 +359,8 @@ class KeysInOrder:
 
     def _window(self, number: int) -> pa.BinaryArray:
         assert self._file is not None
+        # Windows are nearly always handed out one after another: the reader then has the next ones ready. Index rows go
+        # back to the first window of a segment.
         if self._ahead is None or self._read is None or number != self._read[0] + 1:
             self._stop()
             self._ahead = self._file.read_all(self._batches[number:])

@@ -42,9 +42,15 @@ def row_values(
         return _buffered(values, place)
     layout = kind.family.layout
     if not layout.has_headers:
-        return _after_times(timestamps, values) if layout.has_timestamps else values
+        if layout.has_timestamps:
+            return _after_times(timestamps, values)
+        return values
     assert headers is not None
-    return _joined([encoded_headers(headers), *([_times(timestamps)] if layout.has_timestamps else [])], values)
+    # ``hs:zz ‖ H ‖ ts:i64 ‖ value`` (KIP-1271); values of session stores have no timestamp.
+    before = [encoded_headers(headers)]
+    if layout.has_timestamps:
+        before.append(_times(timestamps))
+    return _joined(before, values)
 
 
 def _after_times(timestamps: Ints, values: pa.BinaryArray) -> pa.BinaryArray:
@@ -52,6 +58,8 @@ def _after_times(timestamps: Ints, values: pa.BinaryArray) -> pa.BinaryArray:
     if table is None:
         return _joined([_times(timestamps)], values)
     width = table.shape[1]
+    # Time and value as two fields of one row: numpy fills each field by one copy, and the rows are the bytes as RocksDB
+    # gets them, ``ts:i64 ‖ value``.
     rows = np.empty(len(table), dtype=[("time", ">i8"), ("value", f"V{width}")])
     rows["time"] = timestamps
     rows["value"] = table.view(f"V{width}").ravel()
@@ -69,25 +77,32 @@ def _joined(before: Sequence[pa.BinaryArray], values: pa.BinaryArray) -> pa.Bina
 
 def encoded_headers(headers: pa.ListArray) -> pa.BinaryArray:
     """Return ``encode_headers`` of each record's headers; a null list has none."""
+    # Of each record the number of headers; below, ``upto`` has the bytes before each header of the flat list.
     counts = pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)
     flat = headers.flatten()
     keys = pc.cast(pc.struct_field(flat, "key"), pa.binary())
     values = pc.struct_field(flat, "value")
     key_sizes = pc.binary_length(keys).to_numpy().astype(np.int64)
+    # A null value has the length -1, whose zig-zag varint is one byte.
     value_sizes = pc.binary_length(values).fill_null(-1).to_numpy().astype(np.int64)
     of_header = _zigzag_bytes(key_sizes) + key_sizes + _zigzag_bytes(value_sizes) + np.maximum(value_sizes, 0)
     upto = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(of_header)))
     ends = np.cumsum(counts)
+    # A record without headers has hs = 0 and no H. With headers, H begins with their number.
     bodies = np.where(counts > 0, upto[ends] - upto[ends - counts] + _zigzag_bytes(counts), 0)
+    # Rare and large: row by row, with the codec itself.
     if int(bodies.max(initial=0)) >= _SMALL_BYTES:
         return pa.array([encode_headers(_headers(row)) for row in headers.to_pylist()], pa.binary())
     # Each row is put together of parts: lengths from the table, keys, values.
     table = _sizes()
+    # All parts in one array, so that one take puts every row together.
     pool = pa.concat_arrays([table, keys, values.fill_null(b"")])
     first_key, first_value = len(table), len(table) + len(keys)
     numbers = np.arange(len(keys))
+    # Of each header: length of the key, key, length of the value, value. The table begins with -1, hence the + 1.
     of_flat = np.stack((key_sizes + 1, first_key + numbers, value_sizes + 1, first_value + numbers), axis=1)
     # The table begins with -1. A record without headers has the length 0 alone.
+    # The parts of a row: hs and the number of headers, then four of each header.
     lengths = np.where(counts > 0, 2, 1) + 4 * counts
     starts = np.cumsum(lengths) - lengths
     order = np.empty(int(lengths.sum()), dtype=np.int64)
@@ -119,6 +134,7 @@ def _headers(headers: list[dict[str, Any]] | None) -> tuple[Header, ...]:
 
 def _buffered(values: pa.BinaryArray, place: str) -> pa.BinaryArray:
     shortest = pc.min(pc.binary_length(values)).as_py()
+    # A buffered record is logged as ``BufferValue`` ‖ time:i64, and its row has the ``BufferValue`` alone.
     if shortest is not None and shortest < _TIME_BYTES:
         raise Refused(
             f"{place}: a value of its changelog is too short for a buffered record", hint="correct its kind in the spec"
@@ -137,6 +153,7 @@ def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
     Position that is missing makes a bounded query wait, and never answer too early.
     """
     last = {header["key"]: header["value"] for header in headers or ()}
+    # Another version has another layout: none is better than one that is misread.
     if last.get(_VERSION) != _VERSION_0 or last.get(_POSITION) is None:
         return None
     try:
@@ -151,9 +168,11 @@ def carry_positions(headers: pa.ListArray) -> Ints:
     if not len(flat):
         return np.empty(0, dtype=np.int64)
     is_position = pc.equal(pc.struct_field(flat, "key"), _POSITION).fill_null(False).to_numpy(zero_copy_only=False)
+    # Most changelogs have no such header: only this one column is compared, and nothing is decoded.
     if not is_position.any():
         return np.empty(0, dtype=np.int64)
     counts = pc.list_value_length(headers).fill_null(0).to_numpy()
+    # Several headers of one record may have the key: the record counts once.
     return np.unique(np.repeat(np.arange(len(headers)), counts)[is_position])
 
 
@@ -161,5 +180,9 @@ def merge_positions(headers: pa.ListArray, segments: Ints, by_segment: dict[int,
     """Merge the Positions of records into ``by_segment``, by the segment of each."""
     for segment, record_headers in zip(segments.tolist(), headers.to_pylist(), strict=True):
         position = position_of(record_headers)
-        if position is not None:
-            by_segment[segment] = by_segment[segment].merge(position) if segment in by_segment else position
+        if position is None:
+            continue
+        if segment in by_segment:
+            # The higher offset of each partition counts, so the order of the records does not matter.
+            position = by_segment[segment].merge(position)
+        by_segment[segment] = position

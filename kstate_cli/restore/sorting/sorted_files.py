@@ -66,6 +66,7 @@ def build_sorted_files(job: SliceJob) -> SliceResult:
 
     Raises Refused for a dump that the specification does not fit, OSError and RocksError.
     """
+    # Before the first array of this slice: an array stays in the pool that it came from.
     choose_pool(fits=job.slice.bytes <= job.memory)
     started = time.monotonic()
     # Dumps are so seldom out of order that nothing checks it before: that would be one more reading of all offsets.
@@ -89,13 +90,17 @@ def read_slice_only(job: SliceJob) -> SliceResult:
 
 def _attempt(job: SliceJob, started: float, *, ordered: bool, writes: bool = True) -> SliceResult:
     """Make the files of one attempt. Raises OutOfOrder if offsets should be ``ordered`` and are not."""
+    # Random, not counted: attempts of one slice may run at once on two hosts (Spark's speculation).
     attempt = uuid.uuid4().hex[:12]
     staging = Staging(job.staging)
     if writes:
+        # For people: it shows which process made files that no note of a finished attempt names.
         staging.mark_started(job, attempt)
     kind = store_kind(job.kind)
     counts = _RecordCounts()
-    layers = Layers(job, staging, attempt) if writes else NoLayers(job, staging, attempt)
+    layers = Layers(job, staging, attempt)
+    if not writes:
+        layers = NoLayers(job, staging, attempt)
     try:
         passage = Passage(ordered)
         if kind.key is KeySchema.VERSIONED:
@@ -104,6 +109,7 @@ def _attempt(job: SliceJob, started: float, *, ordered: bool, writes: bool = Tru
         else:
             expired, max_time, positions = _build_rows(job, kind, layers, counts, passage)
     except BaseException:
+        # BaseException too: a signal must not leave files that no note names.
         staging.discard(attempt)
         raise
     result = SliceResult(
@@ -139,10 +145,12 @@ class _Positions:
         Raises Refused for keys that no store of the kind has.
         """
         carrying = carry_positions(headers)
+        # StoreChangelogReader skips records without a key, and so never sees their headers.
         carrying = carrying[keys.is_valid().to_numpy(zero_copy_only=False)[carrying]]
         if not len(carrying):
             return
         segments = np.zeros(len(carrying), dtype=np.int64)
+        # The start of its segment, in ms, as the driver names databases.
         if self.kind.key.expires:
             job = self.job
             times = convert.segment_times(keys.take(pa.array(carrying)), self.kind.key, job.title)
@@ -151,13 +159,13 @@ class _Positions:
 
     def live(self, max_time: int | None) -> tuple[tuple[int | None, Position], ...]:
         """Return the Positions of live segments."""
-        segmented = is_segmented(self.job.kind)
-        oldest = oldest_segment(self.job, max_time) if self.kind.key.expires else None
-        return tuple(
-            (segment if segmented else None, position)
-            for segment, position in sorted(self.by_segment.items())
-            if oldest is None or segment >= oldest * self.job.interval_ms
-        )
+        positions = sorted(self.by_segment.items())
+        if not is_segmented(self.job.kind):
+            return tuple((None, position) for _, position in positions)
+        if not self.kind.key.expires or (oldest := oldest_segment(self.job, max_time)) is None:
+            return tuple(positions)
+        # The Position of an expired segment describes rows that the store does not have.
+        return tuple(pair for pair in positions if pair[0] >= oldest * self.job.interval_ms)
 
 
 def _build_rows(
@@ -168,11 +176,13 @@ def _build_rows(
     orders = Orders(job, kind, counts, positions, layers.aside, passage)
     for order in orders.all():
         try:
+            # A dry run reads what the restoration reads, and so refuses what it refuses. Nothing is sorted for it.
             if isinstance(layers, NoLayers):
                 _read_values(kind, order, NoValues(), counts, passage)
             else:
                 _write(kind, order, layers, counts, passage)
         finally:
+            # Also after an error: waiting keys have a thread, and disk space that only closing releases.
             order.keys.close()
         # Released before the generator reads the keys of the next order: both would not fit.
         del order
@@ -192,14 +202,18 @@ def _write_rows(kind: StoreKind, order: RowOrder, values: ValuesInOrder, layers:
     with contextlib.closing(values.windows()) as windows:
         for segment, begin, end in order.segments:
             layer = layers.open(segment)
+            # A row that is deleted has no index row either: the index is made after the base rows, so it is noted here
+            # which of them have no value.
             deleted = np.zeros(end - begin, dtype=np.bool_)
             last = begin
             while last < end:
                 first, last, some = next(windows)
+                # A window never crosses a segment, so keys and values of the same rows are one slice each.
                 keys = order.keys.between(first, last)
                 if kind.key.time_ordered:
                     keys = convert.base_keys(kind.key, keys)
                     deleted[first - begin : last - begin] = pc.is_null(some).to_numpy(zero_copy_only=False)
+                # A tombstone is written only if older rows may be below: in a new store nothing is there to be hidden.
                 layer.put(keys, some, deletes=job.tombstones)
             if kind.key.time_ordered and job.indexed:
                 _write_index(job, order.keys.between(begin, end), deleted, layer)
@@ -218,7 +232,9 @@ def _write_index(job: SliceJob, keys: pa.BinaryArray, deleted: npt.NDArray[np.bo
 def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
     """Return the collector of values of all rows; values that do not fit the memory wait in a file."""
     job = order.job
+    # Key and value, uncompressed, by the footers of the dump.
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
+    # One window at a time exists as Python objects, which take more than their bytes.
     most = max(job.memory // BATCH_SHARE, 1)
     together = batch_bytes(job) // SORTED_SHARE
     # Keys that wait are read ahead only while rows are handed out: then there are no batches any more.
@@ -229,6 +245,7 @@ def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
     return ValuesInOrder(
         rows=order.places.rows,
         starts=window_starts(order.segments, rows_together(job)),
+        # At least one window must fit, however small M is.
         memory=max(int((job.memory - bytes_in_use) * VALUES_SHARE), most),
         most=most,
         new_file=layers.aside,
@@ -249,11 +266,13 @@ def _read_values(
     """Read the values of all rows, in the order of the records."""
     job = order.job
     if not order.places.rows:
+        # All rows have expired or are deleted, so no value is read. Yet the order of the records has to be proven once.
         if not passage.is_rising(job.slice):
             _check_order(job, passage)
         return
     # Offsets are read again: a file that was replaced since its keys were read shows by them.
     columns = ["value", "offset"]
+    # Columns that a row does not need are neither read nor decompressed.
     if kind.needs_timestamp:
         columns.append("timestamp")
     if kind.needs_headers:
@@ -261,6 +280,7 @@ def _read_values(
     number = 0
     with contextlib.closing(batches(job, tuple(columns), passage)) as tables:
         for table in tables:
+            # Records that win rise within the table, so each part of it is gathered in one pass.
             records, rows = order.places.rows_of(number, len(table))
             number += len(table)
             if len(rows):

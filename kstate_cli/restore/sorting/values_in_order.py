@@ -64,6 +64,8 @@ class _File:
     def put_away(self, some: list[_Part]) -> None:
         """Write these in the thread, once those before them are written. Raises OSError if those cannot be."""
         self.settle()
+        # One write at a time: the memory model counts one lot of values on its way to the disk, and the places in the
+        # file follow each other.
         self._writing = self._pool.ask(self._write, some)
 
     def complete(self) -> None:
@@ -86,6 +88,7 @@ class _File:
         for rows, values in some:
             # Rows rise from window to window only: the border of a part is that of a window.
             number = np.searchsorted(self._begins, rows, "right") - 1
+            # Rows of one part follow each other, so each run of equal numbers is one batch.
             cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
             for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True):
                 where = self._file.append(pa.array(rows[low:high]), values.slice(low, high - low))
@@ -99,6 +102,7 @@ class _File:
 
     def close(self) -> None:
         """End the thread, and release the disk space."""
+        # First the thread, which writes to the file that is closed below.
         self._pool.shutdown()
         self._writing = None
         self._file.close()
@@ -117,7 +121,9 @@ class Places:
         for record in records:
             self._places[first : first + len(record)] = record
             first += len(record)
+        # Record in the high bits, row in the low ones: one sort puts rows in the order in which their records are read.
         self._places <<= self._bits
+        # Block by block: the row numbers of all rows at once would take as much as the places.
         for first in range(0, self.rows, BLOCK_ROWS):
             some = self._places[first : first + BLOCK_ROWS]
             some |= np.arange(first, first + len(some), dtype=np.uint64)
@@ -130,6 +136,7 @@ class Places:
 
     def rows_of(self, number: int, count: int) -> tuple[Ints, Ints]:
         """Return which of the ``count`` records from ``number`` on make a row, counted from there, and their rows."""
+        # All places of these records lie between the least number of the first and that of the one behind the last.
         bounds = np.array([number, number + count], dtype=np.uint64) << self._bits
         low, high = np.searchsorted(self._places, bounds).tolist()
         some = self._places[low:high]
@@ -170,6 +177,7 @@ class ValuesInOrder:
     def __post_init__(self) -> None:
         self._sizes = np.zeros(len(self.starts), dtype=np.int64)
         widths = np.diff(self.starts)
+        # Of one segment all windows are equally wide: then the window of a row is a division instead of a search.
         if len(widths) and bool((widths == widths[0]).all()) and self.rows - int(self.starts[-1]) <= widths[0]:
             self._width = int(widths[0])
 
@@ -177,6 +185,7 @@ class ValuesInOrder:
         """Add the values of these rows. Raises OSError."""
         if not len(rows):
             return
+        # 32 bits: a slice has fewer rows than 2^31, because ``MOST_SLICE_RECORDS`` is far below.
         self._new.append((rows.astype(np.int32), values))
         self._new_bytes += values.nbytes + len(rows) * VALUE_ROW_BYTES
         if self._new_bytes >= self.together:
@@ -191,6 +200,8 @@ class ValuesInOrder:
         # From here on the values exist once, as the joined array.
         self._new.clear()
         self._new_bytes = 0
+        # Sorted by window only, not by row: the order within a window is made when it is handed out, in memory that
+        # fits the caches.
         window = self._windows_of(rows)
         if len(self.starts) <= 1 << 16:
             # numpy sorts 16-bit numbers by counting, in one pass.
@@ -205,6 +216,7 @@ class ValuesInOrder:
             self._file.put_away([part])
             return
         self._parts.append(part)
+        # Rows and values: only these stay once they are in order.
         self._held_bytes += part[0].nbytes + part[1].nbytes
         if self._held_bytes > self.memory:
             self._file = self._made_file()
@@ -221,7 +233,10 @@ class ValuesInOrder:
             return
         self._file.complete()
         for number, (begin, end) in enumerate(pairwise(self._borders(self._file.parts))):
+            # A part has half of the memory on average. One with larger values than the first ones led to expect is read
+            # in several lots.
             for first, upto in self._lots(begin, end):
+                # The whole part is read for each lot, and only the rows of the lot are kept.
                 low, high = self._row(first), self._row(upto)
                 with closing(self._file.read(number)) as read:
                     mine = [rows_and_values for part in read if len((rows_and_values := _between(part, low, high))[0])]
@@ -238,6 +253,7 @@ class ValuesInOrder:
         """Yield windows of a part that fit the memory together, or one that does not."""
         while begin < end:
             upto, size = begin + 1, int(self._sizes[begin])
+            # By exact sizes: everything has been added by now.
             while upto < end and size + int(self._sizes[upto]) <= self.memory:
                 size += int(self._sizes[upto])
                 upto += 1
@@ -248,6 +264,7 @@ class ValuesInOrder:
         of_window: list[list[_Part]] = [[] for _ in range(begin, end)]
         for rows, values in parts:
             window = self._windows_of(rows)
+            # Rows rise from window to window, so each window is one slice of a batch.
             cuts = np.flatnonzero(np.diff(window)) + 1
             for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
                 of_window[int(window[low]) - begin].append((rows[low:high], values.slice(low, high - low)))
@@ -260,6 +277,7 @@ class ValuesInOrder:
     def _in_order(
         self, parts: list[_Part], first: int, last: int, size: int
     ) -> Iterator[tuple[int, int, pa.BinaryArray]]:
+        # Too large for Python objects at once: halves, until each fits or is a single row.
         if size > self.most and last - first > 1:
             middle = (first + last) // 2
             for low, high in ((first, middle), (middle, last)):
@@ -267,6 +285,7 @@ class ValuesInOrder:
                 yield from self._in_order(some, low, high, sum(values.nbytes for _, values in some))
             return
         place = np.empty(last - first, dtype=np.int64)
+        # The inverse order: for each row of the window, where its value is among those that were read.
         place[np.concatenate([rows for rows, _ in parts]) - first] = np.arange(last - first)
         yield first, last, gather(pa.concat_arrays([values for _, values in parts]), place)
 
@@ -276,9 +295,12 @@ class ValuesInOrder:
         return np.searchsorted(self.starts, rows, "right") - 1
 
     def _row(self, window: int) -> int:
-        return int(self.starts[window]) if window < len(self.starts) else self.rows
+        if window == len(self.starts):
+            return self.rows
+        return int(self.starts[window])
 
     def _made_file(self) -> _File:
+        # By the average so far: so many bytes for all rows.
         expected = self._held_bytes * self.rows // max(self._taken_rows, 1)
         parts = -(-expected * FILE_SPARE // max(self.memory, 1))
         parts = max(1, min(parts, MOST_FILE_PARTS, len(self.starts)))
@@ -301,7 +323,8 @@ def _between(part: _Part, first: int, last: int) -> _Part:
 def window_starts(segments: Sequence[tuple[int | None, int, int]], rows: int) -> Ints:
     """Return the first row of each window of at most ``rows`` rows; no window crosses a segment."""
     starts = [np.arange(begin, end, rows, dtype=np.int64) for _, begin, end in segments]
-    return np.concatenate(starts) if starts else np.empty(0, dtype=np.int64)
+    # The empty array is for no segment at all: numpy concatenates no empty list.
+    return np.concatenate([np.empty(0, dtype=np.int64), *starts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +351,8 @@ class WaitingFile:
         """Open a file without a name: ``path`` is free again at once. Raises OSError."""
         self._schema, self._path = schema, path
         # The file object closes it in every case: only then the disk space is released.
+        # O_EXCL, and mode 0600 of open_direct: no link of another user is followed, and values of a store are for
+        # nobody else.
         self._file = open(open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), "r+b", buffering=0)  # noqa: SIM115
         os.unlink(path)
         self._last = aligned(FILE_WRITE_BYTES)
@@ -337,8 +362,10 @@ class WaitingFile:
 
     def append(self, *columns: pa.Array) -> tuple[int, int]:
         """Append a batch; return where it begins and its bytes, by which it is read. Raises OSError."""
+        # Arrow's own message: reading it back is no decoding, only a look at its buffers.
         data = memoryview(pa.record_batch([*columns], schema=self._schema).serialize()).cast("B")
         where = self._written + self._waiting, len(data)
+        # Whole blocks only: O_DIRECT writes from aligned memory, at aligned places.
         while len(data):
             some = data[: FILE_WRITE_BYTES - self._waiting]
             self._last[self._waiting : self._waiting + len(some)] = some
@@ -368,6 +395,7 @@ class WaitingFile:
 
     def _room(self, where: tuple[int, int]) -> _Room:
         begin, size = where
+        # O_DIRECT reads whole pages into aligned memory; a batch begins and ends anywhere.
         first, upto = whole_pages(begin, begin + size)
         # In Arrow's memory, as all that waits for its turn; at the beginning of a page.
         memory = pa.allocate_buffer(upto - first + PAGE_BYTES)
@@ -376,8 +404,10 @@ class WaitingFile:
         return _Room(pages, first, begin + size, memory.slice(skipped + begin - first, size))
 
     def _filled(self, room: _Room) -> _Room:
+        # What is not yet in the file is in the block that waits.
         in_file = min(room.first + len(room.pages), self._written) - room.first
         with naming(self._path):
+            # Fewer bytes than were written: the file system has lost them. A shorter batch would silently lose rows.
             if in_file > 0 and read_into(self._file.fileno(), room.pages[:in_file], room.first) != in_file:
                 raise OSError(errno.EIO, "a file that values wait in has lost some of them")
         if room.end > self._written:

@@ -62,6 +62,8 @@ def accepted_mask(
     time, so the answer for a slice follows from the stream time after the slice before it: ``start``.
     """
     times = np.asarray(timestamps, dtype=np.int64)
+    # The time before each record, and one more after the last. A record that is dropped is older than the stream time,
+    # so it cannot raise it, and one accumulation over all records is exact.
     stream_time = np.maximum.accumulate(np.concatenate((np.array([start], dtype=np.int64), times)))
     return times >= stream_time[:-1] - history_retention_ms, int(stream_time[-1])
 
@@ -89,6 +91,7 @@ class VersionedReplay:
         history = self._histories.setdefault(key, _History(self._interval))
         for physical, value in rows:
             at = VersionedKey.from_bytes(physical)
+            # A bug of the caller, not of the data: rows of another key would be written back under this one.
             if at.key != key:
                 raise ValueError(f"row {physical.hex()} belongs to another key than {key.hex()}")
             if at.is_latest:
@@ -107,10 +110,12 @@ class VersionedReplay:
         history = self._histories.get(key)
         if history is None:
             history = self._histories[key] = _History(self._interval)
+        # Record by record: no segment that the record touches has expired by then, so nothing is removed before it.
         if batch_end is None:
             history.put(value, timestamp, MIN_I64)
             return
         oldest = batch_end - self._retention
+        # As a restore batch does: segments go before the record that might have needed them.
         history.expire(segment_id(oldest, self._interval))
         history.put(value, timestamp, oldest)
 
@@ -121,6 +126,7 @@ class VersionedReplay:
             encoded.extend((_PREFIX.pack(at) + key, row) for at, row in history.encoded(self._first_live))
             if history.time is not None:
                 encoded.append((_LATEST_PREFIX + key, _PREFIX.pack(history.time) + history.value))
+        # Physical keys are segment:i64 ‖ key. Sorted as bytes, the segment of the latest versions, -1, comes last.
         encoded.sort()
         return iter(encoded)
 
@@ -148,6 +154,7 @@ class _History:
         self.rows: dict[int, _Row | bytes] = {}
 
     def add(self, segment: int, row: _Row | bytes) -> None:
+        # A list in order beside the dictionary: puts look at the newest segments first, and expiry cuts the oldest.
         if segment not in self.rows:
             insort(self.segments, segment)
         self.rows[segment] = row
@@ -163,32 +170,41 @@ class _History:
     def encoded(self, first_live: int) -> Iterator[tuple[int, bytes]]:
         for segment in self.segments[bisect_left(self.segments, first_live) :]:
             row = self.rows[segment]
-            yield segment, row if isinstance(row, bytes) else row.to_bytes()
+            if isinstance(row, _Row):
+                row = row.to_bytes()
+            yield segment, row
 
     def put(self, value: bytes | None, timestamp: int, oldest: int) -> None:
         """Apply a record (``RocksDBVersionedStore.doPut``); versions that ended before ``oldest`` may be skipped.
 
         Streams skips what falls into an expired segment too. Here it is written: ``expire`` removes it.
         """
+        # ``doPut`` looks at the latest version first, then at segments from the newest to the oldest, until one holds
+        # the place of the record.
         valid_to = self.time
         if valid_to is not None and timestamp >= valid_to:
+            # At the same time the record replaces the latest version, and nothing ends.
             if timestamp > valid_to:
                 self._close(self.value, valid_to, timestamp)
             self._set_latest(value, timestamp)
             return
+        # A version is filed under its end, so no older segment can hold one that is valid at this time.
         earliest = segment_id(timestamp, self.interval)
         for segment in reversed(self.segments):
             if segment < earliest:
                 break
             row = self._row(segment)
+            # All versions of this row ended before the record: it belongs in front of ``valid_to``.
             if row is None or row.end <= timestamp:
                 break
             begin = row.times[0]
             if begin <= timestamp:
                 self._put_inside(row, segment, value, timestamp)
                 return
+            # The version that follows ended before the batch's expiry: Streams drops the record there.
             if begin < oldest:
                 return
+            # The record ends where the oldest version of this row begins, unless an older row says otherwise.
             valid_to = begin
         if valid_to is not None:
             self._put_before(value, timestamp, valid_to)
@@ -198,6 +214,7 @@ class _History:
             self._put_lone_tombstone(timestamp)
 
     def _set_latest(self, value: bytes | None, timestamp: int) -> None:
+        # A tombstone leaves no row of its own in the latest segment: its time is the end of the version before.
         if value is None:
             self.time, self.value = None, b""
         else:
@@ -206,6 +223,7 @@ class _History:
     def _row(self, segment: int) -> _Row | None:
         row = self.rows.get(segment)
         if isinstance(row, bytes):
+            # Rows stay bytes until a record touches them: most rows of a base are written back unchanged.
             row = self.rows[segment] = _Row.from_bytes(row)
         return row
 
@@ -221,14 +239,17 @@ class _History:
     def _put_inside(self, row: _Row, segment: int, value: bytes | None, timestamp: int) -> None:
         """Insert into a row (``putToSegment``): the version before may now end in an older segment, and moves there."""
         at = bisect_right(row.times, timestamp) - 1
+        # The version that the record cuts: it ends where the record begins.
         before = row.times[at]
         if before == timestamp:
             row.values[at] = value
+        # Its end stays in this segment, so both versions are in one row.
         elif segment_id(timestamp, self.interval) == segment:
             row.times.insert(at + 1, timestamp)
             row.values.insert(at + 1, value)
         else:
             self._close(row.values[at], before, timestamp)
+            # The version before has moved to the segment of its new end, and the record has its place.
             row.times[at], row.values[at] = timestamp, value
 
     def _put_before(self, value: bytes | None, timestamp: int, valid_to: int) -> None:
@@ -238,6 +259,7 @@ class _History:
         """
         segment = segment_id(valid_to, self.interval)
         row = self._row(segment)
+        # The versions of this row are older than the new one, which becomes its newest.
         if row is None or row.end <= timestamp:
             self._close(value, timestamp, valid_to)
         else:
@@ -275,12 +297,15 @@ class _Row:
     def _read(cls, data: bytes) -> _Row | None:
         """Return the row; None for anything but a sound one: ``SegmentValue`` is slow, and knows what is wrong."""
         try:
+            # end:i64 ‖ begin of the oldest version:i64, then begin:i64 ‖ size:i32 of each version, newest first, then
+            # the values, oldest first. Only the begin of the oldest version shows where the list of versions ends.
             end, first = _ENDS.unpack_from(data)
             later, size = _VERSION.unpack_from(data, _ENDS.size)
             times, sizes = [later], [size]
             offset = _ENDS.size + _VERSION.size
             while later > first:
                 time, size = _VERSION.unpack_from(data, offset)
+                # Versions out of order: the slow reader below says which.
                 if time >= later:
                     return None
                 times.append(time)
@@ -289,11 +314,14 @@ class _Row:
                 later = time
         except struct.error:
             return None
+        # The head states the oldest begin a second time, and -1 is the only negative size.
         if later != first or min(sizes) < _TOMBSTONE:
             return None
+        # A row ends after its newest version begins; the one exception is a degenerate row.
         if times[0] >= end and not (times[0] == end and sizes == [_TOMBSTONE]):
             return None
         values: list[bytes | None] = []
+        # Sizes are newest first, and values oldest first.
         for size in reversed(sizes):
             if size == _TOMBSTONE:
                 values.append(None)
@@ -301,7 +329,9 @@ class _Row:
                 values.append(data[offset : offset + size])
                 offset += size
         times.reverse()
-        return cls(end, times, values) if offset == len(data) else None
+        if offset != len(data):
+            return None
+        return cls(end, times, values)
 
     @classmethod
     def _invalid(cls, data: bytes) -> _Row:
@@ -312,6 +342,7 @@ class _Row:
         """Append a version (``insertAsLatest``): a gap before it becomes a tombstone, an overlap gives way to it."""
         if valid_from < self.end:
             # Streams writes the older segment first: a crash before the second write leaves a version in both.
+            # Versions from this time on give way, and the one before them ends at it.
             remaining = bisect_left(self.times, valid_from)
             del self.times[remaining:], self.values[remaining:]
             self.end = valid_from
@@ -334,6 +365,7 @@ class _Row:
             self.values.insert(0, value)
 
     def to_bytes(self) -> bytes:
+        # Newest first in the head, while the values keep the order of the lists, oldest first.
         head = [self.end, self.times[0]]
         for time, value in zip(reversed(self.times), reversed(self.values), strict=True):
             head.append(time)

@@ -48,6 +48,7 @@ def numbered(
 
 def _within(keys: pa.BinaryArray, numbers: Ints, lowest: bytes, bound: bytes | None) -> tuple[pa.BinaryArray, Ints]:
     """Return those keys, and their numbers; copied once, and only if some are skipped."""
+    # The usual case, and the only one that copies nothing: all keys fit, and none is null.
     if not keys.null_count and not lowest and bound is None:
         return keys, numbers
     mask = keys.is_valid()
@@ -55,6 +56,8 @@ def _within(keys: pa.BinaryArray, numbers: Ints, lowest: bytes, bound: bytes | N
         mask = pc.and_(mask, pc.greater_equal(keys, pa.scalar(lowest, pa.binary())))
     if bound is not None:
         mask = pc.and_(mask, pc.less(keys, pa.scalar(bound, pa.binary())))
+    # A comparison with a null key is null, not false. Streams skips records without a key (StoreChangelogReader), so
+    # they make no row.
     mask = mask.fill_null(False)
     return keys.filter(mask), numbers[mask.to_numpy(zero_copy_only=False)]
 
@@ -67,6 +70,7 @@ class LastOfEachKey:
 
         ``in_parts``: winners are read part by part, unless the :attr:`whole` fits.
         """
+        # A power of two: the bucket of a key is then the low bits of its checksum.
         buckets = 1
         while buckets < MOST_BUCKETS and buckets * BUCKET_KEYS < records:
             buckets *= 2
@@ -91,21 +95,27 @@ class LastOfEachKey:
     def whole(self) -> bool:
         """Return True if all winners fit at once. Ask once all keys are added."""
         self._settle()
+        # One array of keys needs both: memory, and offsets of 32 bits.
         return self._keys.bytes_of_rows(self._row_bytes) < self._memory and self._keys.size()[1] < KEY_ARRAY_BYTES
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> None:
         """Add keys, none of them null, and their record numbers: of one key the later record has the higher number."""
         if not len(keys):
             return
+        # A changelog may have numbers for hours, and then a key of another length. Everything so far moves to buckets.
         if not self._keys.add(keys, numbers):
             self._deal_out()
+            # Moving may have cut the keys: those of this batch above the new bound must not come back.
             self._keys.add(*_within(keys, numbers, b"", self._bound))
+        # Waiting keys are not measured: only another code of the numbers, or the move to buckets, makes keys full here.
         was_full = self._full
         self._measure()
         if self._in_parts and self._full and not was_full:
             # Numbers have become others, which take more: cut before anything is made of them.
             self._keep(self._fitting(CONVERTED_SHARE))
         # Waiting keys take as much again while they are deduplicated.
+        # Half of what the keys take, but never more than half of the free memory, and an eighth of all memory at least:
+        # otherwise each batch would be settled while there are few keys.
         most = max(self._memory // WAITING_SHARE, min(self._held, self._memory - self._used_bytes) // 2)
         if self._keys.waiting_bytes * self._keys.growth > min(most, KEY_ARRAY_BYTES // 2):
             self._settle()
@@ -121,6 +131,7 @@ class LastOfEachKey:
     def _fitting(self, part: float) -> int:
         """Return the number of keys that is so large a part of all keys, or of as many as fit."""
         rows, size = self._keys.size()
+        # Keys beyond the memory do not count: the part is one of those that fit.
         room = min(1.0, self._memory / max(self._held, 1))
         if self._as_one_array:
             room = min(room, KEY_ARRAY_BYTES / max(size, 1))
@@ -128,6 +139,7 @@ class LastOfEachKey:
 
     def _keep(self, count: int) -> bytes | None:
         """Keep so many of the lowest keys, one at least."""
+        # A range without a key would be read for ever.
         count = max(1, count)
         if count >= self._keys.size()[0]:
             return None
@@ -139,6 +151,7 @@ class LastOfEachKey:
         """Return the winners of all keys. Call it once."""
         self._settle()
         winners = self._keys.winners()
+        # The values are next, and their model counts all but the order of rows as free.
         self._give_back()
         return winners
 
@@ -157,11 +170,13 @@ class LastOfEachKey:
 
     def _give_back(self) -> None:
         """Give the memory of hash tables back to the system: the values need it."""
+        # Arrow's pools keep freed memory for later. Without this, hash tables and values would add up to more than M.
         pa.default_memory_pool().release_unused()
 
     def _deal_out(self) -> None:
         """Move to buckets: some keys are no numbers, or not together with the others."""
         numbers = self._keys
+        # Buckets take every key, so only numbers can refuse one.
         assert isinstance(numbers, NumberedKeys)
         numbers.settle()
         rows, size = numbers.size()
@@ -171,6 +186,7 @@ class LastOfEachKey:
             fitting = int(self._memory * CONVERTED_SHARE) // row_held(each, self._row_bytes)
             self._keep(min(fitting, KEY_ARRAY_BYTES // each))
         dealt = BucketsOfKeys(self._buckets)
+        # Part by part: numbers, keys and hash tables exist at once only for one part.
         for some in numbers.parts(max(1, self._memory // PART_SHARE // each)):
             dealt.add(some.keys, some.record)
         self._keys = dealt
@@ -184,7 +200,10 @@ class LastOfEachKey:
 
     def _measure(self) -> None:
         keys = self._keys
-        self._held = (keys.bytes_in_parts if self._in_parts else keys.bytes_of_rows)(self._row_bytes)
+        if self._in_parts:
+            self._held = keys.bytes_in_parts(self._row_bytes)
+        else:
+            self._held = keys.bytes_of_rows(self._row_bytes)
         self._full = self._held >= self._memory or (self._as_one_array and keys.size()[1] >= KEY_ARRAY_BYTES)
 
     @property
@@ -193,7 +212,9 @@ class LastOfEachKey:
         if not self._in_parts or not isinstance(self._keys, NumberedKeys):
             return self._held
         distinct_bytes = self._keys.distinct_bytes
-        return self._held if distinct_bytes is None else distinct_bytes
+        if distinct_bytes is None:
+            return self._held
+        return distinct_bytes
 
     @property
     def _as_one_array(self) -> bool:
@@ -225,10 +246,14 @@ class BucketsOfKeys:
         if len(self._buckets) == 1:
             self._buckets[0].waiting.append((keys, numbers))
             return True
+        # The sum of all bytes, not the first or the last one: keys of a changelog share prefixes, and windows share
+        # suffixes.
         checksums = _checksums(keys) & (len(self._buckets) - 1)
+        # Stable, so that of one key the later record stays behind the earlier one. ``_deduplicate`` depends on it.
         order = np.argsort(checksums, kind="stable")
         dealt, numbers = gather(keys, order), numbers[order]
         ends = np.cumsum(np.bincount(checksums, minlength=len(self._buckets))).tolist()
+        # Slices of one gathered array: a filter for each bucket would read all keys as often as there are buckets.
         for bucket, begin, end in zip(self._buckets, [0, *ends], ends, strict=False):
             if end > begin:
                 bucket.waiting.append((dealt.slice(begin, end - begin), numbers[begin:end]))
@@ -260,6 +285,7 @@ class BucketsOfKeys:
 
     def cut(self, count: int) -> bytes:
         """Keep the ``count`` lowest keys; return the lowest of the others."""
+        # Keys that wait may be among the lowest.
         self.settle()
         buckets, winners = len(self._buckets), self.winners()
         bound: bytes = winners.keys[count].as_py()
@@ -278,6 +304,7 @@ class BucketsOfKeys:
 
     def winners(self) -> Winners:
         """Return all winners. Call it once."""
+        # Each key is in one bucket only, so the union needs no further deduplication.
         keys = pa.concat_arrays([bucket.keys for bucket in self._buckets])
         record = np.concatenate([bucket.record for bucket in self._buckets])
         # The buckets are copied into one array: sorting needs their memory.
@@ -288,6 +315,7 @@ class BucketsOfKeys:
     def _deduplicate(self, bucket: _Bucket) -> None:
         earlier = len(bucket.keys)
         numbers = np.concatenate([numbers for _, numbers in bucket.waiting])
+        # The earlier keys in front: the dictionary numbers keys in the order of their first appearance.
         together = pa.concat_arrays([bucket.keys, *(keys for keys, _ in bucket.waiting)])
         bucket.waiting = []
         coded = together.dictionary_encode()
@@ -318,5 +346,6 @@ def _checksums(keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
     # An empty range would be given the byte that it begins at.
     some = np.flatnonzero(offsets[1:] > offsets[:-1])
     if len(some):
+        # The addition wraps modulo 256, which is all that a bucket needs.
         sums[some] = np.add.reduceat(data[: offsets[-1]], offsets[:-1][some], dtype=np.uint8)
     return sums
