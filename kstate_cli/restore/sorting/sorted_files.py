@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kstate_cli.dump_reader.open_files import OutOfOrder, Passage
+from kstate_cli.dump_reader.footers import OutOfOrder, Passage
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import Position
 from kstate_cli.formats.store_kinds import StoreKind, is_segmented, store_kind
