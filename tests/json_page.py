@@ -1,4 +1,4 @@
-"""The tables of docs/json.md, from the schemas. `python -m tests.json_page` writes them anew."""
+"""The tables of docs/json.md, from the schemas. `python -m tests.json_page` writes both."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.cli.registry import COMMANDS
-from tests import json_lines
+from tests import json_lines, json_schemas
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "json.md"
 BEGIN, END = "<!-- from the schemas: python -m tests.json_page -->\n", "<!-- end -->\n"
@@ -75,4 +75,5 @@ def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 if __name__ == "__main__":
+    json_schemas.write()  # before the page, which is made from the files
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

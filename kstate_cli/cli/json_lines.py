@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -37,17 +37,25 @@ class JsonLines:
         self._encode = json.JSONEncoder().encode
         self._app = self._encode(None if app is None else os.fspath(app))
         self._stream = stream
-        self._heads: dict[str, str] = {}
+        self._heads: dict[object, tuple[str, int]] = {}
+
+    def print(self, line: Mapping[str, object]) -> None:
+        """Print a line: ``type`` first, then the members of its type (:mod:`kstate_cli.cli.lines`)."""
+        kind = line["type"]
+        head = self._heads.get(kind)
+        if head is None:
+            # Encoded once for each type, since queries print millions of lines: what replaces the first member, and
+            # the length of that member, which begins every line of the type.
+            first = f'"type": {self._encode(kind)}'
+            head = f'{{"schema_version": {SCHEMA_VERSION}, {first}, "app": {self._app}', len(first) + 1
+            self._heads[kind] = head
+        begin, length = head
+        # One write per line, so that a signal leaves no partial line.
+        (self._stream or sys.stdout).write(f"{begin}{self._encode(line)[length:]}\n")
 
     def line(self, kind: str, members: dict[str, Any]) -> None:
         """Print a line of type ``kind`` with ``members``: values that ``json`` encodes, without the first three."""
-        head = self._heads.get(kind)
-        if head is None:
-            head = f'{{"schema_version": {SCHEMA_VERSION}, "type": {self._encode(kind)}, "app": {self._app}'
-            self._heads[kind] = head
-        # One write per line, so that a signal leaves no partial line. The head is encoded once: queries print millions.
-        end = f", {self._encode(members)[1:]}\n" if members else "}\n"
-        (self._stream or sys.stdout).write(head + end)
+        self.print({"type": kind, **members})
 
     def summary(self, members: dict[str, Any]) -> None:
         """Print the last line; only an ``error`` may follow."""

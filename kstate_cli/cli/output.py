@@ -8,19 +8,25 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TextIO, TypeVar, cast
 
+from kstate_cli.cli import subject
 from kstate_cli.cli.columns import Column, fold_message, fold_words, lay_out
+from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.standard import showable
 from kstate_cli.errors import CommandEnd
 from kstate_cli.texts import printable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
+    from typing_extensions import Self
 
 RULE: Final = "\u2500"
 """Character of the line below the column names, if the encoding of standard output has it."""
@@ -31,6 +37,89 @@ class Format(str, Enum):
 
     table = "table"
     json = "json"
+
+
+_Line_contra = TypeVar("_Line_contra", contravariant=True)
+
+
+class Output(ABC, Generic[_Line_contra]):
+    """What a command prints, in one format. A command chooses it once (:func:`output_of`), and never asks for it.
+
+    The type parameter is the union of the command's lines (:mod:`kstate_cli.cli.lines`): mypy rejects a line that is
+    not in its schema.
+    """
+
+    def __init__(self, app: Path | None, *, quiet: bool = False, on_standard_error: bool = False) -> None:
+        self._app, self._quiet, self._on_standard_error = app, quiet, on_standard_error
+
+    @abstractmethod
+    def show(self, lines: Iterable[_Line_contra], text: Callable[[], object]) -> None:
+        """Print a part of the results: ``lines`` for programs, or what ``text`` prints for people.
+
+        Only the format's own part is evaluated, so pass a generator if the lines take work.
+        """
+
+    @property
+    @abstractmethod
+    def is_silent(self) -> bool:
+        """Whether messages that only help people to read the results are hidden."""
+
+    def say(self, text: str) -> None:
+        """Print a message on standard error, in every format; not if quiet."""
+        say(text, quiet=self._quiet)
+
+    def remark(self, text: str) -> None:
+        """Print a message on standard error that only helps people to read the results."""
+        say(text, quiet=self.is_silent)
+
+    def about(self, app: Path | None) -> Self:
+        """Return the same output for lines about another application directory."""
+        return type(self)(app, quiet=self._quiet, on_standard_error=self._on_standard_error)
+
+    def of_progress(self) -> Self:
+        """Return the same output on standard error: progress must not mix with results."""
+        return type(self)(self._app, quiet=self._quiet, on_standard_error=True)
+
+
+class TableOutput(Output[_Line_contra]):
+    """Tables and sentences for people."""
+
+    def show(self, lines: Iterable[_Line_contra], text: Callable[[], object]) -> None:
+        """Call ``text``."""
+        text()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the command is quiet."""
+        return self._quiet
+
+
+class JsonOutput(Output[_Line_contra]):
+    """JSON Lines for programs."""
+
+    def __init__(self, app: Path | None, *, quiet: bool = False, on_standard_error: bool = False) -> None:
+        super().__init__(app, quiet=quiet, on_standard_error=on_standard_error)
+        self._lines = JsonLines(app, sys.stderr if on_standard_error else None)
+
+    def show(self, lines: Iterable[_Line_contra], text: Callable[[], object]) -> None:
+        """Print each line as soon as the iterable has it."""
+        for line in lines:
+            self._lines.print(cast("Mapping[str, object]", line))
+
+    @property
+    def is_silent(self) -> bool:
+        """True: the lines state it all."""
+        return True
+
+
+_OUTPUTS: Final[Mapping[Format, type[Output[Any]]]] = {Format.table: TableOutput, Format.json: JsonOutput}
+
+
+def output_of(output_format: Format, app: Path | None, *, quiet: bool = False) -> Output[Any]:
+    """Return the output of a command about the application directory ``app``, which an error will name too."""
+    if app is not None:
+        subject.set_app(app)
+    return _OUTPUTS[output_format](app, quiet=quiet)
 
 
 def safe(text: object) -> str:

@@ -25,7 +25,7 @@ from kstate_cli.cli.options.shared import (
     KafkaSettings,
     LogOffsets,
     MetricsFile,
-    Output,
+    OutputFormat,
     Quiet,
     StoreFormat,
     TransactionalStores,
@@ -101,7 +101,7 @@ def check(
         ),
     ] = False,
     metrics_file: MetricsFile = None,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Predict what the next start of a release does to each task and store, and why. Changes nothing.

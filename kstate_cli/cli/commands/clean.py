@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.json_lines import lines_about
-from kstate_cli.cli.options.shared import App, LockIsShared, Output, Quiet, Wait, age
+from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Wait, age
 from kstate_cli.cli.output import Format, say
 from kstate_cli.texts import size_text
 
@@ -35,7 +35,7 @@ def clean(
     ] = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """DELETES the backups that runs keep. Afterwards you cannot undo these runs.

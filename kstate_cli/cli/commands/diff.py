@@ -10,7 +10,7 @@ import typer
 
 from kstate_cli.cli.options.shared import (
     LastFlush,
-    Output,
+    OutputFormat,
     Quiet,
     SpecFile,
     Stores,
@@ -43,7 +43,7 @@ def diff(
     spec: SpecFile = None,
     last_flush: LastFlush = False,
     workers: Annotated[int, workers_option("Databases")] = 0,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Compare the rows of two application directories, which may have different releases. Changes nothing.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli import temporary
-from kstate_cli.cli.options.shared import Output, Quiet
+from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.statedir.find import looks_like_application
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def examples(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory to create; it must not exist.")],
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Write the examples to a new directory: Kubernetes, systemd, cron, Spark, serdes, and a changelog dump to restore.

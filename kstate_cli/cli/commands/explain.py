@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kstate_cli.cli.options.shared import Output
+from kstate_cli.cli.options.shared import OutputFormat
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import codes
 
@@ -32,7 +32,7 @@ def explain(
             autocompletion=codes,
         ),
     ] = None,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
 ) -> int:
     """Explain a code, or a pasted text: its meaning, the rule of Streams behind it, and what to do.
 

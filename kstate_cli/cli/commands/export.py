@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kstate_cli.cli.options.engine import AUTO, engine_of, spark_settings
-from kstate_cli.cli.options.shared import App, LastFlush, Output, Quiet, SpecFile, at_once, workers_option
+from kstate_cli.cli.options.shared import App, LastFlush, OutputFormat, Quiet, SpecFile, at_once, workers_option
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
@@ -47,7 +47,7 @@ def export(
         bool, typer.Option("--overwrite", help="DELETES the export in DIR, after the new one is complete.")
     ] = False,
     last_flush: LastFlush = False,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Write all rows of a store to Parquet files, decoded; docs/export.md lists the columns.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kstate_cli.cli.help_panels import choices_text
-from kstate_cli.cli.options.shared import BootstrapServer, KafkaSettings, LogOffsets, MetricsFile, Output, Quiet
+from kstate_cli.cli.options.shared import BootstrapServer, KafkaSettings, LogOffsets, MetricsFile, OutputFormat, Quiet
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK
 
@@ -67,7 +67,7 @@ def fleet(
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     metrics_file: MetricsFile = None,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Compare the hosts of an application by their output of kstate ls -o json: tasks, lag, and missing tasks.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,7 +15,7 @@ from kstate_cli.cli.options.shared import (
     Dump,
     KafkaSettings,
     LogOffsets,
-    Output,
+    OutputFormat,
     Stores,
     Tasks,
     bound_of,
@@ -22,10 +23,11 @@ from kstate_cli.cli.options.shared import (
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.lines.stores import InspectPositionLine, InspectPositionStoreLine, StoreLine
     from kstate_cli.cli.options.logs import LogSources
+    from kstate_cli.cli.output import Output
     from kstate_cli.formats.offsets import PositionBound
     from kstate_cli.statedir.model import Application
     from kstate_cli.statedir.problems import Problem
@@ -43,7 +45,7 @@ def inspect_position(
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     from_changelog: Dump = None,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
 ) -> int:
     """Show the changelog offset and the IQv2 Position of each store, and its lag behind the log.
 
@@ -51,9 +53,8 @@ def inspect_position(
     gives the age of the first of them.
     Exit 3 if a store or an offset file cannot be read, or a store is below --at. Exit 1 if rows may be missing.
     """
-    from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.options.logs import LogSources
-    from kstate_cli.cli.output import say
+    from kstate_cli.cli.output import output_of, say
     from kstate_cli.cli.views.stores import say_incomplete_stores
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
     from kstate_cli.statedir.find import find_application
@@ -63,16 +64,13 @@ def inspect_position(
     logs = LogSources(offsets, bootstrap_server, kafka_settings, from_changelog)
     logs.validate()
     path = find_application(app)
-    lines = lines_about(path)
+    results: Output[InspectPositionLine] = output_of(output, path)
     application = read_application(path)
     selection = _select_stores(application, logs, task or (), store or ())
     behind = _behind(selection.rows, bound)
     doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
     problems = [*selection.wrong, *doubts]
-    if output is Format.json:
-        _print_lines(lines, application, selection, problems, merge=merge)
-    else:
-        _show(selection, merge=merge)
+    results.show(_lines(application, selection, problems, merge=merge), partial(_show, selection, merge=merge))
     for problem in problems:
         say(problem.reasoned)
     is_incomplete = say_incomplete_stores(
@@ -86,7 +84,7 @@ def inspect_position(
 class _PositionRows:
     """The selected stores, and their problems."""
 
-    rows: list[dict[str, Any]]
+    rows: list[InspectPositionStoreLine]
     """With the members of JSON, and their lag."""
     lag_texts: list[str]
     """The lag of each row for people; empty without log ends."""
@@ -97,10 +95,10 @@ class _PositionRows:
         """Return the merged Position of all rows; None if one of them cannot be read."""
         from kstate_cli.formats.offsets import Position
 
-        if any(row["position"] is None for row in self.rows):
-            return None
         merged = Position.empty()
         for row in self.rows:
+            if row["position"] is None:
+                return None
             merged = merged.merge(Position.from_map(row["position"]))
         return merged.as_map()
 
@@ -113,23 +111,26 @@ def _select_stores(
     from kstate_cli.cli.views.stores import lag_members, lag_text, store_rows
     from kstate_cli.statedir.find import unknown_selection
 
-    rows = [
+    selected = [
         row
         for row in store_rows(application)
         if (not tasks or row["task"] in tasks) and (not stores or row["store"] in stores)
     ]
-    wrong = _wrong(application, rows, everything=not tasks and not stores)
-    if not rows and not wrong:
+    wrong = _wrong(application, selected, everything=not tasks and not stores)
+    if not selected and not wrong:
         raise unknown_selection(application, tasks, stores)
     sources = logs.sources(application)
-    lag = lags(application, sources, places={(row["task"], row["store"]) for row in rows}) if sources else {}
-    of_rows = [lag.get((row["task"], row["store"])) for row in rows]
-    for row, behind in zip(rows, of_rows, strict=True):
-        row |= lag_members(behind)
+    lag = lags(application, sources, places={(row["task"], row["store"]) for row in selected}) if sources else {}
+    of_rows = [lag.get((row["task"], row["store"])) for row in selected]
+    rows = [
+        # A cast, because mypy cannot know that the row of a store has no member beyond those of its type.
+        cast("InspectPositionStoreLine", {**row, **lag_members(behind)})
+        for row, behind in zip(selected, of_rows, strict=True)
+    ]
     return _PositionRows(rows, [lag_text(behind) for behind in of_rows] if sources else [], wrong)
 
 
-def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
+def _behind(rows: list[InspectPositionStoreLine], bound: PositionBound) -> list[str]:
     """Return the stores that are not up to a bound; each row gets the member ``up_to_bound``."""
     from kstate_cli.formats.offsets import Position, is_permitted
     from kstate_cli.formats.topic_partition import TaskId
@@ -146,24 +147,22 @@ def _behind(rows: list[dict[str, Any]], bound: PositionBound) -> list[str]:
     return behind
 
 
-def _print_lines(
-    lines: JsonLines, application: Application, selection: _PositionRows, problems: list[Problem], *, merge: bool
-) -> None:
-    from kstate_cli.cli.views.stores import print_problems
+def _lines(
+    application: Application, selection: _PositionRows, problems: list[Problem], *, merge: bool
+) -> Iterator[InspectPositionLine]:
+    from kstate_cli.cli.views.stores import problem_lines
 
-    for row in selection.rows:
-        lines.line("store", row)
+    yield from selection.rows
     if merge:
-        lines.line("merged", {"position": selection.merged})
-    print_problems(lines, problems)
-    lines.summary(
-        {
-            "stores": len(selection.rows),
-            "behind": sum(not row.get("up_to_bound", True) for row in selection.rows),
-            "running": application.running,
-            "as_of": application.as_of,
-        }
-    )
+        yield {"type": "merged", "position": selection.merged}
+    yield from problem_lines(problems)
+    yield {
+        "type": "summary",
+        "stores": len(selection.rows),
+        "behind": sum(not row.get("up_to_bound", True) for row in selection.rows),
+        "running": application.running,
+        "as_of": application.as_of,
+    }
 
 
 def _raise_unmet(application: Application, wrong: list[Problem], behind: list[str]) -> None:
@@ -201,7 +200,7 @@ def _show(selection: _PositionRows, *, merge: bool) -> None:
     table(None, ("task", "store", "offset in", "changelog offset", "position", *more), cells)
 
 
-def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) -> list[Problem]:
+def _wrong(app: Application, rows: Sequence[StoreLine], *, everything: bool) -> list[Problem]:
     """Return the problems of the selected stores, of files of their tasks, and of unlisted directories."""
     from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
     from kstate_cli.statedir.problems import both_places, task_place
@@ -215,7 +214,7 @@ def _wrong(app: Application, rows: list[dict[str, Any]], *, everything: bool) ->
     return [problem for problem in fatal if problem.place in own or any(map(problem.place.within, folders))]
 
 
-def _text(offsets: dict[str, dict[int, int]] | None) -> list[str]:
+def _text(offsets: Mapping[str, Mapping[int, int]] | None) -> list[str]:
     from kstate_cli.formats.topic_partition import typed_offsets
 
     if offsets is None:

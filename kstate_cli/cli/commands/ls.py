@@ -5,21 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from kstate_cli.cli.environment import typed
 from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.application import OldTopology, refuse_without_topology
-from kstate_cli.cli.options.shared import App, BootstrapServer, Dump, KafkaSettings, Output, Quiet, TransactionalStores
+from kstate_cli.cli.options.shared import (
+    App,
+    BootstrapServer,
+    Dump,
+    KafkaSettings,
+    OutputFormat,
+    Quiet,
+    TransactionalStores,
+)
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
+    from kstate_cli.cli.lines.stores import LsLackedLine, LsLine, LsStoreLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.cli.views.ls import SpecSources
     from kstate_cli.statedir.model import Application
 
@@ -69,7 +79,7 @@ def ls(
     kafka_settings: KafkaSettings = None,
     sort: Sort = Order.task,
     transactional_stores: TransactionalStores = False,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """List tasks and stores: kind, size, keys, offset, status, SST format, and the releases that open each store.
@@ -82,6 +92,7 @@ def ls(
     With --spec, exit 1 means: fill in or check lines of the printed kstate.toml.
     --topology without --spec adds a column: the task that has the store in that topology.
     """
+    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.ls import SpecSources, say_missing_stores
     from kstate_cli.rows.open import MOST_BYTES
     from kstate_cli.statedir.find import find_application
@@ -91,6 +102,7 @@ def ls(
     options = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
     _refuse_together(options, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
     path = find_application(app)
+    results: Output[LsLine] = output_of(output, path, quiet=quiet)
     if spec:
         sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
         return _print_spec(path, sources, quiet=quiet)
@@ -100,11 +112,12 @@ def ls(
     listing = _read_listing(application, topology, old, transactional=transactional_stores)
     if sort is Order.size:
         listing.rows.sort(key=lambda row: row["bytes"])
-    if output is Format.json:
-        _print_json(listing, is_whole=not unlisted)
-    else:
+
+    def show() -> None:
         _show(application, listing.rows, by_size=sort is Order.size, quiet=quiet)
         say_missing_stores(listing.lacked, quiet=quiet)
+
+    results.show(_lines(listing, is_whole=not unlisted), show)
     has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
     if unlisted:
         raise unlisted_error(unlisted)
@@ -117,11 +130,11 @@ class _Listing:
     """What ``ls`` prints of an application, as a table or as JSON."""
 
     application: Application
-    rows: list[dict[str, Any]]
+    rows: list[LsStoreLine]
     """One per store, with the members of ``-o json``."""
     unread: frozenset[str]
     """``TASK/STORE`` of the stores whose keys could not be counted."""
-    lacked: list[dict[str, Any]]
+    lacked: list[LsLackedLine]
     """Stores that the topology has in a task, and no task here."""
     doubt: str | None
     """Why the topology may be that of another application."""
@@ -134,7 +147,9 @@ def _read_listing(
     from kstate_cli.cli.views.ls import add_homes
     from kstate_cli.cli.views.stores import store_rows
 
-    rows, unread = _count_exactly(application, store_rows(application, transactional=transactional))
+    # A cast, because a list of rows is not a list of rows that may get further members: this one is ours alone.
+    stores = cast("list[LsStoreLine]", store_rows(application, transactional=transactional))
+    rows, unread = _count_exactly(application, stores)
     if topology is None:
         return _Listing(application, rows, unread, [], None)
     lacked, doubt = add_homes(application, rows, topology, old)
@@ -157,35 +172,30 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
     return EXIT_WARNINGS if to_do or has_warnings else EXIT_OK
 
 
-def _print_json(listing: _Listing, *, is_whole: bool) -> None:
-    """Print rows and problems; a summary only where every task was read.
+def _lines(listing: _Listing, *, is_whole: bool) -> Iterator[LsLine]:
+    """Yield rows and problems; a summary only if every task was read.
 
     Without a summary no reader mistakes the lines for a complete listing, and a task out of sight for a missing one.
     """
     from socket import gethostname
 
-    from kstate_cli.cli.json_lines import lines_about
-    from kstate_cli.cli.views.stores import as_problem, backups_of_missing, print_problems
+    from kstate_cli.cli.views.stores import as_problem, backups_of_missing, problem_lines
     from kstate_cli.statedir.find import read_process_id
 
     application, rows = listing.application, listing.rows
-    lines = lines_about(application.path)
-    for row in rows:
-        lines.line("store", row)
-    for store in listing.lacked:
-        lines.line("lacked", store)
-    print_problems(lines, (*application.all_problems(), *map(as_problem, backups_of_missing(application.path))))
+    yield from rows
+    yield from listing.lacked
+    yield from problem_lines((*application.all_problems(), *map(as_problem, backups_of_missing(application.path))))
     if is_whole:
-        lines.summary(
-            {
-                "stores": len(rows),
-                "bytes": sum(row["bytes"] for row in rows),
-                "running": application.running,
-                "as_of": application.as_of,
-                "host": gethostname(),
-                "process_id": read_process_id(application.path),
-            }
-        )
+        yield {
+            "type": "summary",
+            "stores": len(rows),
+            "bytes": sum(row["bytes"] for row in rows),
+            "running": application.running,
+            "as_of": application.as_of,
+            "host": gethostname(),
+            "process_id": read_process_id(application.path),
+        }
 
 
 def _say_remarks(
@@ -254,7 +264,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
     )
 
 
-def _show(app: Application, rows: list[dict[str, Any]], *, by_size: bool, quiet: bool) -> None:
+def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bool) -> None:
     """Print the stores, the legend and the totals."""
     import sys
 
@@ -307,7 +317,7 @@ def _show(app: Application, rows: list[dict[str, Any]], *, by_size: bool, quiet:
     print_line(_altogether(app, rows))
 
 
-def _altogether(app: Application, rows: list[dict[str, Any]]) -> str:
+def _altogether(app: Application, rows: list[LsStoreLine]) -> str:
     """Return the totals, the releases that open every store, and whether the application is running."""
     from kstate_cli.cli.views.stores import span
     from kstate_cli.texts import size_text
@@ -321,7 +331,7 @@ def _altogether(app: Application, rows: list[dict[str, Any]]) -> str:
     return "; ".join(filter(None, (f"{stores}, {size}", opens, running[app.running])))
 
 
-def _count_exactly(app: Application, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], frozenset[str]]:
+def _count_exactly(app: Application, rows: list[LsStoreLine]) -> tuple[list[LsStoreLine], frozenset[str]]:
     """Return the rows with counted keys and the releases that start with the whole directory.
 
     Also return the stores whose keys cannot be counted, because of rights or a disk that does not answer.
@@ -354,12 +364,12 @@ def _count_exactly(app: Application, rows: list[dict[str, Any]]) -> tuple[list[d
     return rows, frozenset(f"{task}/{store}" for (task, store), count in counts.items() if count.unread)
 
 
-def _uncounted(rows: list[dict[str, Any]]) -> set[str]:
+def _uncounted(rows: list[LsStoreLine]) -> set[str]:
     """Return the stores whose rows cannot be read."""
     return {f"{row['task']}/{row['store']}" for row in rows if row["rows"] is None and row["bytes"]}
 
 
-def _keys(row: dict[str, Any]) -> str:
+def _keys(row: LsStoreLine) -> str:
     if row["rows"] is None:
         return "?" if row["bytes"] else "-"
     return f"{'' if row['rows_exact'] else '~'}{row['rows']}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstate_cli.cli.options.shared import Output, Quiet
+from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def ls_dump(
     dump: Annotated[str, typer.Argument(metavar="DUMP", help="Changelog dump: path or URI.", show_default=False)],
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """List what a dump holds: offsets, full and incremental dumps, gaps, size, age and health of each partition.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.config import VARIABLE
-from kstate_cli.cli.options.shared import MetricsFile, Output, Quiet, WarningsOk
+from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet, WarningsOk
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
@@ -33,7 +33,7 @@ def maintain(
     ] = False,
     metrics_file: MetricsFile = None,
     warnings_ok: WarningsOk = False,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Run the steps of [maintain] in kstate.toml that are due: dump, standby, check, verify, clean.

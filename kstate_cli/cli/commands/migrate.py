@@ -20,7 +20,7 @@ from kstate_cli.cli.options.shared import (
     LockIsShared,
     MetricsFile,
     OnUnclean,
-    Output,
+    OutputFormat,
     Quiet,
     Reason,
     StoreFormat,
@@ -109,7 +109,7 @@ def migrate(
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:

@@ -26,7 +26,7 @@ from kstate_cli.cli.options.shared import (
     LeftGuarantee,
     LockIsShared,
     MetricsFile,
-    Output,
+    OutputFormat,
     Quiet,
     Reason,
     SpecFile,
@@ -112,7 +112,7 @@ def rehome(
     ] = 0.0,
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kstate_cli.cli.options.shared import Output, Quiet, WarningsOk
+from kstate_cli.cli.options.shared import OutputFormat, Quiet, WarningsOk
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
@@ -30,7 +30,7 @@ def start_barrier(
             show_default="3600",
         ),
     ] = 3600,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
     warnings_ok: WarningsOk = False,
 ) -> int:

@@ -2,51 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kstate_cli.cli.options.shared import App, Output
+from kstate_cli.cli.options.shared import App, OutputFormat
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kstate_cli.change.journal import Run
+    from kstate_cli.change.standby import StandbyUse
+    from kstate_cli.cli.lines.changes import StagingLeftover, StatusLine, StatusRunLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.restore.staging_area import Leftover
 
 
-def status(app: App, output: Output = Format.table) -> int:
+def status(app: App, output: OutputFormat = Format.table) -> int:
     """Show the runs of kstate: how each ended, the size of its backup, and what to do next."""
     from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lost import lost_copies, only_copy
     from kstate_cli.change.standby import standby_use
-    from kstate_cli.cli.json_lines import lines_about
-    from kstate_cli.cli.output import say
-    from kstate_cli.cli.views.status import Copies, say_standby, show_runs
+    from kstate_cli.cli.output import output_of
+    from kstate_cli.cli.views.status import Copies, show_runs
     from kstate_cli.statedir.find import find_application_or_runs
     from kstate_cli.statedir.locks import read_lock_table
     from kstate_cli.statedir.names import LOCK
 
     path = find_application_or_runs(app)
-    lines = lines_about(path)
+    results: Output[StatusLine] = output_of(output, path)
     table = read_lock_table()
     is_locked, pid = table.is_locked(path / LOCK), table.holder(path / LOCK)
     runs = read_runs(path)
     rows = [_row(run, is_locked=is_locked) for run in runs]
     standby = standby_use(path)
-    if output is Format.json:
-        for row in rows:
-            lines.line("run", row)
-        pinned = sum(row["bytes_pinned"] for row in rows)
-        lines.summary({"runs": len(rows), "bytes_pinned": pinned, "standby": standby and standby.value})
-    elif rows:
+
+    def show() -> None:
+        copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs)) if runs else Copies()
         seconds = {run.name: run.seconds for run in runs}
-        copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs))
         show_runs(path, rows, seconds, copies, lock=(is_locked, pid), standby=standby)
-    else:
-        say_standby(standby)
-        say("no runs")
+
+    results.show(_lines(rows, standby), show)
     return 0
 
 
-def _row(run: Run, *, is_locked: bool | None) -> dict[str, Any]:
+def _lines(rows: list[StatusRunLine], standby: StandbyUse | None) -> Iterator[StatusLine]:
+    yield from rows
+    yield {
+        "type": "summary",
+        "runs": len(rows),
+        "bytes_pinned": sum(row["bytes_pinned"] for row in rows),
+        "standby": standby and standby.value,
+    }
+
+
+def _row(run: Run, *, is_locked: bool | None) -> StatusRunLine:
     from kstate_cli.change import journal
     from kstate_cli.change.earlier_runs import INTERRUPTED, state_of
     from kstate_cli.change.engine import pinned_bytes
@@ -62,6 +71,7 @@ def _row(run: Run, *, is_locked: bool | None) -> dict[str, Any]:
     leftover = left_in_area(run) if is_over else None
     stores = store_progress(run) if restoration == "RESTORING" else []
     return {
+        "type": "run",
         "run": run.name,
         "path": str(run.path),
         "command": first.get("command"),
@@ -73,7 +83,13 @@ def _row(run: Run, *, is_locked: bool | None) -> dict[str, Any]:
         "started": first.get("at"),
         "changed": run.events[-1]["at"] if run.events else None,
         "message": run.damage or run.last("failed").get("why"),
-        "by": {name: first.get(name) for name in ("argv", "user", "host", "version", "reason")},
+        "by": {
+            "argv": first.get("argv"),
+            "user": first.get("user"),
+            "host": first.get("host"),
+            "version": first.get("version"),
+            "reason": first.get("reason"),
+        },
         "bytes_pinned": pinned_bytes(run),
         "spent": run.last(SPENT_EVENT).get("seconds"),
         "staging": None if leftover is None else _staging(leftover),
@@ -91,5 +107,5 @@ def _row(run: Run, *, is_locked: bool | None) -> dict[str, Any]:
     }
 
 
-def _staging(leftover: Leftover) -> dict[str, Any]:
+def _staging(leftover: Leftover) -> StagingLeftover:
     return {"path": leftover.place, "files": leftover.files, "bytes": leftover.size, "message": leftover.why}

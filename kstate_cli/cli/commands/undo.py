@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kstate_cli.cli.options.shared import App, LockIsShared, Output, Quiet, Reason, Wait
+from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Reason, Wait
 from kstate_cli.cli.output import Format
 
 
@@ -28,7 +28,7 @@ def undo(
     reason: Reason = None,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Undo the newest change: restore the directory from its backup. Exit 0 if there is nothing to undo."""

@@ -12,7 +12,7 @@ import typer
 from kstate_cli.cli.options.shared import (
     App,
     MetricsFile,
-    Output,
+    OutputFormat,
     Quiet,
     Stores,
     Tasks,
@@ -44,7 +44,7 @@ def verify(
     ] = False,
     workers: Annotated[int, workers_option("Databases")] = 0,
     metrics_file: MetricsFile = None,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Read every data block, check checksums, order, counts and encoding of rows, and print content digests.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstate_cli.cli.options.shared import Output, Quiet, part_of
+from kstate_cli.cli.options.shared import OutputFormat, Quiet, part_of
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.views.progress import BYTES, Meter
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, note
@@ -37,7 +37,7 @@ def verify_dump(
     no_record: Annotated[
         bool, typer.Option("--no-record", help="Do not record in the dump that it was verified.")
     ] = False,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Read the files of a dump in full: compare each with its SHA-256 in the manifest, or decode every page.

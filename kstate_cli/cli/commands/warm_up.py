@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kstate_cli.cli.options.shared import Output, Quiet
+from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format
 
 
@@ -15,7 +15,7 @@ def warm_up(
         bool,
         typer.Option("--for-all", help="For all users of this host or image: in /var/cache/kstate, as root."),
     ] = False,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Make Spark start in half the time: archive the classes that its JVM loads.

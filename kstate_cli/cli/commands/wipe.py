@@ -12,7 +12,7 @@ from kstate_cli.cli.options.shared import (
     DryRun,
     LockIsShared,
     MetricsFile,
-    Output,
+    OutputFormat,
     Quiet,
     Reason,
     Stores,
@@ -59,7 +59,7 @@ def wipe(
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
-    output: Output = Format.table,
+    output: OutputFormat = Format.table,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:

@@ -10,7 +10,7 @@ import typer
 
 from kstate_cli.cli.help_panels import HOW, OUTPUT_PANEL
 from kstate_cli.cli.options.engine import AUTO, Conf, Engine, Master
-from kstate_cli.cli.options.shared import MetricsFile, Output, Quiet, WarningsOk, workers_option
+from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet, WarningsOk, workers_option
 from kstate_cli.cli.output import Format
 
 
@@ -79,7 +79,7 @@ class DumpReportOptions:
 
     HELP_PANEL: ClassVar = OUTPUT_PANEL
 
-    output: Output = Format.table
+    output: OutputFormat = Format.table
     quiet: Quiet = False
     warnings_ok: WarningsOk = False
     metrics_file: MetricsFile = None

@@ -21,7 +21,7 @@ from kstate_cli.cli.options.shared import (
     LockIsShared,
     LogOffsets,
     MetricsFile,
-    Output,
+    OutputFormat,
     Quiet,
     Reason,
     Stores,
@@ -236,7 +236,7 @@ class ReportOptions:
 
     HELP_PANEL: ClassVar = OUTPUT_PANEL
 
-    output: Output = Format.table
+    output: OutputFormat = Format.table
     verbose: Verbose = False
     quiet: Quiet = False
     warnings_ok: WarningsOk = False

@@ -96,7 +96,7 @@ Stores = Annotated[
         rich_help_panel=WHICH,
     ),
 ]
-Output = Annotated[
+OutputFormat = Annotated[
     Format,
     typer.Option(
         "-o",

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kstate_cli.check.snapshot import Homes, RequestedTopology
+    from kstate_cli.cli.lines.stores import LsLackedLine, LsStoreLine
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.specification.topic_settings import TopicReport
     from kstate_cli.specification.topology import TopologyText
@@ -33,8 +34,8 @@ class Move(str, Enum):
 
 
 def add_homes(
-    app: Application, rows: Sequence[dict[str, Any]], new: Path, old: Path | None
-) -> tuple[list[dict[str, Any]], str | None]:
+    app: Application, rows: Sequence[LsStoreLine], new: Path, old: Path | None
+) -> tuple[list[LsLackedLine], str | None]:
     """Add ``new_task`` and ``home`` to each row; return the stores that tasks lack, and a doubt about the text.
 
     Raise UsageError for texts that cannot be read.
@@ -50,8 +51,8 @@ def add_homes(
     homes = read_homes(app, topologies)
     for row in rows:
         row["new_task"], row["home"] = _home(topologies, homes, row)
-    lacked = [
-        {"new_task": task, "store": store}
+    lacked: list[LsLackedLine] = [
+        {"type": "lacked", "new_task": task, "store": store}
         for task, those in sorted(homes.missing.items())
         for store, home in sorted(those.items())
         if not home.other_task
@@ -61,7 +62,7 @@ def add_homes(
     return lacked, _doubt(stores, has)
 
 
-def _home(topologies: RequestedTopology, homes: Homes, row: dict[str, Any]) -> tuple[str | None, str]:
+def _home(topologies: RequestedTopology, homes: Homes, row: LsStoreLine) -> tuple[str | None, str]:
     from kstate_cli.check.snapshot import home_of_store
     from kstate_cli.formats.topic_partition import GLOBAL, TaskId
 
@@ -86,12 +87,12 @@ def _doubt(stores: set[str], has: set[str]) -> str | None:
     return f"the topology has none of the stores here ({names}): is it that of this application?"
 
 
-def home_text(row: dict[str, Any]) -> str:
+def home_text(row: LsStoreLine) -> str:
     """Return the cell of the table; empty for a store that stays, as most do."""
     return "" if row["home"] == Move.stays.value else f"{row['new_task'] or '-'} ({row['home']})"
 
 
-def say_missing_stores(lacked: Sequence[dict[str, Any]], *, quiet: bool) -> None:
+def say_missing_stores(lacked: Sequence[LsLackedLine], *, quiet: bool) -> None:
     """Print the stores that no task here has."""
     from kstate_cli.cli.output import say
     from kstate_cli.texts import some

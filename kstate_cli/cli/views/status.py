@@ -7,19 +7,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstate_cli.change.journal import CREATED, DAMAGED, INTERRUPTED, RunState
 from kstate_cli.change.lost import LostCopy, OnlyCopy
 from kstate_cli.change.standby import StandbyUse
 from kstate_cli.cli.columns import Column, Fold
-from kstate_cli.cli.output import print_line, print_prose, safe, screen_width, table
+from kstate_cli.cli.output import print_line, print_prose, safe, say, screen_width, table
 from kstate_cli.clock import duration_text
 from kstate_cli.diagnosis import PLACEHOLDER
 from kstate_cli.texts import command, size_text
 
-Row = Mapping[str, Any]
-"""A run with the members of ``-o json``."""
+if TYPE_CHECKING:
+    from kstate_cli.cli.lines.changes import StatusRunLine
 
 _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.FAILED.value
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
@@ -44,7 +44,7 @@ class Copies:
 
 def show_runs(
     app: Path,
-    rows: Sequence[Row],
+    rows: Sequence[StatusRunLine],
     seconds: Mapping[str, float | None],
     copies: Copies,
     *,
@@ -55,10 +55,14 @@ def show_runs(
 
     ``seconds``: duration of each run by its name. ``lock``: whether the directory is locked, and by which process.
     """
+    if not rows:
+        _show_standby(standby)
+        say("no runs")
+        return
     is_locked, pid = lock
     backup_bytes = sum(row["bytes_pinned"] for row in rows)
     print_line(safe(f"{app}: {_in_use(is_locked, pid)}; runs keep {size_text(backup_bytes)}"), "bold")
-    say_standby(standby)
+    _show_standby(standby)
     print_line("")
     newest = rows if screen_width() is None else rows[-_NEWEST:]
     table(
@@ -84,7 +88,7 @@ def show_runs(
             print_line(safe(f"    {line}"))
 
 
-def say_standby(standby: StandbyUse | None) -> None:
+def _show_standby(standby: StandbyUse | None) -> None:
     """Print whether the directory is a standby, if it ever was one."""
     if standby is not None:
         print_prose(_STANDBY[standby], hanging="  ")
@@ -98,7 +102,7 @@ def _in_use(is_locked: bool | None, pid: int | None) -> str:
     return f"in use by process {pid}" if pid else "in use"
 
 
-def _end(row: Row) -> str:
+def _end(row: StatusRunLine) -> str:
     state = row["state"]
     if row["cut_short"]:
         return f"interrupted by {row['signal']}" if row["signal"] else "interrupted"
@@ -125,7 +129,7 @@ _Step = tuple[str, str | None]
 _RERUN = "run its command again: it continues from there"
 
 
-def _rerun_of(app: Path, row: Row) -> str | None:
+def _rerun_of(app: Path, row: StatusRunLine) -> str | None:
     """Return the command of a run as it can be pasted; None if its journal lacks an argument.
 
     The application directory becomes absolute: in another working directory, ``kstate restore app`` would create one.
@@ -150,7 +154,7 @@ def _ends_with(app: Path, path: str) -> bool:
     return bool(parts) and ".." not in parts and app.parts[-len(parts) :] == parts
 
 
-def _next(app: Path, rows: Sequence[Row], copies: Copies, *, is_locked: bool | None) -> Iterator[_Step]:
+def _next(app: Path, rows: Sequence[StatusRunLine], copies: Copies, *, is_locked: bool | None) -> Iterator[_Step]:
     """Yield what to do next, most urgent first: lost copies, unfinished runs, the last run, then free space."""
     if copies.only is not None:
         # The directory itself is gone: only the backup matters until it is restored.
@@ -174,7 +178,7 @@ def _of_lost_copies(copies: Copies) -> Iterator[_Step]:
         yield "to delete it for good:", copy.delete
 
 
-def _of_unfinished(app: Path, row: Row, *, is_locked: bool | None) -> Iterator[_Step]:
+def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> Iterator[_Step]:
     name, state = row["run"], row["state"]
     if state == DAMAGED:
         yield f"{name}: {row['message']}: kstate does not touch it. Inspect {row['path']}, then move it elsewhere", None
@@ -188,7 +192,7 @@ def _of_unfinished(app: Path, row: Row, *, is_locked: bool | None) -> Iterator[_
         yield f"{name}: partially deleted; to continue:", command("clean", app, "--run", name)
 
 
-def _of_last_run(app: Path, last: Row) -> Iterator[_Step]:
+def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
     if last["cut_short"]:
         yield f"{last['run']} left the directory unchanged: {_RERUN}", _rerun_of(app, last)
     elif last["state"] == _FAILED:
@@ -200,7 +204,7 @@ def _of_last_run(app: Path, last: Row) -> Iterator[_Step]:
         yield f"it left the directory unchanged: fix that, then run its command again{more}", again
 
 
-def _of_backups(app: Path, rows: Sequence[Row], lost_runs: Collection[str]) -> Iterator[_Step]:
+def _of_backups(app: Path, rows: Sequence[StatusRunLine], lost_runs: Collection[str]) -> Iterator[_Step]:
     """Yield how to undo, and how to free space. A backup that exists nowhere else is in neither."""
     undoable = next((row for row in reversed(rows) if row["state"] == _KEPT), None)
     if undoable is not None and undoable["run"] not in lost_runs:
@@ -214,7 +218,7 @@ def _of_backups(app: Path, rows: Sequence[Row], lost_runs: Collection[str]) -> I
         yield f"to free {freed}{after}:", command("clean", app)
 
 
-def _show_staging(rows: Sequence[Row]) -> None:
+def _show_staging(rows: Sequence[StatusRunLine]) -> None:
     staging = [(row["run"], row["staging"]) for row in rows if row["staging"]]
     if not staging:
         return
@@ -226,7 +230,7 @@ def _show_staging(rows: Sequence[Row]) -> None:
     )
 
 
-def _show_progress(rows: Sequence[Row]) -> None:
+def _show_progress(rows: Sequence[StatusRunLine]) -> None:
     stores = [(row["run"], store) for row in rows for store in row["progress"]]
     if not stores:
         return

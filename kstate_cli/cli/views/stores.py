@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, cast
 
 from kstate_cli.formats.store_kinds import short_name
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 
     from kstate_cli.change.lost import LostCopy
     from kstate_cli.check.snapshot_reader import Lag
-    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.lines.shared import LagMembers, ProblemLine
+    from kstate_cli.cli.lines.stores import StoreLine
+    from kstate_cli.statedir.model import Database
     from kstate_cli.statedir.problems import Problem
 
 
-Row = dict[str, Any]
-
-
-def store_rows(app: Application, *, transactional: bool = False) -> list[Row]:
+def store_rows(app: Application, *, transactional: bool = False) -> list[StoreLine]:
     """Return a row for each store with a directory, and for each store that only has an offset.
 
     ``transactional``: the user states that the application has transactional stores.
     """
-    rows: list[Row] = []
+    rows: list[StoreLine] = []
     for task in resolve(app, transactional=transactional):
         rows += [_store_row(app, task, offsets) for offsets in task.stores]
         rows += [_absent_row(app, task, name, offsets) for name, offsets in sorted(task.absent.items())]
     return rows
 
 
-def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> Row:
+def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> StoreLine:
     store = offsets.store
     problems = [p for d in store.databases for p in d.problems]
-    row: Row = {
+    return {
+        "type": "store",
         "task": task.task.name,
         "store": store.name,
         "kind": store.kind.name,
@@ -59,20 +59,25 @@ def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> Ro
             else opens_in(kinds=frozenset({store.kind.name}), families=store.families, sst_formats=store.sst_formats)
         ),
         "column_families": sorted(store.families),
-        "segments": [d.segment_start for d in store.databases] if store.segmented else None,
-        "segments_without_offset": [d.segment_start for d in offsets.silent],
+        "segments": _starts(store.databases) if store.segmented else None,
+        "segments_without_offset": _starts(offsets.silent),
         "rows": None if any(p.fatal for p in problems) else sum(d.rows for d in store.databases),
         "rows_exact": False,
         "bytes": sum(d.size for d in store.databases),
         "leftovers": list(task.task.leftovers),
         "unclean": [str(reason) for reason in task.unclean if reason.store == store.name],
     }
-    return row
 
 
-def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping[TopicPartition, int]) -> Row:
+def _starts(segments: Iterable[Database]) -> list[int]:
+    # Only databases of a segmented store are passed, and the name of each of these states its start.
+    return [cast("int", segment.segment_start) for segment in segments]
+
+
+def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping[TopicPartition, int]) -> StoreLine:
     """Return the row of a store without a directory: a custom store, one in memory, or a removed one."""
-    row: Row = {
+    return {
+        "type": "store",
         "task": task.task.name,
         "store": name,
         "kind": "no-directory",
@@ -95,7 +100,6 @@ def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping
         "leftovers": list(task.task.leftovers),
         "unclean": [],
     }
-    return row
 
 
 _MEANINGS: Final = {"+ts": "values have timestamps", "+time": "keys ordered by time", "+hdr": "values have headers"}
@@ -140,7 +144,7 @@ def span(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
 
 
-def legend(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def legend(rows: Iterable[StoreLine]) -> list[str]:
     """Return the meaning of each sign in these rows of ``store_rows``."""
     rows = list(rows)
     kinds = [short_kind(row["kind"], certain=row["kind_certain"]) for row in rows]
@@ -150,7 +154,7 @@ def legend(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return signs + [text for text, has_sign in _SIGNS.items() if any(map(has_sign, rows))]
 
 
-_SIGNS: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+_SIGNS: Final[Mapping[str, Callable[[StoreLine], bool]]] = {
     "~ an estimate": lambda row: bool(row["rows"]) and not row["rows_exact"],
     "? alone: cannot be read": lambda row: row["changelog"] is None or (row["rows"] is None and bool(row["bytes"])),
     "0=30: partition 0 is at offset 30": lambda row: sum(map(len, (row["changelog"] or {}).values())) > 1,
@@ -177,21 +181,19 @@ def say_incomplete_stores(
     return any(remarks)
 
 
-def print_problems(lines: JsonLines, problems: Iterable[Problem]) -> None:
-    """Print a line for each problem."""
+def problem_lines(problems: Iterable[Problem]) -> Iterator[ProblemLine]:
+    """Yield a line for each problem."""
     for problem in problems:
         store = problem.place.store
-        lines.line(
-            "problem",
-            {
-                "task": problem.place.task,
-                "store": None if store is None else store.name,
-                "code": problem.code.value,
-                "path": "/".join(problem.place.names) or ".",
-                "message": problem.description,
-                "rule": problem.rule,
-            },
-        )
+        yield {
+            "type": "problem",
+            "task": problem.place.task,
+            "store": None if store is None else store.name,
+            "code": problem.code.value,
+            "path": "/".join(problem.place.names) or ".",
+            "message": problem.description,
+            "rule": problem.rule,
+        }
 
 
 def backups_of_missing(app: Path) -> list[LostCopy]:
@@ -217,7 +219,7 @@ def as_problem(copy: LostCopy) -> Problem:
     return Problem(ProblemCode.ONLY_KEPT, Place(), f"run {copy.run.name}: {copy.text}", copy.ways)
 
 
-def lag_members(lag: Lag | None) -> dict[str, Any]:
+def lag_members(lag: Lag | None) -> LagMembers:
     """Return ``lag``, ``lag_exact`` and ``lag_seconds``; null if unknown."""
     if lag is None:
         return {"lag": None, "lag_exact": None, "lag_seconds": None}

@@ -23,7 +23,7 @@ from kstate_cli.cli.ending import exit_code_of, print_json_error
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import CommandEnd, Interrupted, InUse, KstateError, OutputLost, Refused, RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
-from tests import json_lines, json_page, syntax
+from tests import json_lines, json_page, json_schemas, syntax
 from tests.directories.support import kstate_here
 from tests.unit.cli.test_usage_errors import HOSTILE
 
@@ -212,6 +212,12 @@ def test_wrong_command_lines(command: str) -> None:
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def test_schemas_are_those_of_the_types_of_lines() -> None:
+    """Also no file is left of a command that is gone."""
+    files = {path.name: path.read_text(encoding="utf-8") for path in json_schemas.FOLDER.iterdir()}
+    assert files == json_schemas.files(), "python -m tests.json_page writes them anew"
 
 
 def test_every_command_has_a_schema() -> None:

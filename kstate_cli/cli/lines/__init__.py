@@ -1,0 +1,43 @@
+"""The lines of ``-o json`` as types, from which the JSON Schemas and docs/json.md are generated."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kstate_cli.cli.lines import changes, dumps, errands, outlook, rows, stores
+
+PROGRESS: Final = "restore-progress"
+"""The lines of ``restore``, and of ``rehome`` with a dump, on standard error."""
+
+LINES: Final[dict[str, Any]] = {
+    "ls": stores.LsLine,
+    "inspect-position": stores.InspectPositionLine,
+    "query": rows.QueryLine,
+    "export": stores.ExportLine,
+    "diff": rows.DiffLine,
+    "check": outlook.CheckLine,
+    "fleet": outlook.FleetLine,
+    "verify": stores.VerifyLine,
+    "migrate": changes.MigrateLine,
+    "wipe": changes.WipeLine,
+    "rehome": changes.RehomeLine,
+    "dump": dumps.DumpLine,
+    "ls-dump": dumps.LsDumpLine,
+    "verify-dump": dumps.VerifyDumpLine,
+    "restore": changes.RestoreLine,
+    PROGRESS: changes.RestoreProgressLine,
+    "start-barrier": errands.StartBarrierLine,
+    "maintain": errands.MaintainLine,
+    "undo": changes.UndoLine,
+    "status": changes.StatusLine,
+    "clean": changes.CleanLine,
+    "explain": errands.ExplainLine,
+    "warm-up": errands.WarmUpLine,
+    "examples": errands.ExamplesLine,
+}
+"""The lines of each command: a union of their types."""
+
+WITHOUT_APP: Final = frozenset(
+    {"fleet", "dump", "ls-dump", "verify-dump", "start-barrier", "maintain", "explain", "warm-up", "examples"}
+)
+"""Commands whose lines have a null ``app``: they are not about one application directory."""

@@ -1,0 +1,374 @@
+"""Lines of JSON about changes and their runs: from ``migrate`` to ``clean``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from typing_extensions import TypedDict
+
+from kstate_cli.change import standby
+from kstate_cli.change.journal import RUN_STATES
+from kstate_cli.cli.lines import shared
+from kstate_cli.cli.lines.shared import Meaning, values
+
+HeadersDropped = Annotated[int, Meaning("Record headers that were lost.", minimum=0)]
+RowsConverted = Annotated[int, Meaning("Rows that were moved to an older layout.", minimum=0)]
+Steps = Annotated[int, Meaning("Steps of the plan.", minimum=0)]
+Run = Annotated[str, Meaning("Name of a run, as 0001-migrate.")]
+
+
+class MigrateSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    release: shared.Release
+    headers_dropped: HeadersDropped
+    rows_converted: RowsConverted
+    steps: Steps
+    warnings: shared.Warnings
+    executed: shared.Executed
+    run: Run | None
+
+
+MigrateLine = shared.StepLine | shared.WarningLine | shared.NoteLine | MigrateSummaryLine | shared.ErrorLine
+
+
+Undoable = Annotated[bool, Meaning("Whether kstate undo takes it back.")]
+
+
+class WipeSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    undoable: Undoable
+    steps: Steps
+    warnings: shared.Warnings
+    executed: shared.Executed
+    run: Run | None
+
+
+WipeLine = shared.StepLine | shared.WarningLine | shared.NoteLine | WipeSummaryLine | shared.ErrorLine
+
+
+Moved = Annotated[int, Meaning("Stores of tasks that go to another task.", minimum=0)]
+
+
+class RehomeSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    moved: Moved
+    stores: shared.Stores
+    records: shared.Records
+    engine: shared.Engine | None
+    engine_reason: shared.EngineReason | None
+    steps: Steps
+    warnings: shared.Warnings
+    executed: shared.Executed
+    run: Run | None
+
+
+RehomeLine = (
+    shared.StepLine
+    | shared.WarningLine
+    | shared.NoteLine
+    | shared.RestoredStoreLine
+    | RehomeSummaryLine
+    | shared.ErrorLine
+)
+
+
+Left = Annotated[int, Meaning("Stores that are left as they are.", minimum=0)]
+
+
+class RestoreLeftLine(TypedDict):
+    """A store that is left as it is, and why."""
+
+    type: Literal["left"]
+    task: shared.Task
+    store: shared.Store
+    message: shared.Message
+
+
+class RestoreRoundLine(TypedDict):
+    """With --follow: a round that has ended, its stores before it. Without a run there was nothing to do."""
+
+    type: Literal["round"]
+    release: shared.Release
+    stores: shared.Stores
+    left: Left
+    records: shared.Records
+    executed: shared.Executed
+    run: Run | None
+
+
+class RestoreBarrierLine(TypedDict):
+    """Who is at the barrier, whenever that changes."""
+
+    type: Literal["barrier"]
+    place: shared.Place
+    host: shared.Host
+    awaited: shared.Awaited
+    here: shared.Here
+    missing: shared.Missing
+    unnamed: shared.Unnamed
+    gave_up: shared.GaveUp
+
+
+class RestoreSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    release: shared.Release
+    stores: shared.Stores
+    left: Left
+    records: shared.Records
+    barrier: shared.Barrier | None
+    engine: shared.Engine
+    engine_reason: shared.EngineReason
+    steps: Steps
+    warnings: shared.Warnings
+    executed: shared.Executed
+    run: Run | None
+
+
+RestoreLine = (
+    shared.StepLine
+    | shared.WarningLine
+    | shared.NoteLine
+    | RestoreLeftLine
+    | shared.RestoredStoreLine
+    | RestoreRoundLine
+    | RestoreBarrierLine
+    | RestoreSummaryLine
+    | shared.ErrorLine
+)
+
+
+Phase = Annotated[str, Meaning("Where the run is.")]
+Before = Annotated[str, Meaning("The state of the restoration before.")]
+Restoration = Annotated[str, Meaning("State of a restoration (KIP-728, KIP-696).")]
+Predecessor = Annotated[str, Meaning("The run that this one resumes.")]
+Slices = Annotated[int, Meaning("Slices that are done.", minimum=0)]
+TotalSlices = Annotated[int, Meaning("The number of slices of the store, or of the run.", minimum=0)]
+Of = Annotated[int, Meaning("The old name of total_slices.", minimum=0, deprecated=True)]
+RecordsPerSecond = Annotated[int, Meaning("Pace.", minimum=0)]
+SecondsLeft = Annotated[float, Meaning("Estimate.", minimum=0)]
+
+
+class RestoreProgressPlanLine(TypedDict):
+    """The run begins: so many stores, up to so many records."""
+
+    type: Literal["plan"]
+    stores: shared.Stores
+    records: shared.Records
+
+
+class RestoreProgressPhaseLine(TypedDict):
+    """A phase begins."""
+
+    type: Literal["phase"]
+    phase: Phase
+
+
+class RestoreProgressStateLine(TypedDict):
+    """The restoration has another state."""
+
+    type: Literal["state"]
+    before: Before
+    restoration: Restoration
+
+
+class RestoreProgressRecoveredLine(TypedDict):
+    """What became of a run of another process."""
+
+    type: Literal["recovered"]
+    message: shared.Message
+
+
+class RestoreProgressWarningLine(TypedDict):
+    """A warning of the run."""
+
+    type: Literal["warning"]
+    message: shared.Message
+
+
+class RestoreProgressResumedLine(TypedDict):
+    """An interrupted run has left slices."""
+
+    type: Literal["resumed"]
+    predecessor: Predecessor
+    slices: Slices
+    total_slices: TotalSlices
+    of: Of
+
+
+class RestoreProgressProgressLine(TypedDict):
+    """Slices that are finished, every ten seconds."""
+
+    type: Literal["progress"]
+    slices: Slices
+    total_slices: TotalSlices
+    of: Of
+    records: shared.Records
+    bytes: shared.Bytes
+    records_per_second: RecordsPerSecond
+    seconds_left: SecondsLeft
+
+
+RestoreProgressLine = (
+    RestoreProgressPlanLine
+    | RestoreProgressPhaseLine
+    | RestoreProgressStateLine
+    | RestoreProgressRecoveredLine
+    | RestoreProgressWarningLine
+    | RestoreProgressResumedLine
+    | RestoreProgressProgressLine
+)
+
+
+class UndoSummaryLine(TypedDict):
+    """The end; run: what was taken back, null where there was nothing."""
+
+    type: Literal["summary"]
+    run: Run | None
+    executed: shared.Executed
+    message: shared.Message
+
+
+UndoLine = UndoSummaryLine | shared.ErrorLine
+
+
+Command = Annotated[str, Meaning("What the run was: migrate --to 4.2.")]
+State = Annotated[str, Meaning("State of a run.", enum=RUN_STATES)]
+CutShort = Annotated[
+    bool,
+    Meaning(
+        "Of a run that has failed: a signal ended it, or its process was gone; it did not fail by itself. false: "
+        "it did, or an older kstate did not say."
+    ),
+]
+Signal = Annotated[str, Meaning("The signal that ended it, such as SIGTERM.")]
+Started = Annotated[str, Meaning("When, ISO 8601.")]
+Changed = Annotated[str, Meaning("When it last changed, ISO 8601.")]
+
+
+class RunOrigin(TypedDict, total=False):
+    """The values of ``by``: an older kstate did not record all of them."""
+
+    argv: Any
+    user: Any
+    host: Any
+    version: Any
+    reason: Any
+
+
+By = Annotated[RunOrigin, Meaning("Who began it: argv, user, host, version of kstate, reason.")]
+BytesPinned = Annotated[int, Meaning("Bytes that it keeps for undo.", minimum=0)]
+Spent = Annotated[
+    Mapping[str, float],
+    Meaning(
+        "Of a restoration that is done: its seconds, by what they went to: plan, start, slices, stop, digests, "
+        "check, ingest, verify, sync, switch.",
+        each={"minimum": 0},
+    ),
+]
+
+
+class StagingLeftover(TypedDict):
+    """The value of ``staging``."""
+
+    path: shared.Path
+    files: shared.Files
+    bytes: shared.Bytes
+    message: Annotated[str | None, Meaning("why kstate does not remove it")]
+
+
+Staging = Annotated[StagingLeftover, Meaning("What it has left in a staging area.")]
+
+
+class StoreProgress(TypedDict):
+    """A value in ``progress``."""
+
+    task: shared.Task
+    store: shared.Store
+    slices: Slices
+    total_slices: TotalSlices
+    of: Of
+    records: shared.Records
+
+
+Progress = Annotated[list[StoreProgress], Meaning("How far a restoration is.")]
+Runs = Annotated[int, Meaning("Runs.", minimum=0)]
+Standby = Annotated[
+    str,
+    Meaning(
+        "Of a directory that was made with restore --standby: whether anybody has started or changed it since its"
+        " last round, or what was written of that cannot be read. null: it never was one.",
+        enum=values(standby.StandbyUse),
+    ),
+]
+
+
+class StatusRunLine(TypedDict):
+    """A run. message: why it has failed, or is damaged."""
+
+    type: Literal["run"]
+    run: Run
+    path: shared.Path
+    command: Command | None
+    state: State
+    cut_short: CutShort
+    signal: Signal | None
+    restoration: Restoration | None
+    predecessor: Predecessor | None
+    started: Started | None
+    changed: Changed | None
+    message: shared.Message | None
+    by: By
+    bytes_pinned: BytesPinned
+    spent: Spent | None
+    staging: Staging | None
+    progress: Progress
+
+
+class StatusSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    runs: Runs
+    bytes_pinned: BytesPinned
+    standby: Standby | None
+
+
+StatusLine = StatusRunLine | StatusSummaryLine | shared.ErrorLine
+
+
+class CleanLeftLine(TypedDict):
+    """A run that is left although it is old enough, and why."""
+
+    type: Literal["left"]
+    run: Run
+    message: shared.Message
+
+
+class CleanRunLine(TypedDict):
+    """A run that is deleted; with --dry-run one that would be."""
+
+    type: Literal["run"]
+    run: Run
+    bytes_pinned: BytesPinned
+    executed: shared.Executed
+
+
+class CleanSummaryLine(TypedDict):
+    """The end: how many runs, and what they kept."""
+
+    type: Literal["summary"]
+    runs: Runs
+    bytes_pinned: BytesPinned
+    executed: shared.Executed
+
+
+CleanLine = CleanLeftLine | CleanRunLine | CleanSummaryLine | shared.ErrorLine
