@@ -34,7 +34,7 @@ class MigrateSummaryLine(TypedDict):
 MigrateLine = shared.StepLine | shared.WarningLine | shared.NoteLine | MigrateSummaryLine | shared.ErrorLine
 
 
-Undoable = Annotated[bool, Meaning("Whether kstate undo takes it back.")]
+Undoable = Annotated[bool, Meaning("Whether the command undo takes it back.")]
 
 
 class WipeSummaryLine(TypedDict):
@@ -288,7 +288,7 @@ class StagingLeftover(TypedDict):
 Staging = Annotated[StagingLeftover, Meaning("What it has left in a staging area.")]
 
 
-class StoreProgress(TypedDict):
+class SlicesOfStore(TypedDict):
     """A value in ``progress``."""
 
     task: shared.Task
@@ -299,7 +299,7 @@ class StoreProgress(TypedDict):
     records: shared.Records
 
 
-Progress = Annotated[list[StoreProgress], Meaning("How far a restoration is.")]
+Progress = Annotated[list[SlicesOfStore], Meaning("How far a restoration is.")]
 Runs = Annotated[int, Meaning("Runs.", minimum=0)]
 Standby = Annotated[
     str,

@@ -128,14 +128,14 @@ FullDumps = Annotated[int, Meaning("Full dumps of the partition.", minimum=1)]
 IncrementalDumps = Annotated[int, Meaning("Incremental dumps that were added to the newest full dump.", minimum=0)]
 
 
-class Gap(TypedDict):
+class OffsetGap(TypedDict):
     """A value in ``gaps``."""
 
     start: Start
     end: End
 
 
-Gaps = Annotated[list[Gap], Meaning("Offsets that lie between two full dumps and are in neither.")]
+Gaps = Annotated[list[OffsetGap], Meaning("Offsets that lie between two full dumps and are in neither.")]
 DumpedAt = Annotated[
     str, Meaning("When the broker was last asked for the end of the log, in UTC; null where no manifest states it.")
 ]

@@ -44,8 +44,7 @@ SecondsToRunning = Annotated[
 Rate = Annotated[
     float,
     Meaning(
-        "Records a second: what the last restoration of kstate here measured; null where none was large enough to"
-        " tell.",
+        "Records a second: what the last restoration here measured; null where none was large enough to tell.",
         minimum=0,
     ),
 ]

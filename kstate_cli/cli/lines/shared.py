@@ -75,7 +75,7 @@ Hint = Annotated[str, Meaning("What to do next, for people; often a command.")]
 Rule = Annotated[str, Meaning("The rule that it follows from: class of Kafka Streams, KIP, section of docs/internals.")]
 Path = Annotated[str, Meaning("Where it is: relative to app where it lies in it, else absolute, or a URI.")]
 Release = Annotated[str, Meaning("A Kafka Streams release.")]
-Kind = Annotated[str, Meaning("Kind of store (kstate ls).")]
+Kind = Annotated[str, Meaning("Kind of store, as ls lists it.")]
 Changelog = Annotated[
     Mapping[str, Mapping[int, int]],
     Meaning(
@@ -166,7 +166,7 @@ NullKeys = Annotated[int, Meaning("Records without a key, which Streams skips to
 HasPosition = Annotated[bool, Meaning("Whether the changelog told a Position.")]
 Generation = Annotated[int, Meaning("Of the manifest that was written; null where none was.", minimum=1)]
 Verified = Annotated[
-    str, Meaning("When the part of the dump was last read in full (kstate verify-dump), in UTC; null: never here.")
+    str, Meaning("When the part of the dump was last read in full by verify-dump, in UTC; null: never here.")
 ]
 Exit = Annotated[int, Meaning("The exit code.", minimum=2)]
 Where = Annotated[str, Meaning("What it is about, where the message does not say so.")]
