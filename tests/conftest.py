@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import itertools
 import os
 import secrets
@@ -15,14 +17,20 @@ from kstate_cli.change.commits_made import forget_commits
 from kstate_cli.cli import subject
 from tests import object_store
 from tests.object_store import ObjectStore
-from tests.sampling import deselect_most
+from tests.sampling import ALL, deselect_most
 
 # How long an example takes says nothing here: first calls import pyarrow, and machines are busy.
-settings.register_profile("kstate", deadline=None)
+# A sample of the examples: mutants of the tested modules fall within the first dozens (KSTATE_SAMPLES=all: 100).
+settings.register_profile("kstate", deadline=None, max_examples=100 if ALL else 40)
 settings.load_profile("kstate")
 
 _WAITING = ("interop", "restore", "examples", "kills")
 """Most of their time real Kafka Streams, brokers and Spark start, and wait for each other."""
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector the modules, syntax trees and cases that live until the end."""
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)  # what -k and -m leave is sampled
@@ -68,8 +76,19 @@ def object_store_endpoint() -> Iterator[str]:
         yield endpoint
 
 
+@pytest.fixture(scope="session")
+def _aws_models() -> Iterator[None]:
+    """Parse the service models of AWS once: each client has its own session, and each session would read 20 MiB of JSON."""
+    import botocore.loaders
+    import botocore.session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.session, "create_loader", functools.cache(botocore.loaders.create_loader))
+        yield
+
+
 @pytest.fixture
-def objects(object_store_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+def objects(object_store_endpoint: str, _aws_models: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
     """A new bucket in it, which this process and what it starts find by its environment."""
     store = ObjectStore(object_store_endpoint, f"bucket-{secrets.token_hex(6)}")
     for name in [name for name in os.environ if name.startswith("AWS_")]:

@@ -7,6 +7,7 @@ their number may only fall: whoever adds such a hint adds the test that follows 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -342,22 +343,29 @@ class Site:
         return None
 
 
-def sites() -> Iterator[Site]:
+@functools.cache
+def sites() -> tuple[Site, ...]:
     """All of them, in the order of the modules.
 
     A hint of the catalogue belongs to no error. ``test_printed_commands.py`` parses it and ``tests/interop/test_check.py``
     carries it out.
     """
+    return tuple(_sites())
+
+
+def _sites() -> Iterator[Site]:
     for path in sorted(ROOT.rglob("*.py")):
         tree = syntax.tree(path)
         for scope in [tree, *(node for node in syntax.nodes(tree) if isinstance(node, ast.FunctionDef))]:
             assigned = _assigned(scope)
             for node in _nodes_of(scope):
-                if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith("Code"):
-                    for keyword in node.keywords:
-                        if keyword.arg in ("hint", "hint_details"):
-                            sources = [ast.unparse(keyword.value), *_bound(keyword.value, assigned)]
-                            yield Site(str(path.relative_to(ROOT)), node.lineno, "; ".join(sources))
+                if not isinstance(node, ast.Call):
+                    continue
+                hints = [keyword for keyword in node.keywords if keyword.arg in ("hint", "hint_details")]
+                if hints and not ast.unparse(node.func).endswith("Code"):
+                    for hint in hints:
+                        sources = [ast.unparse(hint.value), *_bound(hint.value, assigned)]
+                        yield Site(str(path.relative_to(ROOT)), node.lineno, "; ".join(sources))
 
 
 def _nodes_of(scope: ast.AST) -> Iterator[ast.AST]:
@@ -404,11 +412,11 @@ def test_the_options_of_hints_exist() -> None:
     unknown = [f"{site.module}:{site.line}: {one}" for site in sites() for one in _OPTION.findall(site.source)
                if one not in options]  # fmt: skip
     assert not unknown
-    assert len([*sites()]) > 300
+    assert len(sites()) > 300
 
 
 def test_tests_that_carry_hints_out_exist() -> None:
-    everywhere = [*sites()]
+    everywhere = sites()
     for (module, part), name in CARRIED_OUT.items():
         assert any(site.module == module and part in site.source for site in everywhere), (
             f"{module}: no hint has {part!r}"

@@ -14,6 +14,7 @@ from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import KstateError
 
 HOSTILE = "x\x1b[2J\r\nkstate: done\u2028\u202e\udcff\x07"
+# Built once: `app(line)` builds every parser again for every line.
 _CLI: Any = typer.main.get_command(app)
 
 
@@ -58,7 +59,7 @@ def test_hostile_arguments(
     (tmp_path / HOSTILE).touch()  # what would make a directory of that name finds it taken
     for line in _wrong(path):
         with pytest.raises(BaseException) as caught:
-            app(line, standalone_mode=False, prog_name="kstate")
+            _CLI(line, standalone_mode=False, prog_name="kstate")
         assert exit_code_of(caught.value) in (2, 4), (line, caught.value)
         report_errors(caught.value)
         told = capfd.readouterr()

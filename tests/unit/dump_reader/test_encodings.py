@@ -18,6 +18,7 @@ from kstate_cli.dump_reader.footers import Passage
 from kstate_cli.dump_reader.reader import digest_at
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition
+from tests import sampling
 
 from .encodings import BINARY, HEADERS, STRING, TIMES, WRITERS, ZONES, Writer, records
 from .support import A, B, all_tables, content, opened
@@ -48,7 +49,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[TopicPartition, list
     return read(written(tmp_path_factory.mktemp("plain"), [Writer()], 1000, 0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if sampling.ALL else 20, deadline=None)
 @given(
     writers=st.lists(WRITERS, min_size=2, max_size=5),
     per_file=st.sampled_from([9, 25, 70]),

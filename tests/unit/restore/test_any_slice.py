@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.restore.sorting.winners import LastOfEachKey
 from kstate_cli.restore.staging import digest_of
 from kstate_cli.rocks.shadow import Shadow
+from tests import sampling
 
 from .slicing import HOUR, MIB, NOW, Headers, job_of, sorted_rows, write_dump
 
@@ -112,22 +114,26 @@ def expected(kind: StoreKind, records: Sequence[Record], job: SliceJob) -> tuple
     return rows, oldest
 
 
-@pytest.fixture(params=[8, 8_192])
-def batch_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many rows are looked at together; in few, a row out of order is seen only with a later batch."""
-    monkeypatch.setattr(reader, "_BATCH_ROWS", request.param)
-    monkeypatch.setattr(reader, "_LEAST_ROWS", 1)
+BATCH_ROWS = (8, 8_192)
+"""Rows that are read together. With few, a row out of order is seen only with a later batch."""
 
 
-@pytest.mark.usefixtures("batch_rows")
+@contextlib.contextmanager
+def batches_of(rows: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "_BATCH_ROWS", rows)
+        patch.setattr(reader, "_LEAST_ROWS", 1)
+        yield
+
+
 @pytest.mark.parametrize("kind_name", KINDS)
 @pytest.mark.parametrize("memory", [64 * MIB, 4_000, 300], ids=["at-once", "waiting-in-a-file", "in-parts"])
-@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -> None:
+@settings(max_examples=12 if sampling.ALL else 6, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), batch_rows=st.sampled_from(BATCH_ROWS))
+def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject, batch_rows: int) -> None:
     kind = store_kind(kind_name)
     records = data.draw(records_of(kind))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, batches_of(batch_rows):
         dump = write_dump(
             Path(folder) / "dump",
             [(key, value) for key, value, *_ in records],
@@ -152,21 +158,22 @@ def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject) -
         assert [path for path in staging.iterdir() if path.suffix not in (".sst", ".done", ".started")] == []
 
 
-@pytest.mark.usefixtures("batch_rows")
+@pytest.mark.parametrize("batch_rows", BATCH_ROWS)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if store_kind(kind).key.time_ordered and "window" in kind])
-def test_a_late_row_of_a_part_that_has_expired(tmp_path: Path, kind: str) -> None:
+def test_a_late_row_of_a_part_that_has_expired(tmp_path: Path, kind: str, batch_rows: int) -> None:
     """Of a part without a live row no value is read; a row of it that comes last in the file is live all the same."""
-    live = (0, 60)
+    live = (0, 30)
     records = [
         (WindowKey(b"key-%06d" % at, NOW + (3 * HOUR if at in live else -50 * HOUR), 0).to_bytes(), b"value")
-        for at in range(120)
+        for at in range(60)
     ]
     rows = {}
-    for name, order in (("ordered", None), ("late", [at for at in range(120) if at != 60] + [60])):
+    for name, order in (("ordered", None), ("late", [at for at in range(60) if at != 30] + [30])):
         staging = tmp_path / name
         staging.mkdir()
         dump = write_dump(tmp_path / f"dump-{name}", records, order=order)
-        result = build_sorted_files(replace(job_of(dump, kind, staging), memory=300))
+        with batches_of(batch_rows):
+            result = build_sorted_files(replace(job_of(dump, kind, staging), memory=300))
         assert result.records == len(records)
         rows[name] = sorted_rows(result, tmp_path / f"database-{name}")
     assert rows["late"] == rows["ordered"] and len(rows["late"]) >= len(live)
@@ -194,7 +201,7 @@ def test_nothing_of_an_attempt_is_held_by_the_next(tmp_path: Path, monkeypatch: 
 def test_each_row_is_written_once_however_small_the_memory_is(tmp_path: Path, kind: str) -> None:
     most = {"key-value": 100_000, "session": 64 * MIB}  # keys of one database are told part by part, and take less
     rng = random.Random(7)
-    names = [b"key-%05d" % rng.randrange(2_000) for _ in range(9_000)]
+    names = [b"key-%05d" % rng.randrange(2_000) for _ in range(5_000)]
     keys = [SessionKey(name, NOW, NOW + int(name[-1:])).to_bytes() if kind == "session" else name for name in names]
     records = [(key, b"value-%d" % at) for at, key in enumerate(keys)]
     dump = write_dump(tmp_path / "dump", records, row_group_size=500)
