@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import compileall
 import functools
 import gc
 import itertools
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+import kstate_cli
 from kstate_cli.change.commits_made import forget_commits
 from kstate_cli.cli import subject
 from tests import object_store
@@ -26,6 +29,13 @@ settings.load_profile("kstate")
 
 _WAITING = ("interop", "restore", "examples", "kills")
 """Most of their time real Kafka Streams, brokers and Spark start, and wait for each other."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile kstate and the tests once: where PYTHONDONTWRITEBYTECODE is set, each process would compile them again."""
+    sys.dont_write_bytecode = False  # pytest keeps the tests with their rewritten assertions
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(kstate_cli.__path__[0], quiet=2)
 
 
 def pytest_collection_finish() -> None:

@@ -79,7 +79,7 @@ def by_layer(result: SliceResult) -> dict[tuple[int | None, int], list[SortedFil
     return several
 
 
-@pytest.mark.parametrize("memory", [64 * MIB, 20_000], ids=["at-once", "in-parts"])
+@pytest.mark.parametrize("memory", [64 * MIB, 40_000], ids=["at-once", "in-parts"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_of_a_layer_rise_and_hold_what_one_would(tmp_path: Path, kind: str, memory: int) -> None:
     whole = made(tmp_path, kind, "whole", 0, memory)
