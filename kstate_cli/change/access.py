@@ -40,14 +40,17 @@ def own_like(path: Path | int, model: os.stat_result, *, follow_symlinks: bool =
     """Give a new file (or descriptor) to the owner of ``model``. Only root can, and only root needs to."""
     if os.geteuid() != 0:
         return
+    owner = (model.st_uid, model.st_gid)
     # A descriptor cannot be a link, and os.stat refuses follow_symlinks for one.
-    stat = os.fstat(path) if isinstance(path, int) else os.stat(path, follow_symlinks=follow_symlinks)
-    if (stat.st_uid, stat.st_gid) == (model.st_uid, model.st_gid):
-        return
     if isinstance(path, int):
-        os.fchown(path, model.st_uid, model.st_gid)
-    else:
-        os.chown(path, model.st_uid, model.st_gid, follow_symlinks=follow_symlinks)
+        stat = os.fstat(path)
+        # chown changes ctime and clears set-id bits: an equal owner is left alone.
+        if (stat.st_uid, stat.st_gid) != owner:
+            os.fchown(path, *owner)
+        return
+    stat = os.stat(path, follow_symlinks=follow_symlinks)
+    if (stat.st_uid, stat.st_gid) != owner:
+        os.chown(path, *owner, follow_symlinks=follow_symlinks)
 
 
 def attributes(path: Path | int) -> list[str]:
@@ -62,6 +65,7 @@ def attributes(path: Path | int) -> list[str]:
 
 def keep_attributes(source: Path | int, target: Path | int) -> None:
     """Copy extended attributes and ACLs, if the file system has them and this user may set them. Raise OSError."""
+    # Names first: a name that the target inherited and the source has is overwritten below anyway.
     names = attributes(source)
     for name in attributes(target):
         if name in ACL and name not in names:
@@ -71,6 +75,8 @@ def keep_attributes(source: Path | int, target: Path | int) -> None:
         try:
             os.setxattr(target, name, os.getxattr(source, name))
         except OSError as error:
+            # security.* and trusted.* need privileges. Streams reads neither, so the copy is complete
+            # without them.
             if error.errno not in (errno.EPERM, errno.EACCES, *NO_ATTRIBUTES):
                 raise
 
@@ -85,6 +91,7 @@ def keep_access(source: Path, target: Path) -> None:
 
 def drop_acl(path: Path) -> None:
     """Remove every ACL from a directory of kstate's own: its files are for the owner alone."""
+    # Both kinds: the default ACL would reach every file that is created in the folder later.
     for name in ACL:
         with contextlib.suppress(OSError):
             os.removexattr(path, name)
@@ -96,20 +103,32 @@ def take_access(path: Path, app: Path, original: Path) -> None:
     A file without a namesake there takes those of a file of its kind. If ``original`` is no database, another database
     of the application is the model; without any, only the owner is copied. Linked files are the original's already.
     """
-    model = original if (original / "CURRENT").exists() else _any_database(app)
+    model: Path | None = original
+    # A new store has no predecessor: any database of the application was created by the same process.
+    if not (original / "CURRENT").exists():
+        model = _any_database(app)
     parent = os.stat(path.parent)
-    own_like(path, os.stat(model) if model == original else parent)
-    models = {} if model is None else _by_kind(model)
+    if model == original:
+        own_like(path, os.stat(original))
+    else:
+        own_like(path, parent)
+    models: dict[str, Path] = {}
+    if model is not None:
+        models = _by_kind(model)
     if model is not None and model != original:
         keep_access(model, path)
     with os.scandir(path) as entries:
         for entry in entries:
+            # A second link is the original's own file: a chmod here would change it in APP.
             if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_nlink > 1:
                 continue
             like = models.get(entry.name) or models.get(_kind(entry.name)) or models.get("CURRENT")
-            own_like(Path(entry.path), parent if like is None else os.stat(like))
-            if like is not None:
-                keep_access(like, Path(entry.path))
+            if like is None:
+                own_like(Path(entry.path), parent)
+                continue
+            # The owner first: chown clears set-id bits, which the mode then restores.
+            own_like(Path(entry.path), os.stat(like))
+            keep_access(like, Path(entry.path))
 
 
 def _kind(name: str) -> str:
@@ -120,6 +139,7 @@ def _by_kind(database: Path) -> dict[str, Path]:
     """Return a model for each name and each kind of file in a database: the first of the kind."""
     models: dict[str, Path] = {}
     with os.scandir(database) as entries:
+        # Sorted, so that the model of a kind is the same in every run: 000004.sst before 000011.sst.
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.is_file(follow_symlinks=False):
                 models[entry.name] = Path(entry.path)
@@ -127,6 +147,7 @@ def _by_kind(database: Path) -> dict[str, Path]:
     return models
 
 
+# The cache holds a path only, never a fact about a file, so an outdated entry cannot mislead.
 # Hundreds of new stores of one application would walk its whole tree again each.
 @functools.lru_cache(maxsize=4)
 def _any_database(app: Path) -> Path | None:

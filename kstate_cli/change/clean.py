@@ -75,6 +75,7 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
             f"they are listed by {command('status', request.app)}",
         )
     choice = _chosen_by_name(request, runs, locked=locked) if request.names else _chosen_by_age(request, runs, locked)
+    # Also by name: the user cannot know that APP was lost since.
     _refuse_only_copy(request, choice)
     return choice
 
@@ -97,6 +98,7 @@ def _chosen_by_name(request: CleanRequest, runs: Sequence[Run], *, locked: bool)
 
 def _chosen_by_age(request: CleanRequest, runs: Sequence[Run], locked: bool) -> Choice:
     """Return the runs that are old enough, and those of them that are retained."""
+    # One moment for all runs: a long scan must not make a young run old enough.
     limit = clock.now() - request.older_than
     choice = Choice()
     lost = {copy.run.name: copy.sentences for copy in lost_copies(request.app, runs)}
@@ -165,9 +167,12 @@ def clean_runs(
     for run in choice.runs:
         freed = pinned_bytes(run)
         whole = run.state in (RunState.KEPT, RunState.UNDONE)
+        # Compared after an error: whether anything was deleted decides between "unchanged" and "half
+        # deleted".
         names = set(os.listdir(run.path))
         try:
             _refuse(request.app, run)
+            # Files elsewhere go before the run: only its journal records where they are.
             whole = not elsewhere(run) and whole
             with note_half_deletion(request.app, run):
                 _delete(request.app, run)
@@ -201,12 +206,14 @@ def _not_deleted(app: Path, failed: list[tuple[Run, OSError]], partial: set[str]
             details=others,
             hint=f"fix the cause; {_GO_ON}: {_by_name(app, run)}",
         )
+    rest = "it is unchanged"
+    if run.name in partial:
+        rest = "part of it may be removed"
     return RunFailed(
         f"run {run.name} could not be deleted: {first.strerror}",
         where=str(first.filename),
         details=others,
-        hint=("part of it may be removed; " if run.name in partial else "it is unchanged; ")
-        + f"fix the cause, then: {_by_name(app, run)}",
+        hint=f"{rest}; fix the cause, then: {_by_name(app, run)}",
     )
 
 
@@ -260,6 +267,7 @@ def drop_earlier_rounds(app: Path, newest: str) -> list[str]:
     """
     failures = []
     for run in read_runs(app):
+        # A damaged run may be anything, and an undone one holds what the user has put aside.
         earlier = run.name != newest and run.damage is None and run.state is RunState.KEPT
         if not earlier or not run.last(STANDBY_EVENT) or run.last(PRECIOUS_EVENT):
             continue

@@ -87,15 +87,20 @@ def commit(
     If APP is ``lost``, the tree is renamed to APP instead. Raise OSError and Refused while nothing has changed,
     RunHalfway once something has.
     """
+    # Durable when this returns: from here on recovery considers that the exchange may have happened.
     run.write(way.announced, **announced)
     try:
         if lost:
+            # The name is free, so nothing is replaced; a directory that appeared meanwhile makes the
+            # rename fail.
             os.rename(run.tree, app)
         else:
             exchange(app, run.tree)
         # At once: an error that comes next must not be reported as one that changed nothing.
         note_commit(run.name, app, undone=way is BACKWARD)
     except OSError as error:
+        # The kernel refuses before it changes anything, so this is an error of the place and not of the
+        # run.
         if error.errno in _CANNOT_EXCHANGE:
             raise Refused(
                 f"the file system of {app} cannot exchange two directories: {error.strerror}",
@@ -136,9 +141,12 @@ def list_trees(app: Path, run: Run) -> dict[str, str]:
     """
     remove_marks(app)
     share_lock(app, run.tree)
+    # Listed once, and used for both files: made.json is a part of staged.json and must not differ from
+    # it.
     staged = every_file(run.tree)
     return {
         "staged": write_listing(run.path / STAGED_LIST, staged),
+        # APP is listed last, right before the announcement: nothing of kstate changes it any more.
         "kept": write_listing(run.path / KEPT_LIST, every_file(app)),
         "made": write_listing(run.path / MADE_LIST, start_files_of(staged)),
     }
@@ -208,6 +216,7 @@ def recover(app: Path, tell: Callable[[str], None]) -> list[SettledRun]:
     is not proved to be staged only: nothing is touched then.
     """
     runs = require_understood(read_runs(app))
+    # All refusals before the first change: a doubtful run must not leave others half settled.
     for run in runs:
         if run.state is RunState.STAGING:
             refuse_unproved(app, run)
@@ -231,6 +240,7 @@ def _recovered(app: Path, run: Run) -> RecoveryOutcome | None:
         return _settle_switch(app, run)
     if run.state is RunState.UNDOING:
         return _settle_undo(app, run)
+    # Without a token the run is of an older kstate, which had no marks that could be left over.
     if run.state is RunState.KEPT and run.token is not None:
         return _settle_kept(app, run)
     if run.state is RunState.UNDONE and run.token is not None and _has(app, UNDOING, run):
@@ -240,7 +250,9 @@ def _recovered(app: Path, run: Run) -> RecoveryOutcome | None:
 
 def _settle_switch(app: Path, run: Run) -> RecoveryOutcome:
     """Settle an announced exchange: the staged tree is the one with the mark of staging."""
+    # Read before anything is written: exactly one of the two trees must have the mark of this run.
     here, there = _has(app, STAGED, run), _has(run.tree, STAGED, run)
+    # APP was removed after the exchange, its mark with it: only the lists can prove what the tree is.
     if not os.path.lexists(app) and _settles_lost(app, run, staged=there):
         record(app, run, FORWARD, recovered=True)
         return RecoveryOutcome.FINISHED
@@ -250,6 +262,8 @@ def _settle_switch(app: Path, run: Run) -> RecoveryOutcome:
         raise _neither(app, run)
     if there:
         _refuse_changed(app, run)
+    # No exchange, or an exchange that a power loss undid: the parents are synced first, so that it
+    # stays undone.
     if there or swept:
         settle(app, run)
         sweep(app, run, _BEFORE, ended=cut_short())
@@ -301,9 +315,12 @@ def _settle_undo(app: Path, run: Run) -> RecoveryOutcome:
     """Settle an announced exchange back: the backup is the tree with the mark of undoing."""
     here, there = _has(app, UNDOING, run), _has(run.tree, UNDOING, run)
     # An undo that could not be announced removes its mark again. Its line may have reached the disk all the same.
+    # Both marked, or neither: the marks say nothing, and only a backup that equals its list proves no
+    # exchange.
     if here == there and (here or not _is_kept(run)):
         raise _neither(app, run)
     if not here:
+        # The line may only claim what a power loss cannot change: the parents are durable before it.
         settle(app, run)
         write_on_full_disk(run, "undo-cancelled")
         remove_mark(run.tree, UNDOING)
@@ -328,6 +345,7 @@ def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
             hint=f"look at {app} and at {run.tree}; if {app} is what the run has made, remove that mark; if it is what "
             f"was there before, move {run.path} elsewhere",
         )
+    # A kill came between ``switched`` and the removal of its mark.
     if _has(app, STAGED, run):
         remove_mark(app, STAGED)
     if _has(run.tree, UNDOING, run):
@@ -365,9 +383,13 @@ def _is_folder(path: Path) -> bool:
 
 
 def _neither(app: Path, run: Run) -> Refused:
-    why = "an older kstate made it, and left no mark" if run.token is None else "no mark tells whether it happened"
-    state = "its undo" if run.state is RunState.UNDOING else "its switch"
-    where = "is there" if os.path.lexists(app) else "is lost"
+    why, state, where = "no mark tells whether it happened", "its switch", "is lost"
+    if run.token is None:
+        why = "an older kstate made it, and left no mark"
+    if run.state is RunState.UNDOING:
+        state = "its undo"
+    if os.path.lexists(app):
+        where = "is there"
     return Refused(
         f"run {run.name} was interrupted at {state}, and {why}: {app} {where}, {run.tree} may be its only other copy",
         where=str(run.path),

@@ -29,6 +29,7 @@ class Commit:
         return f"{app} was changed by run {self.run}"
 
 
+# A list of the process and no argument: the end of a command has no access to the engine that failed.
 _commits: list[Commit] = []
 
 
@@ -48,7 +49,9 @@ def unchanged(*advice: str) -> str | None:
     Every hint that claims so comes from here: code that fails, or is interrupted, cannot know whether the exchange has
     happened. The end of the command reports the change itself.
     """
-    return None if committed() is not None else "; ".join(filter(None, ("nothing has changed", *advice)))
+    if committed() is not None:
+        return None
+    return "; ".join(filter(None, ("nothing has changed", *advice)))
 
 
 def forget_commits() -> None:

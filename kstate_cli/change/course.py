@@ -87,8 +87,10 @@ def follow(course: Course[Planned, Outcome], terms: Terms) -> tuple[Planned, Out
 
     Raise InUse and Refused before anything is changed, and the errors of planning and carrying out.
     """
+    # First of all: a FIFO or a device among the files could block every later reader.
     refuse_special(terms.app)
     if terms.dry_run:
+        # A dry run has no lock: the directory of a running change would give a plan that never runs.
         _refuse_half_changed(terms)
         planned = _plan(course, terms)
         course.on_plan(planned)
@@ -102,19 +104,26 @@ def follow(course: Course[Planned, Outcome], terms: Terms) -> tuple[Planned, Out
         if planned.change.empty:
             course.on_plan(planned)
             return planned, None
-    new_inode = make_where_lost(terms.app, terms.wait, course.tell) if terms.may_be_lost else None
+    new_inode: int | None = None
+    if terms.may_be_lost:
+        new_inode = make_where_lost(terms.app, terms.wait, course.tell)
     with ExitStack() as locks:
         try:
             locks.enter_context(application_lock(terms.app, terms.wait))
         except BaseException:
             if new_inode is not None:
+                # Not locked: only an empty directory may go, since another process may have begun to
+                # use it.
                 remove_empty(terms.app, new_inode)
             raise
         try:
             recover(terms.app, course.tell)
+            # Read again under the lock: whatever was read before may have changed since.
             planned = _plan(course, terms)
             course.on_plan(planned)
-            return planned, None if planned.change.empty else course.carry_out(planned)
+            if planned.change.empty:
+                return planned, None
+            return planned, course.carry_out(planned)
         except BaseException:
             if new_inode is not None:
                 unmake(terms.app, new_inode)
@@ -134,6 +143,7 @@ def _refuse_half_changed(terms: Terms) -> None:
 def _plan(course: Course[Planned, Outcome], terms: Terms) -> Planned:
     application = _read(course, terms)
     planned = course.plan(application)
+    # An empty plan needs neither space nor owner: a read-only directory that is in order is no error.
     if application is not None and not planned.change.empty:
         check_change(
             planned.change,
@@ -150,6 +160,8 @@ def _read(course: Course[Planned, Outcome], terms: Terms) -> Application | None:
     application = read_application(
         terms.app, workers=course.workers, on_store=lambda name: course.progress("read", name, 0)
     )
+    # The lock is held, yet a RocksDB LOCK may not be: a program other than Streams may have a store
+    # open.
     if application.running and not terms.dry_run:
         raise in_use(application.path, application.pid)
     return application
@@ -169,7 +181,10 @@ def make_where_lost(app: Path, wait: float, tell: Callable[[str], None]) -> int 
         return _make(app)
     with application_lock(app, wait):
         recover(app, tell)
-        return None if os.path.lexists(app) else _make(app)
+        # Recovery may have put the directory back: then it is no new one, and must never be unmade.
+        if os.path.lexists(app):
+            return None
+        return _make(app)
 
 
 def remove_empty(app: Path, inode: int) -> None:
@@ -252,16 +267,24 @@ def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress:
 
 def _purge(plan: Plan, result: RunResult) -> None:
     """Delete the backup of the run. Raise RunHalfway: the change itself is done."""
+    # Before the deletion begins: from here on no message may promise an undo.
     note_commit(result.run, plan.app, has_backup=False)
     run = next(run for run in read_runs(plan.app) if run.name == result.run)
     try:
         with note_half_deletion(plan.app, run):
             remove_run(run)
     except (OSError, Refused) as error:
-        why, where = (error.headline, error.where) if isinstance(error, Refused) else (error.strerror, error.filename)
+        why, where = _headline(error)
         raise RunHalfway(
             f"{plan.command} is done (run {result.run}), but what it took out could not be deleted: {why}",
             where=str(where),
             hint=f"fix the cause, then go on with it: {command('clean', plan.app, '--run', run.name)}",
         ) from error
     remove_empty_folders(plan.app)
+
+
+def _headline(error: OSError | Refused) -> tuple[str | None, str | None]:
+    """Return the text and the place of an error, for a message of kstate."""
+    if isinstance(error, Refused):
+        return error.headline, error.where
+    return error.strerror, error.filename

@@ -53,6 +53,7 @@ def refuse_after_error(app: Path, *, after_error: bool) -> None:
     """Raise Refused if the last restoration ended in ERROR, or the last three were interrupted."""
     if after_error:
         return
+    # A damaged run may be the one that ended in ERROR, so it is refused and not skipped.
     runs = [run for run in require_understood(read_runs(app)) if state_of(run) is not None]
     if not runs:
         return
@@ -140,6 +141,7 @@ def measured_rate(runs: Iterable[Run], records: int) -> Rate | None:
         records_sorted = run.last(RECORDS_EVENT).get("records")
         if run.damage is not None or run.state not in _KINDS or not run.seconds:
             continue
+        # A much smaller run is mostly start-up, and would predict a rate far too low.
         if type(records_sorted) is int and records_sorted > 0 and records_sorted * _SMALLER >= records:
             return Rate(records_sorted / run.seconds, run.name)
     return None
@@ -150,6 +152,7 @@ def rough_seconds(plan: Plan, workers: int) -> float:
     restored = sum(step.size for step in plan.steps if isinstance(step, BuildStore))
     rewritten = sum(step.rewritten_bytes for step in plan.steps if isinstance(step, EditDatabase))
     databases = plan.databases + sum(1 for step in plan.steps if isinstance(step, BuildStore))
+    # A fixed time for each database, and the bytes by the measured rates.
     work = databases * _DATABASE + rewritten / _REWRITTEN + restored / _RESTORED
     return _RUN + work / max(1, min(workers, databases))
 
@@ -173,6 +176,7 @@ def _predicted_and_actual(run: Run, verb: str) -> tuple[float, float] | None:
     rough = first.get(ROUGH_EVENT_MEMBER)
     if isinstance(rough, bool) or not isinstance(rough, (int, float)) or not 0 < rough < math.inf:
         return None
+    # A wipe and a restoration of the same size take times that have nothing in common.
     if first["command"].split(maxsplit=1)[:1] != [verb]:
         return None
     return float(rough), run.seconds

@@ -26,7 +26,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kstate_cli.change.access import ACL, attributes, keep_access, own_like
 from kstate_cli.change.commit import list_trees, switch
@@ -120,6 +120,7 @@ def execute(
         if prepare is not None:
             with timed(_LOG, "prepared"):
                 plan = replace(plan, steps=prepare(run))
+        # The caller's workers outlive the run, so they are not closed here.
         with contextlib.nullcontext(workers) if workers else Workers(options.workers) as pool:
             try:
                 counts = _stage_and_verify(plan, run, options, pool, progress)
@@ -128,8 +129,10 @@ def execute(
                 pool.stop()
                 raise
         progress("switch", str(plan.app), 0)
+        # After the sync of the file system: the lists describe files that are durable.
         lists = list_trees(plan.app, run)
         if options.standby:
+            # Before the exchange: after a kill at any point the directory in place is in the proof.
             announce_standby(plan.app, run, before=lists["kept"], after=lists["staged"])
     except (OSError, RocksError, KstateError, Interrupted, KeyboardInterrupt) as error:
         raise _failed(plan, run, error) from error
@@ -149,25 +152,34 @@ def _stage_and_verify(plan: Plan, run: Run, options: RunOptions, workers: Worker
     os.mkdir(run.tree)
     own_like(run.tree, plan.app.stat())
     assert run.token is not None
+    # The mark is the first file: a tree that a crash leaves without it was never staged and has nothing to lose.
     put_mark(run.tree, STAGED, run.token)
+    # put_mark made the mark durable inside the tree; this makes the name of the tree durable in the run's folder.
     sync_directory(run.path)
     with timed(_LOG, f"staged in {run.tree}"):
         counts = stage(
             plan, run.tree, workers, lambda path, size: progress("store", path, size), copy_ssts=options.copy_ssts
         )
+    # Their rows are in the staged databases now, and verification reads only those.
     remove_sorted_files(run)
     progress("verify", str(plan.app), 0)
     with timed(_LOG, "verified"):
+        # Before the sync: a difference then costs no write-back of the whole tree.
         verify_staged(plan, run.tree, workers, full=options.verify_full, linked=not options.copy_ssts)
     progress("sync", str(plan.app), 0)
     with timed(_LOG, "written to disk"):
+        # One syncfs makes every file of the clone durable; until here nothing in the tree was synced
+        # but the mark and small files.
         sync_file_system(run.path)
     return counts
 
 
 def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
     """Sweep the staged tree, and return the error to report. If the sweep fails too, the next command does it."""
-    remains = "" if run is None else _swept(plan, run, error)
+    remains = ""
+    # Without a run the failure came before its folder: there is nothing to sweep.
+    if run is not None:
+        remains = _swept(plan, run, error)
     if isinstance(error, (Refused, Interrupted, KeyboardInterrupt)):
         return error
     hint = f"the application directory is unchanged{remains}; fix the cause and run the command again"
@@ -179,9 +191,11 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
             details=error.details,
             hint_details=[*filter(None, [error.hint]), *error.hint_details],
         )
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    # A staging area, or a folder for temporary files, may be on another file system.
-    file = file_of(error) if isinstance(error, OSError) else None
+    text, file = str(error), None
+    if isinstance(error, OSError):
+        text = error.strerror or text
+        # A staging area, or a folder for temporary files, may be on another file system.
+        file = file_of(error)
     return RunFailed(f"{plan.command} failed: {text}", where=file or str(plan.app), hint=hint)
 
 
@@ -190,17 +204,23 @@ def _swept(plan: Plan, run: Run, error: BaseException) -> str:
     try:
         # A run that a signal ended may be resumed: its sorted files stay.
         by_signal = isinstance(error, (Interrupted, KeyboardInterrupt))
-        ended = cut_short(_signal_of(error)) if by_signal else None
+        ended: dict[str, Any] | None = None
+        if by_signal:
+            ended = cut_short(_signal_of(error))
         sweep(plan.app, run, str(error), keep_sorted_files=by_signal, ended=ended)
     except (OSError, Refused) as failure:
         return f"; what it had staged is still in {run.path} ({failure}): the next command removes it"
+    # A refusal is the user's to resolve and says all: its run would only fill ``kstate status``.
     if isinstance(error, Refused):
         forget(plan.app, run)
     return ""
 
 
 def _signal_of(error: BaseException) -> str:
-    return name_of_signal(error.signal_number if isinstance(error, Interrupted) else signal.SIGINT)
+    number = signal.SIGINT.value
+    if isinstance(error, Interrupted):
+        number = error.signal_number
+    return name_of_signal(number)
 
 
 def pinned_bytes(run: Run) -> int:
@@ -214,6 +234,8 @@ def pinned_bytes(run: Run) -> int:
                 # While the run is active, files may vanish.
                 with contextlib.suppress(FileNotFoundError):
                     stat = os.stat(os.path.join(folder, name), follow_symlinks=False)
+                    # An SST that APP links too frees nothing. st_blocks counts 512 bytes, whatever the
+                    # block size.
                     if stat.st_nlink == 1:
                         total += stat.st_blocks * 512
     return total
@@ -240,20 +262,25 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: StoreProgress, *
     moves = [step for step in plan.steps if isinstance(step, MoveStore)]
     # Edited databases are cloned by the worker that edits them, in parallel.
     later = frozenset(plan.app / step.path for step in plan.steps if isinstance(step, EditDatabase))
+    # First the tree: moves and edits create their folders inside it.
     copy_tree(plan.app, staged, _omitted(plan, moves), later, copy_ssts=copy_ssts)
     for move in moves:
         _move(move, plan.app, staged, copy_ssts=copy_ssts)
     counts = StagingCounts()
+    # All databases before any small file: an offsets file is never older than the rows that it
+    # describes.
     for result in workers.map(edit, _jobs(plan, staged, copy_ssts=copy_ssts)):
         counts.headers_dropped += result.headers_dropped
         counts.rows_converted += result.rows_converted
         progress(result.path, result.rewritten_bytes)
     for step in plan.steps:
         if isinstance(step, RemoveFile):
+            # In the clone only. APP keeps the file, as the backup.
             (staged / step.path).unlink(missing_ok=True)
         elif isinstance(step, WriteFile):
             make_parents((staged / step.path).parent, staged)
             _write_file(staged / step.path, step.data, keep_time=step.keep_time)
+    # Last: each file written above has changed the mtime of its task directory.
     _keep_times(plan, staged)
     return counts
 
@@ -276,13 +303,18 @@ def _jobs(plan: Plan, staged: Path, *, copy_ssts: bool) -> list[EditJob]:
         for step in plan.steps
         if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))
     ]
-    jobs.sort(key=lambda job: -job.step.rewritten_bytes if isinstance(job.step, EditDatabase) else 0)
+    jobs.sort(key=_rewritten_bytes, reverse=True)
     return jobs
+
+
+def _rewritten_bytes(job: EditJob) -> int:
+    return job.step.rewritten_bytes if isinstance(job.step, EditDatabase) else 0
 
 
 def _move(step: MoveStore, app: Path, staged: Path, *, copy_ssts: bool) -> None:
     """Clone a store to its new place; the folders above it get the access of those above its old place."""
     like, folder = Path(step.source).parent, Path(step.path).parent
+    # 0_1/rocksdb to 1_1/rocksdb: each folder has its counterpart, whose access it gets.
     if len(like.parts) == len(folder.parts):
         for source, target in zip(reversed(like.parents), reversed(folder.parents), strict=True):
             make_folder(app / source, staged / target, required=not copy_ssts)
@@ -299,6 +331,7 @@ def _keep_times(plan: Plan, staged: Path) -> None:
     """
     for task in {_task_of(Path(step.path)) for step in plan.steps}:
         if (plan.app / task).is_dir() and (staged / task).is_dir():
+            # ctime cannot be set. Streams compares the mtime alone.
             original = os.stat(plan.app / task)
             os.utime(staged / task, ns=(original.st_atime_ns, original.st_mtime_ns))
     for name, mtime in plan.task_times.items():
@@ -308,15 +341,19 @@ def _keep_times(plan: Plan, staged: Path) -> None:
 
 def _task_of(path: Path) -> Path:
     """Return ``0_1`` of ``0_1/rocksdb/s``; ``__t__/0_1`` under a named topology."""
-    return Path(*path.parts[: 2 if is_topology(path.parts[0]) else 1])
+    if is_topology(path.parts[0]):
+        return Path(*path.parts[:2])
+    return Path(path.parts[0])
 
 
 def _write_file(path: Path, data: bytes, *, keep_time: bool) -> None:
     """Write a file under a draft name, sync it, give it its access, and rename it into place."""
     new = path.with_name(f"{path.name}{_UNFINISHED}")
+    # "x" only creates: a draft that exists already is not of this run.
     with naming(path), open(new, "xb") as file:
         file.write(data)
         file.flush()
+        # Synced before the rename: otherwise a power loss could leave the name with an empty file.
         os.fsync(file.fileno())
     if path.exists():
         before = path.stat()

@@ -62,12 +62,16 @@ def every_file(app: Path) -> Listing:
         with reading(), os.scandir(os.path.join(app, folder)) as entries:
             for entry in entries:
                 path = os.path.join(folder, entry.name)
+                # The lock file is one inode in both trees, and marks differ between them by design.
                 if path == LOCK or path in MARKS:
                     continue
                 if entry.is_symlink():
+                    # Never followed: a link out of the tree would make its target a part of the proof.
                     listing[path] = ["link", os.readlink(entry.path)]
                 elif entry.is_dir(follow_symlinks=False):
                     listing[path] = []
+                    # Often readable for root only: listed as a folder, so that its removal would be
+                    # noticed.
                     if entry.name != LOST_AND_FOUND:
                         folders.append(path)
                 else:
@@ -96,10 +100,12 @@ def write_listing(path: Path, listing: Listing) -> str:
     """Write a list, durable once its folder is synced, and return its digest. Raise OSError."""
     data = _encoded(listing)
     with naming(path), open(path, "xb") as file:
+        # By the descriptor: a link that takes the name meanwhile cannot redirect the chown.
         own_like(file.fileno(), os.stat(path.parent))
         os.fchmod(file.fileno(), 0o644)
         file.write(data)
         file.flush()
+        # Durable before ``switching`` names its digest: recovery compares the tree with this list.
         os.fsync(file.fileno())
     return hashlib.sha256(data).hexdigest()
 
@@ -109,13 +115,18 @@ def differences_from(path: Path, list_digest: str, now: Listing) -> list[str]:
     if digest(now) == list_digest:
         return []
     before = _read_listing(path, list_digest)
-    return differences(before, now) if before is not None else [_UNNAMED]
+    # The digests differ, so something does: without the list kstate cannot name it.
+    if before is None:
+        return [_UNNAMED]
+    return differences(before, now)
 
 
 def other_times(path: Path, list_digest: str, now: Listing) -> Listing | None:
     """Return the list in ``path`` if only times of files differ from it; None otherwise, or if the list is lost."""
     before = _read_listing(path, list_digest)
-    return before if before is not None and only_times(before, now) else None
+    if before is None or not only_times(before, now):
+        return None
+    return before
 
 
 def only_times(before: Listing, now: Listing) -> bool:
@@ -127,12 +138,16 @@ def only_times(before: Listing, now: Listing) -> bool:
 
 def _timeless(facts: list[int | str]) -> list[int | str]:
     """Return facts without the time, which a file has and a link has not."""
-    return [facts[0], *facts[2:]] if facts and isinstance(facts[0], int) else facts
+    if not facts or not isinstance(facts[0], int):
+        return facts
+    return [facts[0], *facts[2:]]
 
 
 def _comparable(before: list[int | str], facts: list[int | str]) -> list[int | str]:
     """Return facts without a digest if the earlier list has none: an older kstate wrote it."""
-    return facts[: len(before)] if before and isinstance(before[0], int) else facts
+    if not before or not isinstance(before[0], int):
+        return facts
+    return facts[: len(before)]
 
 
 def set_times(folder: Path, listing: Listing) -> None:
@@ -147,7 +162,9 @@ def added_or_changed(path: Path, list_digest: str, now: Listing) -> list[str]:
     if not now or digest(now) == list_digest:
         return []
     before = _read_listing(path, list_digest)
-    return [_UNNAMED] if before is None else sorted(name for name in now if before.get(name) != now[name])
+    if before is None:
+        return [_UNNAMED]
+    return sorted(name for name in now if before.get(name) != now[name])
 
 
 def _read_listing(path: Path, list_digest: str) -> Listing | None:
@@ -155,6 +172,8 @@ def _read_listing(path: Path, list_digest: str) -> Listing | None:
     try:
         with reading(), open(path, "rb") as file:
             data = file.read(_MOST_BYTES)
+        # The journal has the digest and its own checksum, so a changed list cannot vouch for a changed
+        # tree.
         if hashlib.sha256(data).hexdigest() != list_digest:
             return None
         listing: Listing = parse_json(data)["files"]

@@ -51,6 +51,7 @@ def read_runs(app: Path) -> list[Run]:
     """
     folder = runs_folder(app)
     with reading():
+        # From the outside in: a link at either level would lead every later read and write elsewhere.
         for path in (folder.parent, folder):
             if path.is_symlink():
                 raise Refused(
@@ -84,7 +85,10 @@ def _folders(folder: Path) -> list[tuple[int, Path]]:
 
 def _of_another(run: Run) -> str | None:
     """Return the application.id in the journal of a run if it differs from that of its folder; None otherwise."""
-    app = run.events[0].get("app") if run.events else None
+    app: Any = None
+    if run.events:
+        app = run.events[0].get("app")
+    # Only the last part counts: a state.dir may be mounted or moved elsewhere.
     if not isinstance(app, str) or os.path.basename(app) == run.path.parent.name:
         return None
     return os.path.basename(app)
@@ -95,16 +99,13 @@ def require_understood(runs: list[Run]) -> list[Run]:
     _refuse_copies(runs)
     for run in runs:
         if run.damage is not None:
-            raise Refused(
-                f"run {run.name} is not understood: {run.damage}",
-                where=str(run.path),
-                hint=(
-                    _OF_ANOTHER
-                    if _of_another(run)
-                    else "it may keep the only copy of an application directory, so nothing is done until it is out of "
-                    f"the way: look at {run.path}; if {run.tree} is nothing that you need, move the folder elsewhere"
-                ),
+            hint = (
+                "it may keep the only copy of an application directory, so nothing is done until it is out of "
+                f"the way: look at {run.path}; if {run.tree} is nothing that you need, move the folder elsewhere"
             )
+            if _of_another(run):
+                hint = _OF_ANOTHER
+            raise Refused(f"run {run.name} is not understood: {run.damage}", where=str(run.path), hint=hint)
     return runs
 
 
@@ -118,10 +119,14 @@ def make_runs_folder(app: Path) -> Path:
         if not folder.parent.exists():
             # Applications of several owners may share a state.dir: whoever may create one there may have runs there.
             model = app.parent.stat()
+            # Closed first and opened below: no other user sees it before it has its owner.
             folder.parent.mkdir(mode=0o700)
             drop_acl(folder.parent)
             own_like(folder.parent, model)
+            # Mode and sticky bit of state.dir; search for all, since each application's folder has its
+            # own mode.
             os.chmod(folder.parent, (model.st_mode & 0o1777) | 0o111)
+            # The name of the folder is durable before anything in it is.
             sync_directory(app.parent)
         if not folder.exists():
             folder.mkdir(mode=0o750)
@@ -140,6 +145,7 @@ def _refuse_copies(runs: list[Run]) -> None:
     by_token: dict[str, Run] = {}
     for run in runs:
         if run.token is not None:
+            # A token is random for each run, so two folders with one are a folder and its copy.
             first = by_token.setdefault(run.token, run)
             if first is not run:
                 raise Refused(
@@ -162,8 +168,10 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     os.chmod(path, 0o750)
     sync_directory(folder)
     run = Run(path, [])
+    # 128 random bits tie a mark to its journal: names and inodes change with a copy, this does not.
     token = secrets.token_hex(16)
     if not holds_tasks(app):
+        # Recorded before staging: later only this line can tell that an empty APP lost nothing.
         details[EMPTY_AT_START] = True
     run.write("created", command=command, app=str(app), token=token, **invoker(), reason=reason, **details)
     own_like(path / JOURNAL, owner)
@@ -189,6 +197,7 @@ def forget(app: Path, run: Run) -> None:
     """Remove the folder of a run that has nothing but its journal and its lists. Suppress OSError."""
     with contextlib.suppress(OSError):
         names = set(os.listdir(run.path))
+        # A tree or sorted files are data: only a run without either may be forgotten.
         if names - JOURNALS - LISTS:
             return
         # The journal goes last: without it the next command could not tell whose the rest is.
@@ -236,6 +245,7 @@ def write_own_file(app: Path, path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         own_like(draft, app.stat())
+        # Owner and bytes are complete before the name changes: a reader never meets a file in between.
         os.rename(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -88,7 +88,10 @@ def _step(state: RunState | None, event: str) -> RunState | None:
     if before is None:
         before = frozenset(RunState)
     if state not in before:
-        raise JournalError(f"{event} follows {state.value if state else 'nothing'}")
+        last = "nothing"
+        if state is not None:
+            last = state.value
+        raise JournalError(f"{event} follows {last}")
     return after
 
 
@@ -143,7 +146,10 @@ class Run:
         """Append an event, durably. Raise OSError, and ValueError for an event that cannot follow."""
         state = _step(self.state, event)
         row = {"event": event, "at": _now(), **details}
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if self.events else os.O_CREAT)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        # Only the first line creates the file: a journal that was lost meanwhile must not begin again in the middle.
+        if not self.events:
+            flags |= os.O_CREAT
         descriptor = os.open(self.path / self._file, flags, 0o644)
         try:
             line = encode_line(row, len(self.events))
@@ -185,6 +191,7 @@ class Run:
         try:
             rest = memoryview(line)
             while rest:
+                # write(2) may write a part of the line, for example on a disk that is nearly full.
                 rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
         except BaseException:
@@ -202,6 +209,7 @@ def read_run(path: Path) -> Run:
     for _ in range(2):
         journals = JOURNALS & set(os.listdir(path))
         if len(journals) > 1:
+            # The rename is one step, so kstate never leaves both: they contradict each other.
             run.damage = f"it has two journals, {JOURNAL} and {LEAVING}"
             return run
         run._file = next(iter(journals), JOURNAL)
@@ -219,16 +227,22 @@ def read_run(path: Path) -> Run:
     if run.events and run._file == LEAVING:
         run.state = RunState.CLEANING
     elif not run.events and set(os.listdir(path)) - JOURNALS:
-        run.damage = f"its journal is {'missing' if data is None else 'empty'}"
+        # Files beside a journal without an event: they may be a backup whose journal was lost.
+        run.damage = "its journal is empty"
+        if data is None:
+            run.damage = "its journal is missing"
     return run
 
 
 def _take_in(run: Run, data: bytes) -> None:
     """Add the whole lines of a journal to a run, up to the first damaged one."""
+    # Only whole lines: a crash may cut the last one off, and its step never began.
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(keepends=True)):
         try:
             row = decode_line(line.removesuffix(b"\n"), number)
             state = _step(run.state, row["event"])
+            # Every line after a line of version 2 has a number: one without was added by an old kstate
+            # or by hand.
             if run.token is not None and "n" not in row:
                 raise JournalError("is older than the line before it")
         except JournalError as error:
@@ -251,6 +265,7 @@ def _journal(path: Path) -> bytes | None:
         raise JournalError(f"cannot be opened: {error.strerror}") from None
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
+        # O_NONBLOCK above: opening a FIFO would wait forever.
         if not stat.S_ISREG(status.st_mode):
             raise JournalError("is not a regular file")
         if status.st_size > _MOST_BYTES:
@@ -354,6 +369,7 @@ def encode_line(row: dict[str, Any], number: int) -> bytes:
     Raise JournalError for a line that :func:`decode_line` would refuse: nothing is written that cannot be read.
     """
     body = json.dumps({"schema_version": SCHEMA, "n": number, **row}).encode()
+    # The sum replaces the closing brace, so the bytes before it are what the CRC is of.
     line = body[:-1] + b', "sum": "%08x"}' % zlib.crc32(body)
     decode_line(line, number)
     return line + b"\n"
@@ -368,6 +384,7 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise JournalError("is not an object")
     version = row.get("schema_version", 1)
+    # type() and not isinstance: true would pass for 1.
     if type(version) is not int or version < 1:
         raise JournalError(f"has the schema_version {version!r}")
     if version > SCHEMA:
@@ -399,7 +416,9 @@ def _check_members(row: dict[str, Any], version: int) -> None:
         at = None
     if at is None or at.tzinfo is None:
         raise JournalError(f"has the time {row.get('at')!r}")
-    also = _MEMBERS_OF_1 if version == 1 else _MEMBERS_OF_2
+    also = _MEMBERS_OF_2
+    if version == 1:
+        also = _MEMBERS_OF_1
     for name, kind in {**_MEMBERS.get(event, {}), **also.get(event, {})}.items():
         if type(row.get(name)) is not kind:
             raise JournalError(f"{event} has {name} = {row.get(name)!r}")

@@ -137,13 +137,15 @@ def _lock_file(app: Path) -> Iterator[int]:
             f"{path} is not a regular file",
             hint="Streams locks a regular file of that name: see what it is, and move it away",
         )
+    # Only a new file gets an owner: that of an existing one is the application's.
     is_new = not path.exists()
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
         raise Refused(
             f"{path} cannot be opened for locking: {error.strerror}",
-            hint=access_hint(path if os.path.lexists(path) else app, os.R_OK | os.W_OK),
+            # A missing file fails by the rights of its folder.
+            hint=access_hint(_existing(path, app), os.R_OK | os.W_OK),
         ) from None
     try:
         if is_new:
@@ -151,6 +153,10 @@ def _lock_file(app: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _existing(path: Path, folder: Path) -> Path:
+    return path if os.path.lexists(path) else folder
 
 
 def _flock(descriptor: int, app: Path, deadline: float) -> None:
@@ -164,6 +170,7 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
             lock()
             return
         except OSError as error:
+            # POSIX lets lockf answer with either of the two for a lock that another process holds.
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise Refused(
                     f"{app / LOCK} cannot be locked: {error.strerror}",
@@ -171,16 +178,19 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
                 ) from None
             if time.monotonic() >= deadline:
                 raise in_use(app, read_lock_table().holder(app / LOCK), after_wait=waits) from None
+            # Polled: F_SETLKW cannot be given a time limit without signals.
             time.sleep(_POLL_SECONDS)
 
 
 def in_use(app: Path, pid: int | None, *, after_wait: bool = False) -> InUse:
     """Return the error for a directory that another process holds; ``after_wait``: the command has waited for it."""
+    # Another pid namespace or host may hide the holder.
     who = f"process {pid}" if pid else "another process"
+    how = "with --wait SECONDS"
+    if after_wait:
+        how = "longer"
     return InUse(
-        f"{app} is in use by {who}",
-        hint="stop the application (or the other kstate) first, or wait for it "
-        + ("longer" if after_wait else "with --wait SECONDS"),
+        f"{app} is in use by {who}", hint=f"stop the application (or the other kstate) first, or wait for it {how}"
     )
 
 
@@ -211,6 +221,7 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
         )
     if exchanges:
         _check_devices(app)
+    # Before access(2), which answers EROFS as if rights were missing.
     if os.statvfs(app.parent).f_flag & os.ST_RDONLY:
         raise Refused(
             f"{app.parent} is on a file system that is mounted read-only",
@@ -257,6 +268,7 @@ def _check_devices(app: Path) -> None:
     device = os.stat(app.parent).st_dev
     for path in (app, runs_folder(app).parent, runs_folder(app)):
         with reading():
+            # A folder that does not exist yet is created on the device of its parent.
             its_device = os.lstat(path).st_dev if os.path.lexists(path) else device
         if its_device != device:
             raise Refused(
@@ -282,14 +294,17 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     stat = os.statvfs(plan.app)
     free = stat.f_bavail * stat.f_frsize
     if required > free:
-        backups = any(run.state in (RunState.KEPT, RunState.UNDONE) for run in read_runs(plan.app))
-        raise Refused(
-            f"not enough free space: {size_text(required)} are needed beside {plan.app}, {size_text(free)} are free",
-            hint="free space there; this deletes the backups that earlier runs keep for undo:"
-            if backups
-            else "free space there, then run the command again",
-            hint_details=[command("clean", plan.app)] if backups else (),
-        )
+        text = f"not enough free space: {size_text(required)} are needed beside {plan.app}, {size_text(free)} are free"
+        # Backups pin SSTs that the application has compacted away: often they are what fills the disk.
+        if any(run.state in (RunState.KEPT, RunState.UNDONE) for run in read_runs(plan.app)):
+            raise Refused(
+                text,
+                hint="free space there; this deletes the backups that earlier runs keep for undo:",
+                hint_details=[command("clean", plan.app)],
+            )
+        raise Refused(text, hint="free space there, then run the command again")
+    # An open RocksDB adds MANIFEST, OPTIONS, CURRENT, LOG and an SST per flushed family. Links take no
+    # inode. f_files is 0 on btrfs, which has no fixed number of inodes.
     files = edits * 16
     if stat.f_files and stat.f_favail < files:
         raise Refused(
@@ -337,7 +352,9 @@ def _on_device(entry: os.DirEntry[str], device: int) -> bool:
 
 def _who_may(uid: int) -> str:
     """Return who can keep the owner of a file. The present user cannot: a foreign group needs root then."""
-    return "root" if uid in (0, os.geteuid()) else f"{user_name(uid)} or root"
+    if uid in (0, os.geteuid()):
+        return "root"
+    return f"{user_name(uid)} or root"
 
 
 def _check_owner(app: Path) -> None:
@@ -352,6 +369,7 @@ def _check_owner(app: Path) -> None:
                 stat = os.stat(path, follow_symlinks=False)
             except FileNotFoundError:
                 continue  # a running application has removed it
+            # Without CAP_CHOWN a user can give a file to itself and to its own groups only.
             if stat.st_uid != os.geteuid() or stat.st_gid not in groups:
                 raise Refused(
                     f"{path} belongs to uid {stat.st_uid}, gid {stat.st_gid}: this user could not keep that",

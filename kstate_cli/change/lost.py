@@ -33,7 +33,10 @@ class LostCopy:
     @property
     def back(self) -> str | None:
         """Return the command that restores the backup; None if there is none."""
-        return UndoOptions(discard_newer=True).command(self.app) if self.newest else None
+        # ``undo`` rolls back the newest run only: for an older one there is no command that restores just its backup.
+        if not self.newest:
+            return None
+        return UndoOptions(discard_newer=True).command(self.app)
 
     @property
     def delete(self) -> str:
@@ -43,8 +46,10 @@ class LostCopy:
     @property
     def ways(self) -> str:
         """Return what the user can do, in sentences."""
-        back = "" if self.back is None else f"To put them back: {self.back}. "
-        return f"{back}To delete it: {self.delete}"
+        delete = f"To delete it: {self.delete}"
+        if self.back is None:
+            return delete
+        return f"To put them back: {self.back}. {delete}"
 
     @property
     def sentences(self) -> str:
@@ -62,13 +67,18 @@ class OnlyCopy:
     @property
     def text(self) -> str:
         """Return what is lost, and which run has the copy."""
-        copy = "it" if self._is_backup else "what it had made of it, which undo has put aside"
+        copy = "what it had made of it, which undo has put aside"
+        if self._is_backup:
+            copy = "it"
         return f"{self.app} is lost, and run {self.run.name} keeps the only copy of {copy}"
 
     @property
     def back(self) -> str:
         """Return the command that restores the directory."""
-        return command("undo", self.app) if self._is_backup else shell("mv", self.run.tree, self.app)
+        if self._is_backup:
+            return command("undo", self.app)
+        # ``undo`` ignores an undone run: the directory that it put aside is moved by hand.
+        return shell("mv", self.run.tree, self.app)
 
     @property
     def _is_backup(self) -> bool:
@@ -98,6 +108,7 @@ def only_copy(app: Path, runs: Sequence[Run]) -> OnlyCopy | None:
     """Return the newest run that has the copy of a missing APP; None if APP exists, or no run has a copy."""
     if os.path.lexists(app):
         return None
+    # A backup goes before a directory that undo has put aside: it is what the application had last.
     for state in (RunState.KEPT, RunState.UNDONE):
         copies = [run for run in runs if run.damage is None and run.state is state and run.tree.is_dir()]
         if copies:
@@ -113,8 +124,9 @@ def _contents(app: Path, runs: Sequence[Run]) -> frozenset[str]:
     now = digest(start_files(app))
     if any(run.state is RunState.KEPT and run.last("switching").get("made") == now for run in runs):
         # That digest does not cover SSTs: if databases remain, their SSTs may have been deleted since.
-        whole = SST in present or DATABASE not in present
-        return frozenset(CONTENTS) if whole else frozenset(CONTENTS) - {SST}
+        if SST in present or DATABASE not in present:
+            return frozenset(CONTENTS)
+        return frozenset(CONTENTS) - {SST}
     return present
 
 
@@ -126,5 +138,7 @@ def _lost(run: Run, present: frozenset[str]) -> str | None:
         return None  # nothing was lost: undo has restored the empty directory
     in_backup = contents(run.tree)
     # After an undo the tree is what the run had made, such as restored stores that APP never had before.
-    candidates = CONTENTS if run.state is RunState.KEPT else CONTENTS[:1]
+    candidates: Sequence[str] = CONTENTS[:1]
+    if run.state is RunState.KEPT:
+        candidates = CONTENTS
     return next((name for name in candidates if name in in_backup and name not in present), None)

@@ -40,6 +40,7 @@ _MOST_BYTES = 4096
 
 def put_mark(folder: Path, mark: str, token: str) -> None:
     """Add the mark of the run with this token to ``folder``, durably. Raise OSError, FileExistsError included."""
+    # O_EXCL: an existing mark is of another run and must not be overwritten.
     descriptor = os.open(folder / mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         own_like(descriptor, os.stat(folder))
@@ -59,6 +60,7 @@ def token_of(folder: Path, mark: str) -> str | None:
     """
     try:
         with reading():
+            # O_NONBLOCK: a FIFO with the name of a mark must not make a command wait forever.
             descriptor = os.open(folder / mark, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
@@ -70,13 +72,16 @@ def token_of(folder: Path, mark: str) -> str | None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return ""
+        # One read: a mark is one line, and a longer file is none of kstate's.
         row = parse_json(os.read(descriptor, _MOST_BYTES))
     except ValueError:
         return ""
     finally:
         os.close(descriptor)
-    token = row.get("token") if isinstance(row, dict) else None
-    return token if isinstance(token, str) else ""
+    # "" and not None: a mark that cannot be understood is a mark, and proves nothing.
+    if not isinstance(row, dict) or not isinstance(row.get("token"), str):
+        return ""
+    return str(row["token"])
 
 
 def remove_mark(folder: Path, mark: str) -> None:

@@ -102,6 +102,7 @@ class EditDatabase:
         files = [f for name, live in self.before.live.items() if name not in dropped for f in live]
         if self.sst_format is not None:
             return sum(file.size for file in files)
+        # A conversion writes about as many bytes as it reads.
         sources = {c.source for c in self.conversions}
         return sum(file.size for name in sources for file in self.before.live.get(name, ()))
 
@@ -202,11 +203,15 @@ Step = OmitTree | RemoveFile | WriteFile | MoveStore | EditDatabase | CreateData
 
 
 def _record_text(record: OffsetsRecord) -> str:
-    parts = [offsets_text(record.offsets)] if record.offsets else []
+    parts = []
+    if record.offsets:
+        parts.append(offsets_text(record.offsets))
     if record.position is not None and not record.position.is_empty:
         parts.append("position")
-    if record.status is not None:
-        parts.append("status closed" if record.status == STATUS_CLOSED else f"status {record.status}")
+    if record.status == STATUS_CLOSED:
+        parts.append("status closed")
+    elif record.status is not None:
+        parts.append(f"status {record.status}")
     return ", ".join(parts)
 
 

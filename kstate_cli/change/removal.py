@@ -37,7 +37,9 @@ def remove_tree(path: Path) -> None:
     The mark of a staged tree goes last, so that the rest of an interrupted deletion still has it. No link is followed.
     """
     first: OSError | None = None
+    # False sorts before True: the mark is the last entry.
     for entry in sorted(os.scandir(path), key=lambda entry: entry.name == STAGED):
+        # Something remains: without the mark it would look like the only copy of an application.
         if first is not None and entry.name == STAGED:
             break
         try:
@@ -56,6 +58,7 @@ def _remove_all(top: Path) -> None:
     """Delete a directory without marks, of any depth. Raise the first OSError at the end."""
     errors: list[OSError] = []
     folders = [str(top)]
+    # A list and no recursion: directories may be nested deeper than Python's stack.
     for folder in folders:  # grows while it is read
         try:
             with os.scandir(folder) as entries:
@@ -65,6 +68,7 @@ def _remove_all(top: Path) -> None:
             # The file system's own folder is usually empty, and can be removed unread.
             if not (isinstance(error, PermissionError) and os.path.basename(folder) == LOST_AND_FOUND):
                 errors.append(error)
+    # The deepest first, since rmdir wants an empty directory.
     for folder in reversed(folders):
         try:
             os.rmdir(folder)
@@ -98,6 +102,7 @@ def sweep(
     if not keep_sorted_files:
         remove_sorted_files(run)
     sync_directory(run.path)
+    # Last: a FAILED run has no tree, so a kill before this line only means another sweep.
     write_on_full_disk(run, "failed", why=why, **(ended or {}))
 
 
@@ -129,7 +134,9 @@ def refuse_unproved(app: Path, run: Run) -> None:
     if not names:
         return
     if not _is_beside(app, run):
-        state = "holds no task any more" if os.path.lexists(app) else "is lost"
+        state = "is lost"
+        if os.path.lexists(app):
+            state = "holds no task any more"
         raise _unproved(run, f"may be all that there is of {app}, which {state}")
     token = token_of(run.tree, STAGED)
     if token is None:
@@ -145,6 +152,8 @@ def _is_beside(app: Path, run: Run) -> bool:
     If APP is lost or was emptied, the tree may have the last links to its files. But a restoration of an empty or
     missing directory has made its tree from a dump.
     """
+    # After ``switching`` the tree may be the old directory, so what APP was at the start proves
+    # nothing.
     if run.state is not RunState.SWITCHING and run.last("created").get(EMPTY_AT_START) is True:
         return True
     if not os.path.lexists(app):
@@ -169,6 +178,8 @@ def refuse_foreign(run: Run) -> None:
             f"{run.path} holds a symbolic link where kstate keeps a directory",
             hint="see what it points to, remove the link, and run the command again",
         )
+    # A file that kstate did not create may be the user's notes or data: nothing of the run is deleted
+    # then.
     foreign = sorted(set(os.listdir(run.path)) - _OWN)
     if foreign:
         raise Refused(
@@ -189,6 +200,7 @@ def remove_run(run: Run) -> None:
     refuse_foreign(run)
     if run.state is not RunState.CLEANING:
         _announce(run)
+    # The journal is renamed by now: an interruption leaves a run that only ``clean`` continues.
     for folder in (run.tree, run.path / SORTED_FILES):
         if folder.is_dir():
             remove_tree(folder)
@@ -196,6 +208,7 @@ def remove_run(run: Run) -> None:
     for name in set(os.listdir(run.path)) - JOURNALS:
         os.unlink(run.path / name)
     sync_directory(run.path)
+    # The entries removed above are durably gone before the journal that explains them.
     for name in JOURNALS & set(os.listdir(run.path)):
         os.unlink(run.path / name)
     run.path.rmdir()
@@ -232,9 +245,12 @@ def _free_space(run: Run, before_tree: OSError | None) -> Iterator[None]:
     remove_sorted_files(run)
     free(run.path)
     yield
+    # The backup may be restorable still, and no digest would show undo that a part is missing.
     if before_tree is not None:
         raise before_tree
+    # In memory first: an error below must be reported as a run that is half deleted.
     run.state = RunState.CLEANING
+    # A generator: only as many files as free enough space are deleted before the announcement succeeds.
     files = (os.path.join(folder, name) for folder, _, names in os.walk(run.tree, topdown=False) for name in names)
     batch = _BATCH
     while some := list(islice(files, batch)):
@@ -242,4 +258,5 @@ def _free_space(run: Run, before_tree: OSError | None) -> Iterator[None]:
             os.unlink(path)
         free(run.path)
         yield
+        # Doubled, so that even a tree of a million files needs few attempts.
         batch *= 2

@@ -91,22 +91,29 @@ class StandbyUse(str, Enum):
 def standby_use(app: Path) -> StandbyUse | None:
     """Return the use of APP as a standby; None if it never was one, or is empty or missing."""
     try:
-        now = every_file(app) if app.exists() else {}
-        standby = read_standby(app) if now else None
+        now = _files(app)
+        # The proof outlives the directory: for an empty one it says nothing.
+        if not now:
+            return None
+        standby = read_standby(app)
         if standby is None:
             return None
-        return StandbyUse.unused if _why_used(app, standby, now) is None else StandbyUse.used
+        if _why_used(app, standby, now) is None:
+            return StandbyUse.unused
+        return StandbyUse.used
     except (Refused, OSError):
         return StandbyUse.unreadable
 
 
 def refuse_no_standby(app: Path) -> None:
     """Raise Refused unless APP is missing, empty, or a standby that is unused since its last round."""
-    now = every_file(app) if app.exists() else {}
+    now = _files(app)
     if not now:
         return
     standby = read_standby(app)
-    why = "it is no standby: kstate has not made it as one" if standby is None else _why_used(app, standby, now)
+    why: str | None = "it is no standby: kstate has not made it as one"
+    if standby is not None:
+        why = _why_used(app, standby, now)
     if why is not None:
         raise Refused(
             f"{app} is not followed: {why}",
@@ -116,19 +123,29 @@ def refuse_no_standby(app: Path) -> None:
         )
 
 
+def _files(app: Path) -> Listing:
+    return every_file(app) if app.exists() else {}
+
+
 def _why_used(app: Path, standby: Standby, now: Listing) -> str | None:
     """Return why a directory is no unused standby any more; None if it still is."""
     run = next((run for run in read_runs(app) if run.name == standby.run), None)
+    # The files would equal ``before``, yet the user has rolled the round back: the next one must not
+    # repeat it.
     if run is not None and run.state in (RunState.UNDOING, RunState.UNDONE):
         return f"its last round, run {standby.run}, was taken back"
+    # Either digest counts: a kill may have come before the exchange that the proof announces.
     if digest(now) not in (standby.before, standby.after):
         return f"it was started or changed since its last round, run {standby.run}{_changed(run, now)}"
     return None
 
 
 def _changed(run: Run | None, now: Listing) -> str:
-    list_digest = "" if run is None else str(run.last("switching").get("staged", ""))
-    if run is None or not list_digest:
+    # ``clean`` may have deleted the run: the proof still counts, but no list names the differing files.
+    if run is None:
+        return ""
+    list_digest = str(run.last("switching").get("staged", ""))
+    if not list_digest:
         return ""
     return f": {some(differences_from(run.path / STAGED_LIST, list_digest, now), _MOST_NAMES)}"
 

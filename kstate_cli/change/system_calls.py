@@ -27,8 +27,10 @@ def exchange(path: Path, other: Path) -> None:
     Raise OSError: EINVAL or ENOSYS if the file system cannot, EXDEV and EBUSY for mount points.
     """
     libc = _libc()
+    # glibc has it since 2.28.
     if not hasattr(libc, "renameat2"):
         raise OSError(errno.ENOSYS, "this system has no renameat2")
+    # Both names exist at every moment, even for a concurrent reader and after a power failure.
     result = libc.renameat2(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
     if result != 0:
         number = ctypes.get_errno()

@@ -73,6 +73,8 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
     backups = [run for run in require_understood(read_runs(app)) if run.state is RunState.KEPT]
     if not backups:
         return None, "nothing to undo"
+    # Only the newest: an older backup plus the changes of later runs would be no directory that ever
+    # existed.
     run = backups[-1]
     times = _prove_kept(app, run, options)
     name = run.events[0]["command"]
@@ -82,7 +84,9 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
     details: dict[str, Any] = {**invoker(), "reason": reason}
     with signals_held():
         try:
+            # Before the mark: the times of the old files are part of the directory that comes back.
             set_times(run.tree, times)
+            # The mark is durable before ``undoing`` is written, so the mark alone decides after a kill.
             _mark(app, run, lost=lost)
             # If APP is lost, the backup only needs a rename.
             commit(app, run, BACKWARD, announced=details, recorded={}, lost=lost)
@@ -108,6 +112,7 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
             hint=f"something else has removed or replaced it; look at {run.path}",
             hint_details=[f"to give the run up: {command('clean', app, '--run', run.name)}"],
         )
+    # A backup has lost its marks before the exchange (list_trees): one with the mark was never APP.
     if token_of(run.tree, STAGED) is not None:
         raise Refused(
             f"{run.tree} is marked as staged: it never was {app}", hint=f"look at {run.path}; move it elsewhere"
@@ -144,6 +149,8 @@ def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -
         )
     if not options.times_lost:
         raise _only_times(app, run, options, changed)
+    # Sizes and digests of small files are equal; SSTs have no digest in the list, so their blocks are
+    # read.
     unreadable = first_unreadable(run.tree)
     if unreadable is not None:
         raise _cannot_be_put_back(app, run, unreadable)
@@ -195,7 +202,9 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
         ways = _ways_on(app, run, options)
         if times:
             ways.insert(0, f"if it was copied without its times: {replace(options, times_lost=True).command(app)}")
-        only = "only the times of files, not their sizes: " if times else ""
+        only = ""
+        if times:
+            only = "only the times of files, not their sizes: "
         raise Refused(
             f"{app} has changed since run {run.name}: {only}{some(changed, _MOST_NAMES)}",
             hint="choose:",
@@ -225,6 +234,7 @@ def _mark(app: Path, run: Run, *, lost: bool) -> None:
     # A mark from an interrupted undo says nothing about this one.
     if not (run.tree / UNDOING).is_dir() or (run.tree / UNDOING).is_symlink():
         remove_mark(run.tree, UNDOING)
+    # A run of an older kstate has no token: its undo has no mark, and recovery goes by the list alone.
     token = run.token
     if token is not None:
         put_mark(run.tree, UNDOING, token)
@@ -270,5 +280,6 @@ def first_unreadable(tree: Path) -> str | None:
 def _read(database: Path) -> None:
     with Shadow(database) as shadow:
         for family in shadow.column_families:
+            # Each block is read and its checksum compared; rows are not decoded.
             for _ in shadow.scan(family):
                 pass

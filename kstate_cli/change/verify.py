@@ -78,6 +78,7 @@ def _verify(check: _Check) -> None:
 
 def _verify_edited(check: _Check, step: EditDatabase, shadow: Shadow) -> None:
     """Compare an edited database with its step and its original."""
+    # One family too many or too few, and the target release does not open the database.
     if frozenset(shadow.column_families) != step.families_after:
         raise VerificationError(f"has the column families {', '.join(shadow.column_families)}")
     if step.offsets is not None:
@@ -89,6 +90,8 @@ def _verify_edited(check: _Check, step: EditDatabase, shadow: Shadow) -> None:
         _formats(shadow, new, step.sst_format)
         _compare_rows(step, check.app, shadow, unchanged, full=check.full)
     else:
+        # Inodes are compared, not contents: RocksDB never changes an SST, so equal inodes are equal
+        # rows.
         for name in unchanged:
             _same_files(name, step.before.live[name], shadow.live_files(name), old, new, linked=check.linked)
     _converted(step, check.app, shadow)
@@ -124,6 +127,7 @@ def _same_offsets(shadow: Shadow, planned: OffsetsRecord) -> None:
 def _same_files(
     family: str, before: tuple[LiveFile, ...], after: tuple[LiveFile, ...], old: Path, new: Path, *, linked: bool
 ) -> None:
+    # The MANIFEST of the clone must name the same files: an edit elsewhere must not compact this family.
     if before != after:
         raise VerificationError(f"column family {family} consists of other SSTs than before")
     for file in before:
@@ -137,6 +141,7 @@ def _same_files(
 def _digest_file(path: Path) -> bytes:
     digest = hashlib.blake2b()
     with open(path, "rb") as file:
+        # 1 MiB: large enough for the disk, small beside the memory of a worker.
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.digest()
@@ -149,6 +154,8 @@ def _formats(shadow: Shadow, path: Path, newest: int) -> None:
             if not is_sst(file.name):
                 continue
             with open(path / file.name, "rb") as handle:
+                # The last 53 bytes of an SST have its format_version, little-endian, before the magic
+                # number.
                 handle.seek(-sst.FOOTER_LENGTH, os.SEEK_END)
                 footer = sst.footer(handle.read())
             if footer.format_version > newest:
@@ -161,6 +168,7 @@ def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[
     Entries are not counted: a compaction drops overwritten and deleted rows, so fewer entries prove nothing.
     """
     for name in families:
+        # Without a sample the family was empty before, and may stay without files.
         if not step.before.samples.get(name):
             continue
         if not shadow.live_files(name):
@@ -185,6 +193,7 @@ def _converted(step: EditDatabase, app: Path, shadow: Shadow) -> None:
 def _expected_rows(original: Shadow, conversion: Conversion) -> Iterator[tuple[bytes, bytes]]:
     """Yield the rows that the target must have: its own and the converted ones, which win if a key is in both."""
     strip = STRIP[conversion.layout]
+    # 0 sorts before 1: of equal keys the converted row comes first, and the group takes its first row.
     newer = ((key, 0, strip(value)[0]) for key, value in original.rows(conversion.source))
     older: Iterator[tuple[bytes, int, bytes]] = iter(())
     if conversion.target in original.column_families:

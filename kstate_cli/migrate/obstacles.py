@@ -55,7 +55,12 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
         kind = store.kind.name
         if store.families & headers_families() and not snapshot.into_family:
             headers.append(f"{name}: a store with record headers ({kind})")
-            lines += [f"{name}: {reason}" for reason in [undecided(store)] if reason is not None]
+            doubt = undecided(store)
+            # A conversion by the wrong layout would cut bytes off values, silently.
+            if doubt is not None:
+                lines.append(f"{name}: {doubt}")
+            # The rows become those of the older kind, so that kind decides whether the target has such
+            # stores.
             kind = without_headers(kind)
         if not readable_by(kind, snapshot.target):
             lines.append(f"{name}: {kind} stores are unknown to {snapshot.target}")
@@ -119,6 +124,7 @@ def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[St
         f"{step.path}: column family {step.before.forgetful_family} has compaction_style=kCompactionStyleFIFO, and its "
         f"files have to be rewritten for {snapshot.target}"
         for step in steps
+        # Offsets alone are safe: an edit of their family keeps the data files.
         if isinstance(step, EditDatabase) and (step.sst_format is not None or step.conversions)
         if step.before.forgetful_family is not None
     ]
@@ -137,7 +143,9 @@ def undecided(store: Store) -> str | None:
     families = sorted(headers_families() & store.families)
     for family in families:
         if not kinds_of_family(family, segmented=store.segmented):
-            segmented = "segmented" if store.segmented else "not segmented"
+            segmented = "not segmented"
+            if store.segmented:
+                segmented = "segmented"
             return f"column family {family} is none of a store that is {segmented}"
     if store.kind.certain or store.empty:
         return None
@@ -154,6 +162,7 @@ def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
     Key-value and window rows keep their timestamp, sessions never had one. The windows of stream-stream joins are
     plain there (``StreamJoinedStoreFactory``); only their names tell them apart.
     """
+    # The kind is inferred from samples; a family that it does not have belongs to another kind.
     kind = store_kind(store.kind.name)
     to_older = []
     for family in sorted(headers_families() & set(database.column_families)):
@@ -166,7 +175,9 @@ def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
 def _older(kind: StoreKind, family: str, store_name: str) -> tuple[str, str]:
     """Return the older family for rows of a family with headers, and how their values change (``layouts.STRIP``)."""
     number = next(number for number, other in enumerate(kind.families) if other.name == family)
+    # Families are listed newest first, so the next one is the layout of the release before.
     newer, older = kind.families[number : number + 2]
+    # Joins store plain values, without the timestamp that other windows have.
     if kind.key is KeySchema.WINDOW and JOIN_WINDOW.fullmatch(store_name):
         older = kind.families[-1]
     return older.name, stripped(newer.layout, older.layout, kind.key)
@@ -182,6 +193,8 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
     when it closes. Up to 4.2 ``.checkpoint`` has all of them or does not exist
     (``ProcessorStateManager.initializeStoreOffsetsFromCheckpoint``).
     """
+    # A running application writes its offsets when it is closed. A global store is never wiped with a
+    # task.
     if app.running or resolved.task.is_global:
         return []
     never = _never_committed(resolved, target, transactional=transactional)
@@ -204,6 +217,7 @@ def _never_committed(resolved: TaskOffsets, target: Release, *, transactional: b
     if names or has_offsets:
         return names
     # No store of the task has an offset: the empty ones were opened and never committed.
+    # Stores with rows and without any offset count as stores without a changelog.
     return [store.name for store in without if store.empty]
 
 
@@ -256,7 +270,9 @@ def lost_unread(task: Task, unfinished: Collection[Problem], logged: Collection[
 
 
 def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
-    have = "has" if len(stores) == 1 else "have"
+    have = "have"
+    if len(stores) == 1:
+        have = "has"
     return f"{task.name}: no offset tells whether {some(stores, _MOST_NAMES)}{which} {have} a changelog: without one"
 
 

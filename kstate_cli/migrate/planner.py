@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from kstate_cli.change.plan import (
     Change,
+    Conversion,
     EditDatabase,
     OmitTree,
     Plan,
@@ -71,6 +72,7 @@ def plan_migration(app: Application, target: Release, options: MigrateOptions) -
 def plan_of(snapshot: MigrationSnapshot) -> Plan:
     """Return the plan by what a snapshot says; nothing is read from disk. Raises Refused."""
     refuse_unreadable(snapshot)
+    # Exhausted at once: a rule that refuses in a late task leaves no half of a plan.
     changes = [*_application_changes(snapshot), *_changes_of_tasks(snapshot)]
     for change in changes:
         if isinstance(change, Remark):
@@ -78,29 +80,42 @@ def plan_of(snapshot: MigrationSnapshot) -> Plan:
         else:
             _LOG.debug("step %s %s: %s", change.action, change.path, change.describe())
     steps = steps_of(changes)
+    # Refusals come after all rules, so that one message names every task that stands in the way.
     refuse_rewrites_of_forgetful(snapshot, steps)
     refuse_unclean(snapshot, texts_of(changes, RemarkKind.UNCLEAN))
     refuse_losses(snapshot, texts_of(changes, RemarkKind.LOSS))
     target, options = snapshot.target, snapshot.options
+    # A directory that needs no step is not written, so an unproven target does no harm there.
     if steps and target.unproven and not options.unproven:
         path = snapshot.app.path
         raise unproven_release(target, path, options.command(path, target.version, UNPROVEN))
+    # A half-created database may lack families, so it proves no release while whole tasks exist.
     sources = sources_of(snapshot.whole_tasks or snapshot.app.tasks, transactional=options.transactional)
+    source = target
+    if sources:
+        source = representative(sources)
+    notes = texts_of(changes, RemarkKind.NOTE)
+    if steps:
+        notes = (*notes, *unproven_pair(sources, target))
     return Plan(
         app=snapshot.app.path,
         command=f"migrate --to {quoted(target.version)}",
-        source=representative(sources).name if sources else target.name,
+        source=source.name,
         target=target.name,
         steps=steps,
         warnings=texts_of(changes, RemarkKind.WARNING),
-        notes=(*texts_of(changes, RemarkKind.NOTE), *(unproven_pair(sources, target) if steps else ())),
+        notes=notes,
     )
 
 
 def _application_changes(snapshot: MigrationSnapshot) -> Iterator[Change]:
     """Yield what concerns the directory as a whole."""
     for problem in snapshot.app.all_problems():
-        yield note(problem.reasoned) if problem.passing else warning(problem.reasoned)
+        remark = warning(problem.reasoned)
+        # Streams itself passes over it: exit code 1 would stop a script for nothing.
+        if problem.passing:
+            remark = note(problem.reasoned)
+        yield remark
     yield from map(note, as_of_note(snapshot.app))
     yield from misread_sessions(snapshot)
 
@@ -115,16 +130,20 @@ def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
     task = state.task
     problems = snapshot.unfinished.get(task.name)
     if problems is not None:
+        # A kill left a database half created: no step can edit it, and Streams restores the task.
         yield from _leave_out(snapshot, state, problems[0].text)
         yield from map(warning, lost_unread(task, problems, snapshot.logged))
         return
     moves = _moves_offsets(snapshot, task)
+    # Offsets are in their place already. Unclean tasks stay as they are: the target judges them itself.
     if not moves and not (snapshot.into_family and state.uneven_stores):
         yield from _rewrite_only(snapshot, task)
         if snapshot.into_family and snapshot.left_transactional:
             yield from _wiped(snapshot, state)
         return
     options = snapshot.options
+    # Up to here no offset has moved. Moved offsets of an unclean task would hide its signs from the
+    # next start.
     if state.unclean and not options.at_least_once:
         if options.wipe_unclean:
             yield from _leave_out(snapshot, state, str(state.unclean[0]))
@@ -157,8 +176,10 @@ def _wiped(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
 def _moves_offsets(snapshot: MigrationSnapshot, task: Task) -> bool:
     """Return True if the offsets of a task are not, or not only, where the target keeps them."""
     if not snapshot.into_family:
+        # Up to 4.2 Streams opens no database with the family, and never reads ``.checkpoint_<store>``.
         return task.has_offsets_family or bool(task.store_files)
     databases = [database for store in task.stores for database in store.databases]
+    # 4.3 reads ``.checkpoint`` even beside the family, and prefers it: an old file must go.
     without_family = any(database.offsets is None for database in databases)
     return bool(task.stores) and (task.checkpoint is not None or without_family)
 
@@ -166,6 +187,7 @@ def _moves_offsets(snapshot: MigrationSnapshot, task: Task) -> bool:
 def _leave_out(snapshot: MigrationSnapshot, state: TaskOffsets, reason: str) -> Iterator[Change]:
     """Leave out a whole task, so that Streams restores it."""
     why = f"left out, so that Streams restores it: {reason}"
+    # The clone lacks the task directory; the backup still has it until ``kstate clean``.
     yield OmitTree(snapshot.relative(state.task.path), why)
     yield warning(f"{state.task.name}: {why}")
     yield from map(warning, lost_with_it(snapshot.app, state, snapshot.logged))
@@ -180,6 +202,7 @@ def _rewrite_only(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:
         if _too_new(snapshot, database)
     ]
     yield from rewrites
+    # Rewritten SSTs change nothing about that: without the file the offsets of the task are missing.
     if rewrites and task.checkpoint is None and not task.is_global:
         yield note(f"{task.name}: it has no .checkpoint: Streams restores it, migrated or not")
 
@@ -194,6 +217,8 @@ def _even_out(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Chang
     A start takes the offset of one segment, and never restores the rows that another one lacks below it.
     """
     for uneven in state.uneven_stores:
+        # Rows of a silent segment are only in the changelog, so no offset is right for the store as it
+        # is.
         if uneven.silent:
             yield from _leave_out_store(snapshot, uneven)
             continue
@@ -298,17 +323,20 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
     for store_offsets in state.stores:
         yield from _store_out_of_family(snapshot, task, store_offsets, lines)
     for key in {key for store_offsets in state.stores if store_offsets.stale for key in store_offsets.offsets}:
-        # Who owns a topic the directory does not say. Without its line a store is rebuilt, which is slow but right.
+        # The directory does not state which store owns a topic. Without its line a store is rebuilt: slow, but right.
         if lines.pop(key, None) is not None:
             yield warning(f"global: {key} stays out of .checkpoint: a store that the last run did not open names it")
     if not task.is_global:
         for absent in state.absent.values():
+            # Lines of custom stores, and -4 of wiped ones: without its line Streams would wipe the
+            # task.
             lines.update(absent)
     _refuse_below_zero(snapshot, task, lines)
     if lines:
         yield _offsets_file(snapshot, task, lines)
     elif task.checkpoint is not None:
         yield keeping.without_lines("no store here has an offset")
+    # Removed after ``.checkpoint`` has the offset: older releases would leave the file there forever.
     for name in task.store_files:
         yield keeping.without_lines_of(name, "its offset is in .checkpoint now")
     yield from _remove_leftovers(snapshot, task)
@@ -322,6 +350,8 @@ def _store_out_of_family(
     if state.silent:
         yield from _leave_out_store(snapshot, state)
     else:
+        # The family leaves every database, also those of stale global stores: 4.2 opens none that has
+        # it.
         yield from _edit_out(snapshot, store)
     if state.stale:
         yield warning(
@@ -330,6 +360,8 @@ def _store_out_of_family(
         )
         return
     for key, offset in _line_offsets(snapshot, task, state).items():
+        # A source topic may be the changelog of several stores: one line serves all, so the lowest
+        # counts.
         if key in lines and lines[key] != offset:
             yield warning(f"{task.name}: stores disagree about {key}: the lowest offset is taken")
         lines[key] = min(offset, lines.get(key, offset))
@@ -348,11 +380,16 @@ def _line_offsets(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) 
 
 def _edit_out(snapshot: MigrationSnapshot, store: Store) -> Iterator[Change]:
     for database in store.databases:
+        # Up to 4.2 a line of ``.checkpoint`` is enough for a store without segments.
         if _is_carrier(store, database):
             yield OmitTree(snapshot.relative(database.path), "a segment that only carried an offset")
             continue
+        # 4.2 does not open a database with a family that its options do not name.
         drop = (OFFSETS_CF,) if OFFSETS_CF in database.column_families else ()
-        changed = conversions(store, database) if snapshot.options.drop_headers else ()
+        changed: tuple[Conversion, ...] = ()
+        if snapshot.options.drop_headers:
+            changed = conversions(store, database)
+        # RocksDB writes converted rows in the format of today, which releases up to 3.9 do not read.
         rewrite = _too_new(snapshot, database) or (bool(changed) and snapshot.target.reads_sst_format <= OLD_SST_FORMAT)
         if drop or changed or rewrite:
             yield EditDatabase(
@@ -385,6 +422,7 @@ def _refuse_below_zero(snapshot: MigrationSnapshot, task: Task, lines: Offsets) 
 
 
 def _position_file(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:
+    # Global stores have no Position file (GlobalStateManagerImpl.registerStore).
     if task.is_global or state.position.is_empty:
         return
     name = state.store.name
@@ -400,11 +438,13 @@ def _position_text(position: Position) -> str:
 
 def _offsets_file(snapshot: MigrationSnapshot, task: Task, offsets: Offsets, store: str | None = None) -> WriteFile:
     """Return the step that writes the lines of the task, or of one store alone."""
-    keeping = _keeping(snapshot, task)
+    keeping, name = _keeping(snapshot, task), CHECKPOINT
     try:
-        return keeping.lines(offsets) if store is None else keeping.lines_of(store, offsets)
+        if store is None:
+            return keeping.lines(offsets)
+        name = store_checkpoint(store)
+        return keeping.lines_of(store, offsets)
     except ValueError as error:
-        name = CHECKPOINT if store is None else store_checkpoint(store)
         raise _unwritable(snapshot, f"{task.name}/{name}", error) from None
 
 

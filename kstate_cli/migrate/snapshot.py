@@ -62,6 +62,8 @@ class MigrationSnapshot:
 def read_snapshot(app: Application, target: Release, options: MigrateOptions) -> MigrationSnapshot:
     """Return the snapshot. Raise Refused if a part of the directory cannot be read, and OSError."""
     unfinished = _unfinished(app)
+    # Before any row is read: a damaged database would end the reading of subscriptions with another
+    # error.
     _refuse_fatal(app, target, options, unfinished)
     whole = [task for task in app.tasks if task.name not in unfinished]
     subscriptions = _subscriptions(whole, target)
@@ -96,9 +98,11 @@ def _refuse_fatal(
     fatal = [problem for problem in app.all_problems() if problem.fatal and problem.place.task not in leaves_out]
     if not fatal:
         return
+    # A disk that does not answer proves no damage: no hint may lead to the removal of these stores.
     if all(problem.code is ProblemCode.UNREADABLE for problem in fatal):
         raise _not_all_read(app.path, [problem.text for problem in fatal])
     hint = f"what to do about each: {command('check', app.path, '--for', target.version)}"
+    # Only if nothing else stands in the way: otherwise --wipe-unclean would be refused again.
     if {problem.place.task for problem in fatal} <= unfinished.keys():
         wipe = options.command(app.path, target.version, "--wipe-unclean")
         killed = f"where the application was killed, this leaves these tasks out, so that Streams restores them: {wipe}"
@@ -114,6 +118,7 @@ def _refuse_fatal(
 def _subscriptions(tasks: list[Task], target: Release) -> dict[StoreKey, str]:
     """Return the stores of foreign-key subscriptions that are too new for the target. Reads rows."""
     since = {v: name for v, name in SUBSCRIPTION_VERSION_SINCE.items() if target.number < release(name).number}
+    # The versions of the wrapper grew with the releases, so a new target reads all of them.
     if not since:
         return {}
     reasons = {
@@ -134,11 +139,13 @@ def _newer_subscription(name: str, store: Store, since: Mapping[int, str]) -> st
         for database in store.databases:
             with Shadow(database.path) as shadow:
                 for family in database.data_families:
+                    # Only the rows show their version; the first one that is too new decides.
                     for _, value in shadow.rows(family):
                         version = subscription_version(value)
                         if version in since:
                             return f"foreign-key subscriptions of version {version} need {since[version]}"
     except (RocksError, MalformedBytesError, OSError) as error:
+        # An error of the disk is no answer: the rows may be whole.
         if cannot_be_read(error):
             raise _not_all_read(store.path, [f"{name}: {error}"]) from None
         if isinstance(error, OSError):
@@ -196,12 +203,14 @@ def sources_of(tasks: Collection[Task], *, transactional: bool) -> tuple[Release
     """
     releases: set[Release] | None = None
     for database in (database for task in tasks for store in task.stores for database in store.databases):
+        # RocksDB writes its own version into the OPTIONS file at each open for writing.
         version = database.options.rocksdb_version if database.options else None
         names = set(written_by(version, frozenset(database.column_families)))
         if names:
             # Databases that contradict each other leave the candidates of both.
             releases = names if releases is None else (releases & names or releases | names)
     in_order = sorted(releases or (), key=lambda candidate: candidate.number)
+    # 4.3 and 4.4 ship one RocksDB: only the user can tell a run with transactional stores.
     with_transactions = [candidate for candidate in in_order if candidate.transactional]
     if transactional and with_transactions:
         return tuple(with_transactions)

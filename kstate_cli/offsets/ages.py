@@ -70,26 +70,33 @@ class SstAge:
 
 def sst_age(store: Store) -> SstAge:
     """Return the age by the properties of every live SST of the data column families; unreadable files have no time."""
+    # Time and identity come from one pass, so both are of the same files.
     times, fingerprints = [], []
     latest = clock.now_seconds() + _AHEAD_SECONDS
     for database in store.databases:
         for family, files in database.live.items():
+            # Every start of 4.3 rewrites this family, so its SSTs are young however old the rows are.
             if family == OFFSETS_CF:
                 continue
             for live in files:
+                # Blob files have no properties: the SST that refers to one has the times of its rows.
                 if not is_sst(live.name):
                     continue
                 try:
                     with open(database.path / live.name, "rb") as file:
                         properties = read_properties(file)
                 except (MalformedBytesError, OSError):
+                    # The file still changes the identity: a store with an unreadable SST never equals a
+                    # healthy one.
                     fingerprints.append(f"{database.segment_start} {family} {live.name} unreadable")
                     continue
                 fingerprints.append(
                     f"{database.segment_start} {family} {hashlib.sha256(properties.raw).hexdigest()} {live.size}"
                 )
+                # The properties have seconds since 1970, kstate has milliseconds.
                 if properties.newest_data is not None and properties.newest_data <= latest:
                     times.append(properties.newest_data * 1000)
+    # Sorted, since the identity is the same wherever the files are and however the MANIFEST orders them.
     digest = hashlib.sha256("\n".join(sorted(fingerprints)).encode())
     return SstAge(max(times, default=None), digest.hexdigest())
 
@@ -150,12 +157,17 @@ def read_ages(app: Path) -> tuple[Age, ...]:
         return ()
     except (OSError, ValueError) as error:
         raise _damaged(path, app, error) from None
-    version = content.get("schema_version") if isinstance(content, dict) else None
+    version = None
+    if isinstance(content, dict):
+        version = content.get("schema_version")
+    # bool is a subclass of int in Python: without this test true would pass for version 1.
     if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA:
         raise Refused(
             f"{path} was written by a newer kstate (schema_version {version}, known: {SCHEMA})",
             hint="run the newer kstate, or upgrade this one",
         )
+    # Every entry is parsed, also those of other stores: one damaged entry makes the whole file
+    # untrustworthy.
     try:
         if version != SCHEMA or isinstance(version, bool):
             raise ValueError(f"schema_version {version!r}")
@@ -166,6 +178,7 @@ def read_ages(app: Path) -> tuple[Age, ...]:
 
 def add_ages(app: Path, new: Iterable[Age]) -> None:
     """Add entries durably; the caller holds the application lock. Raise OSError, and Refused as :func:`read_ages`."""
+    # Entries keep their order, oldest first: resolve_age relies on it.
     by_store: dict[str, list[Age]] = {}
     for age in (*read_ages(app), *new):
         entries = by_store.setdefault(age.store, [])
@@ -173,6 +186,7 @@ def add_ages(app: Path, new: Iterable[Age]) -> None:
             entries.append(age)
     stores = {name: [_as_json(age) for age in entries[-_MOST_ENTRIES:]] for name, entries in sorted(by_store.items())}
     data = json.dumps({"schema_version": SCHEMA, "stores": stores}, indent=1).encode() + b"\n"
+    # write_own_file syncs and renames: a reader gets the old or the new file, whole.
     write_own_file(app, ages_path(app), data)
 
 
@@ -182,12 +196,17 @@ def resolve_age(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition
     The newest entry about exactly these SSTs at these offsets decides. Other entries at the same offsets can only make
     the store older.
     """
+    # Only entries at exactly these offsets: an older entry describes fewer records than the store has
+    # now.
     at_these_offsets = [age for age in ages if age.store == store and dict(age.offsets) == dict(offsets)]
     exact = [age for age in at_these_offsets if age.identity == of_ssts.identity]
     if exact:
         return exact[-1]
     bounds = [age.as_of_ms for age in at_these_offsets]
-    logs = at_these_offsets[-1].logs if at_these_offsets else {}
+    logs: Mapping[TopicPartition, LogMark] = {}
+    # The newest entry describes the log as kstate read it last.
+    if at_these_offsets:
+        logs = at_these_offsets[-1].logs
     mark = _common_clock([age.clock for age in at_these_offsets])
     if None in bounds:
         # A run built such a store without knowing the age of its data: the time of a new SST cannot make it younger.
@@ -204,9 +223,12 @@ def age_of(ages: Iterable[Age], task: str, existing: StoreOffsets) -> Age:
 def _common_clock(marks: list[ClockMark | None]) -> ClockMark | None:
     """Return the clock of several ages; a clock with the scale "", equal to no other, if they have several."""
     clocks = [mark for mark in marks if mark is not None]
+    if not clocks:
+        return None
+    # Times of two scales cannot be compared: "" makes every later comparison answer "unknown".
     if len({mark.scale for mark in clocks}) > 1:
         return replace(clocks[-1], scale="")
-    return clocks[-1] if clocks else None
+    return clocks[-1]
 
 
 def _damaged(path: Path, app: Path, error: Exception) -> Refused:
@@ -221,6 +243,7 @@ def _damaged(path: Path, app: Path, error: Exception) -> Refused:
 
 def _as_json(age: Age) -> dict[str, Any]:
     facts: dict[str, Any] = {"run": age.run, "as_of_ms": age.as_of_ms, "identity": age.identity}
+    # Lists of three, since a JSON object has text keys only. Sorted: equal ages give equal bytes.
     facts["offsets"] = [[tp.topic, tp.partition, offset] for tp, offset in sorted(age.offsets.items())]
     if age.clock is not None:
         facts["clock"] = {name: value for name, value in asdict(age.clock).items() if value is not None}
@@ -235,14 +258,15 @@ def _age(store: str, entry: Mapping[str, Any]) -> Age:
     logs = {
         TopicPartition(_text(topic), _whole(partition)): LogMark(
             _maybe_text(mark.get("topic_id")),
-            None if mark.get("leader_epoch") is None else _whole(mark["leader_epoch"]),
-            None if mark.get("last") is None else _whole(mark["last"]),
+            _maybe_whole(mark.get("leader_epoch")),
+            _maybe_whole(mark.get("last")),
             _maybe_text(mark.get("digest")),
-            None if mark.get("delete_retention_ms") is None else _whole(mark["delete_retention_ms"]),
+            _maybe_whole(mark.get("delete_retention_ms")),
         )
         for topic, partition, mark in _list(entry["logs"])
     }
-    as_of = None if entry["as_of_ms"] is None else _whole(entry["as_of_ms"])
+    as_of = _maybe_whole(entry["as_of_ms"])
+    # A later time has no date of four digits, so no command could print it.
     if as_of is not None and not 0 <= as_of <= _LAST_MS:
         raise ValueError(f"as_of_ms {as_of}")
     identity, run = _maybe_text(entry["identity"]), _text(entry["run"])
@@ -253,7 +277,7 @@ def _clock(facts: Mapping[str, Any] | None) -> ClockMark | None:
     if facts is None:
         return None
     boot_ms, time_ms, wall_ms = (_whole(facts[name]) for name in ("boot_ms", "time_ms", "wall_ms"))
-    error = None if facts.get("max_error_ms") is None else _whole(facts["max_error_ms"])
+    error = _maybe_whole(facts.get("max_error_ms"))
     return ClockMark(_text(facts["boot"]), boot_ms, time_ms, wall_ms, error, _text(facts["scale"]))
 
 
@@ -267,6 +291,10 @@ def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{value!r} is not a number")
     return value
+
+
+def _maybe_whole(value: Any) -> int | None:
+    return None if value is None else _whole(value)
 
 
 def _text(value: Any) -> str:
@@ -284,9 +312,12 @@ def ages_of_converted(app: Application, plan: Plan) -> list[Age]:
 
     A compaction keeps the times of its source files. A conversion writes new files, and its rows are older than these.
     """
+    # Steps without a conversion need no entry: a compaction of RocksDB keeps the times of its source
+    # files.
     converted = {step.before.path for step in plan.steps if isinstance(step, EditDatabase) and step.conversions}
     if not converted:
         return []
+    # Read before the switch: afterwards the SSTs are those of the run, and look as young as it.
     recorded_ages = read_ages(app.path)
     ages = []
     for resolved in resolve(app):

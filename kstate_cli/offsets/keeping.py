@@ -36,6 +36,7 @@ Without a segment the offset would have no place, and 4.3 would wipe the whole t
 
 def closed(offsets: Offsets, position: Position | None = None) -> OffsetsRecord:
     """Return the contents of the column family ``offsets`` of a store that was closed; no Position if it is empty."""
+    # Merging an empty Position changes nothing, so it needs no row.
     if position is not None and position.is_empty:
         position = None
     return OffsetsRecord(dict(offsets), position, STATUS_CLOSED)
@@ -100,7 +101,10 @@ def keeps_offsets_inside(app: Application) -> bool:
 
 def release_of(app: Application) -> Release:
     """Return a release that keeps offsets where they are in this directory."""
-    home = OffsetsHome.COLUMN_FAMILY if keeps_offsets_inside(app) else OffsetsHome.FILES
+    # A family in one database is enough: releases up to 4.2 do not open such a directory.
+    home = OffsetsHome.FILES
+    if keeps_offsets_inside(app):
+        home = OffsetsHome.COLUMN_FAMILY
     return representative([release for release in RELEASES if release.offsets_home is home])
 
 
@@ -112,11 +116,15 @@ def left_behind(
     ``unknown`` are the changelog partitions of the store, each with -4. ``inside``: :func:`keeps_offsets_inside`.
     """
     if store.store_file is not None:
+        # The file outlives the folder of its store: 4.3 reads it for a custom store or a grace buffer.
         if unknown:
             yield keeping.lines_of(store.name, unknown)
         else:
             yield keeping.without_lines_of(store.name, "its store is wiped")
+    # If damage hides the families of this store, those of other stores show which release ran last.
     keeps_offsets = store.has_offsets_family or (_unreadable(store) and inside)
+    # Up to 4.2 the -4 is a line of .checkpoint, which the caller writes; a grace buffer has its file
+    # above.
     if not keeps_offsets or store.is_grace_buffer or not unknown:
         return
     yield keeping.carrier(store.name, closed(unknown), segmented=store.segmented)
@@ -124,6 +132,7 @@ def left_behind(
 
 def offset_unreadable(store: Store) -> bool:
     """Return True if the store may have an offset that damage hides."""
+    # The family is listed and has no decoded record: its rows are malformed.
     return _unreadable(store) or any(
         OFFSETS_CF in database.column_families and database.offsets is None for database in store.databases
     )
@@ -150,6 +159,7 @@ class Guesses:
         if store.offsets or task.task.partition is None:
             return store.offsets
         name = store.store.name
+        # The tasks of one store have changelogs of one topic, and differ in the partition only.
         twins = [twin for twin in self._stores(name) if twin is not store]
         topics = {key.topic for twin in twins for key in twin.offsets} | self._topics.get(name, set())
         if not topics:
@@ -157,6 +167,7 @@ class Guesses:
             readable = any(not _unreadable(twin.store) for twin in twins)
             if readable or not keeps_offsets_inside(self.app):
                 return store.offsets
+            # A guess by the usual name is reported. Without any offset 4.3 wipes the task for certain.
             topics = {usual_changelog(self.app.app_id, task.task, name).topic}
             self.warnings.append(
                 f"{task.task.name}/{name} cannot be read: its changelog is taken to be {min(topics)}; if it "

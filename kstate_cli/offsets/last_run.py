@@ -103,6 +103,7 @@ def silent_by_key(store: Store) -> Mapping[TopicPartition, tuple[Database, ...]]
     """
     if not store.segmented:
         return {}
+    # The keys come from segments that have the family; one without it is silent about all of them.
     records = [segment.offsets for segment in store.databases if segment.offsets is not None]
     keys = sorted({key for record in records for key in record.offsets})
     return {key: silent for key in keys if (silent := _silent(store, key))}
@@ -114,6 +115,7 @@ def _silent(store: Store, key: TopicPartition) -> tuple[Database, ...]:
     without = tuple(segment for segment in store.databases if stated_offset(segment, key) is None)
     # Different offsets prove a kill after the last close: nothing makes silence harmless then.
     agree = len({stated_offset(segment, key) for segment in stating}) == 1
+    # Agreement is required first: closing writes one offset into every segment of the store.
     if without and agree and (_closed_together(stating, without) or _created_since(stating, without)):
         return ()
     return without
@@ -130,8 +132,10 @@ def segments_disagree(store: Store) -> bool:
     if not store.segmented:
         return False
     offsets_by_key: dict[TopicPartition, set[int]] = {}
+    # A running map of all stated offsets by partition; -4 counts as a statement like any other.
     for segment in store.databases:
-        for key, offset in (segment.offsets.offsets if segment.offsets is not None else {}).items():
+        record = segment.offsets
+        for key, offset in record.offsets.items() if record is not None else ():
             offsets_by_key.setdefault(key, set()).add(offset)
     return any(len(offsets) > 1 for offsets in offsets_by_key.values())
 
@@ -141,18 +145,25 @@ def common_position(store: Store) -> Position:
 
     Streams merges their Positions by the highest, which is ahead of the rows if one segment is behind.
     """
-    positions = [
-        {} if segment.offsets is None or segment.offsets.position is None else segment.offsets.position.as_map()
-        for segment in store.databases
-    ]
+    positions = [_position_map(segment) for segment in store.databases]
+    if not positions:
+        return Position.empty()
     common: dict[str, dict[int, int]] = {}
-    for topic, partitions in (positions[0] if positions else {}).items():
+    for topic, partitions in positions[0].items():
         for partition in partitions:
+            # A segment that does not state the partition may have none of its records: None, and the partition is
+            # left out, which makes a bounded query refuse instead of answering too early.
             reached = [position.get(topic, {}).get(partition) for position in positions]
             lowest = [offset for offset in reached if offset is not None]
             if len(lowest) == len(reached):
                 common.setdefault(topic, {})[partition] = min(lowest)
     return Position.from_map(common)
+
+
+def _position_map(segment: Database) -> Mapping[str, Mapping[int, int]]:
+    if segment.offsets is None or segment.offsets.position is None:
+        return {}
+    return segment.offsets.position.as_map()
 
 
 def position_reached(store: Store) -> Position:
@@ -174,8 +185,13 @@ def reader_remarks(store: Store, *, running: bool) -> tuple[str, ...]:
 
     ``running``: each segment of a running application has the rows of its own last flush, which proves no loss.
     """
-    remark = None if running else silent_remark(store)
-    return store.remarks if remark is None else (*store.remarks, remark)
+    # While the application is running, silence only means that a segment has not flushed yet.
+    if running:
+        return store.remarks
+    remark = silent_remark(store)
+    if remark is None:
+        return store.remarks
+    return (*store.remarks, remark)
 
 
 def silent_remark(store: Store) -> str | None:
@@ -203,9 +219,12 @@ def _created_since(stating: tuple[Database, ...], silent: tuple[Database, ...]) 
     these, and never flushed: they got records above the offset only. One segment alone agrees with itself even after a
     kill, so it must have been closed.
     """
+    # RocksDB numbers write-ahead logs and SSTs with one counter, so the order needs no clock.
     reopened = not any(segment.flushed_since_opened for segment in stating)
     new = all(segment.opened_once and not any(segment.live.values()) for segment in silent)
     # A start that failed half-way opens some of them again, and leaves the others as the kill before did.
+    # mtimes of CURRENT, which RocksDB replaces at each open for writing: a copy keeps their order (cp
+    # -a).
     later = min(segment.opened_ns for segment in silent) >= max(segment.opened_ns for segment in stating)
     at_rest = len(stating) > 1 or ending(stating[0]) is Ending.CLOSED
     return reopened and new and later and at_rest

@@ -44,6 +44,7 @@ def resolve(app: Application, *, transactional: bool = False) -> list[TaskOffset
     databases that state nothing. Segments of a running application that state nothing do not count: it writes an offset
     into each when it is closed.
     """
+    # The names say which stores have anything in the task: only beside the column family that matters.
     entries = {task.name: os.listdir(task.path) for task in app.tasks if task.has_offsets_family}
     return resolve_with(app, entries, transactional=transactional)
 
@@ -64,6 +65,7 @@ def resolve_to_plan(app: Application, *, transactional: bool = False) -> list[Ta
     the lock and plans again under it.
     """
     tasks = resolve(app, transactional=transactional)
+    # A dry run: the lock is not held, and the signs of a kill are what every open database shows.
     if app.running:
         return [replace(task, unclean=()) for task in tasks]
     return tasks
@@ -103,6 +105,7 @@ def _resolve_task(app_id: str, task: Task, entries: Collection[str], run: _LastR
     results = [_resolve_store(run, task, store, owners.stores.get(store.name, {})) for store in task.stores]
     stores = [result.offsets for result in results]
     if task.is_global:
+        # A start of up to 4.2 ends with an exception at a line of a topic that no global store has.
         stale = _stale(task.stores)
         stores = [replace(store, stale=store.store.name in stale) for store in stores]
     return TaskOffsets(
@@ -134,10 +137,12 @@ def _absent_stores(task: Task, owners: Owners, entries: frozenset[str]) -> tuple
 def _stale(stores: Iterable[Store]) -> set[str]:
     """Return the global stores that the topology has lost: releases up to 4.2 do not start with their topics."""
     openings = sorted(
+        # mtime of CURRENT: RocksDB replaces that file at each open for writing.
         ((max(database.opened_ns for database in store.databases), store.name) for store in stores if store.databases),
         key=lambda opening: -opening[0],
     )
     for at, ((newer, _), (older, _)) in enumerate(pairwise(openings), 1):
+        # Everything behind the first wide gap was opened by an earlier run only.
         if newer - older > _GLOBAL_GAP_NS:
             return {name for _, name in openings[at:]}
     return set()
@@ -153,15 +158,20 @@ def _resolve_store(run: _LastRun, task: Task, store: Store, lines: _Offsets) -> 
     by_partition = _stated_offsets(task, places)
     lowest: _Offsets = {partition: min(offsets) for partition, offsets in by_partition.items()}
     # A running application writes an offset into each segment when it is closed: silence proves nothing before.
-    silent_keys = {} if run.running else silent_by_key(store)
+    silent_keys: Mapping[TopicPartition, tuple[Database, ...]] = {}
+    # A running application writes an offset into each segment when it is closed: silence proves nothing before.
+    if not run.running:
+        silent_keys = silent_by_key(store)
     silent = all_silent(silent_keys)
     if silent:
+        # Silence lowers only partitions that some place states: an unknown one needs no -4.
         lowest = _without_silent(lowest, silent_keys.keys() & lowest.keys(), is_global=task.is_global)
     uneven = not run.running and (bool(silent) or segments_disagree(store))
     unclean = unclean_store(task, store, lowest, beside=_differing_file(store, places), transactional=run.transactional)
     offsets = StoreOffsets(
         store,
         lowest,
+        # Merged Positions of uneven segments would be ahead of the rows of the segment that lags.
         common_position(store) if uneven else store.position,
         tuple(place for place, readings in places.items() if readings),
         silent=silent,
@@ -175,9 +185,14 @@ def _places(store: Store, lines: _Offsets) -> _Places:
     file = store.offsets_file
     places: dict[str, list[_Offsets]] = {
         "checkpoint": [lines],
-        "store-file": [file.entries] if file else [],
+        "store-file": [],
+        # Each segment is a database of its own and states its own offset.
         "column-family": [database.offsets.offsets for database in store.databases if database.offsets is not None],
     }
+    # 4.3 reads .checkpoint_<store> of grace buffers and custom stores only; beside others an old one is skipped.
+    if file is not None:
+        places["store-file"].append(file.entries)
+    # An empty reading is no statement: a new column family has no offset before the first commit.
     return {place: [offsets for offsets in readings if offsets] for place, readings in places.items()}
 
 
@@ -186,6 +201,7 @@ def _stated_offsets(task: Task, places: _Places) -> dict[TopicPartition, set[int
     by_partition: dict[TopicPartition, set[int]] = {}
     for offsets in (offsets for readings in places.values() for offsets in readings):
         for partition, offset in offsets.items():
+            # A directory that was copied under another task name still has the offsets of the old one.
             if task.partition is None or partition.partition == task.partition:
                 by_partition.setdefault(partition, set()).add(offset)
     return by_partition
@@ -230,6 +246,7 @@ def _differing_file(store: Store, places: _Places) -> str | None:
     inside = places["column-family"]
     for place, name in (("checkpoint", CHECKPOINT), ("store-file", store_checkpoint(store.name))):
         for offsets in places[place]:
+            # Nothing inside, or another offset: then the file was not committed with the rows (KIP-892).
             if not inside or any(offsets.get(key) != offset for record in inside for key, offset in record.items()):
                 return name
     return None
@@ -263,6 +280,7 @@ def give_lines(app_id: str, task: Task) -> Owners:
     owners, of_topics = Owners(), topic_owners(app_id, task)
     sources: dict[TopicPartition, int] = {}
     for partition, offset in lines.items():
+        # Streams ignores a line of another partition: it belongs to no store of this task.
         if partition.partition != task.partition:
             owners.unknown[partition] = offset
         elif (name := of_topics.changelogs.get(partition.topic)) is not None:
@@ -273,10 +291,13 @@ def give_lines(app_id: str, task: Task) -> Owners:
             sources[partition] = offset
     for partition, offset in sources.items():
         source = of_topics.sources[partition.topic]
+        # A store that names the topic itself, or in its Position, goes before those that might be built
+        # from it.
         candidates = source.owners or source.possible
         if not candidates:
             owners.unknown[partition] = offset
         for name in candidates:
+            # The same line for several stores is safe: each takes only what its own changelog is.
             owners.stores.setdefault(name, {})[partition] = offset
         if len(candidates) > 1:
             owners.notes.append(
@@ -366,14 +387,18 @@ def may_be_ahead(store: Store, resolved: TaskOffsets) -> bool:
 
 def unclean_files(task: Task) -> Iterator[Unclean]:
     """Yield the signs of a crash of releases up to 4.2: ``.checkpoint`` is missing, or older than the data."""
+    # Empty stores prove nothing: they have no rows that an aborted transaction could have left.
     old = [store for store in task.stores if store.databases and not store.has_offsets_family and not store.empty]
     if not old or task.is_global:
         return
     if task.checkpoint is None:
+        # Tasks with the family keep offsets inside, and 4.3 deletes the file after its first start.
         if not task.has_offsets_family:
             yield Unclean(task.name, "it has rows but no .checkpoint")
         return
     for store in old:
+        # Streams flushes every store before it writes .checkpoint: a clean shutdown leaves no younger
+        # SST.
         if max(database.newest_sst_ns for database in store.databases) > task.checkpoint.mtime_ns:
             text = "an SST is younger than .checkpoint (a crash, a late compaction, or a copy that did not keep times)"
             yield Unclean(f"{task.name}/{store.name}", text, store.name, younger=True)
