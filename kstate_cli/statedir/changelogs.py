@@ -81,7 +81,10 @@ def usual_prefix(app_id: str, task: Task) -> str:
 def topic_owners(app_id: str, task: Task) -> TopicOwners:
     """Return the owner of each topic of ``.checkpoint``; in ``global`` all are source topics."""
     matching = _Matching(app_id, task, line_topics(task))
-    return matching.sources_only() if task.is_global else matching.owners()
+    # Global stores are built from source topics, whose names follow no rule.
+    if task.is_global:
+        return matching.sources_only()
+    return matching.owners()
 
 
 class _Matching:
@@ -100,7 +103,9 @@ class _Matching:
     @property
     def prefix(self) -> str:
         """The prefix of the changelogs of this task."""
-        return self._likeliest[0] if self._likeliest else self._own
+        if not self._likeliest:
+            return self._own
+        return self._likeliest[0]
 
     def sources_only(self) -> TopicOwners:
         """Return the topics of global stores, which are built from source topics of any name."""
@@ -111,6 +116,8 @@ class _Matching:
         """Return the owners of the topics of a task with partitions."""
         changelogs = {topic: name for topic, name in self._by_name.items() if name in self._names}
         remaining = [topic for topic in self._topics if topic not in changelogs]
+        # The certain rule has decided first: another prefix can only take topics that no store has by
+        # its name.
         changelogs |= self._by_another_prefix(remaining)
         without = [store for store in self._without if store.name not in changelogs.values()]
         absent: dict[str, str] = {}
@@ -120,6 +127,8 @@ class _Matching:
                 continue
             source = self._source(topic, without)
             name = self._absent(topic)
+            # A store that names the topic outweighs a name that only fits: an absent store has no bytes
+            # to prove it.
             if name is not None and not source.owners:
                 absent[topic] = name
             else:
@@ -146,6 +155,8 @@ class _Matching:
         A topic that a Position names is an input and has no vote.
         """
         others = set(self._topics) - self._by_name.keys()
+        # All stores of an application have one prefix, so each store that fits a prefix is evidence for
+        # it.
         readings = self._other_readings(others)
         if not readings:
             return {}
@@ -155,6 +166,7 @@ class _Matching:
             if topic not in inputs and prefix != self._own:
                 voters.setdefault(prefix, set()).add(name)
         return {
+            # Compared as a pair: first by stores, then by topics that the prefix explains.
             prefix: (len(names), sum(store_of_changelog(topic, prefix) is not None for topic in others - inputs))
             for prefix, names in voters.items()
         }
@@ -165,6 +177,7 @@ class _Matching:
         by_line = [
             (topic, prefix, name)
             for topic in topics
+            # "x-a-b-changelog" reads as ("x", "a-b") and as ("x-a", "b").
             for prefix, name in readings_of_changelog(topic)
             if name in without
         ]
@@ -225,17 +238,22 @@ class _Matching:
             if (owner := store_of_changelog(topic, likely)) is not None:
                 return likely, owner
         readings = [reading for reading in readings_of_changelog(topic) if reading[1] in self._names]
+        # Of equal votes the longer store name: it explains more of the topic.
         return max(readings, key=lambda pair: (self._votes.get(pair[0], _NO_VOTES), len(pair[1])), default=("", ""))
 
     def _absent(self, topic: str) -> str | None:
         """Return the store without a directory whose changelog a topic is by its name."""
         name = self._by_name.get(topic) or self._reading(topic)[1]
-        return name if name and name not in self._names else None
+        # A store with a directory is not absent, whatever the name of the topic says.
+        if not name or name in self._names:
+            return None
+        return name
 
     def _source(self, topic: str, without: Iterable[Store]) -> SourceTopic:
         """Return the stores that may have ``topic``; ``without`` are those that have no topic yet."""
         if topic in self._own_of:
             return SourceTopic(self._own_of[topic])
         owners = tuple(store.name for store in without if topic in self._inputs[store.name])
+        # Without a Position nothing excludes the topic: the store may be built from it.
         unknown = (store.name for store in without if not self._inputs[store.name] or not store.position_is_readable)
         return SourceTopic(owners, tuple(name for name in unknown if name not in owners))

@@ -50,6 +50,7 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
     """
     problems: list[Problem] = []
     size = check_files(path, place, problems)
+    # Decided below, since only the MANIFEST tells a torn SST that counts from a left-over one.
     footless: dict[str, Problem] = {}
     formats = sst_formats(path, place, problems, footless)
     contents, failure = _Contents(), None
@@ -58,6 +59,8 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
         failure = _read_contents(path, contents, count_rows=0 < size <= count_bytes)
         if isinstance(failure, MalformedBytesError):
             problems.append(foreign_offsets(place, failure))
+        # After the opening: RocksDB accepts a MANIFEST that is cut off, and shows an older state
+        # without an error.
         check_manifest(path, place, problems)
     families, live_names = contents.families, contents.live_names
     # A process that died while it wrote an SST left it without a footer, and no MANIFEST names it: RocksDB deletes it.
@@ -70,6 +73,7 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
     options = stored_options(path, place, problems)
     if families:
         problems += disagreeing_families(place, families, options)
+        # Without families the MANIFEST was not read, and every SST would look unnamed.
         problems += unnamed_ssts(place, (formats.keys() | footless.keys()) - live_names)
         problems += unknown_families(place, families)
     return Database(
@@ -138,7 +142,10 @@ def _read_contents(
 def foreign_offsets(place: Place, error: MalformedBytesError) -> Problem:
     """Return the problem of a column family ``offsets`` with a row that Streams has not written."""
     not_long = error.streams_exception == "SerializationException"
-    code = ProblemCode.NOT_A_LONG if not_long else ProblemCode.FOREIGN_OFFSETS
+    code = ProblemCode.FOREIGN_OFFSETS
+    # Streams fails in another place for these: its LongDeserializer ends the start.
+    if not_long:
+        code = ProblemCode.NOT_A_LONG
     return Problem(code, place, f"column family offsets: {error}", "keys and values as Streams 4.3 writes them")
 
 
@@ -197,6 +204,7 @@ def _row_counts(shadow: Shadow, samples: Mapping[str, Sequence[object]]) -> tupl
 def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Problem:
     """Return the problem of a database that cannot be read. Raise HostError if this host lacks a resource."""
     if isinstance(error, OSError):
+        # Out of descriptors or memory: every later database would look damaged too.
         if (shortage := host_error(error)) is not None:
             raise shortage from None
         if cannot_be_read(error):
@@ -210,7 +218,10 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
         return Problem(ProblemCode.FOREIGN_SETTING, place, str(error), OWN_FOLDER)
     elif error.code is RocksCode.NO_SSTS:
         return Problem(ProblemCode.NO_SSTS, place, str(error), "a store is in its own directory")
-    code = ProblemCode.NO_MANIFEST if without_manifest(path) else ProblemCode.DOES_NOT_OPEN
+    code = ProblemCode.DOES_NOT_OPEN
+    # A kill during creation or deletion leaves this, so it is told apart from damage.
+    if without_manifest(path):
+        code = ProblemCode.NO_MANIFEST
     return Problem(code, place, f"RocksDB cannot read it: {error}", "a store must open")
 
 
@@ -242,9 +253,14 @@ def check_files(path: Path, place: Place, problems: list[Problem]) -> int:
     for entry in health.entries(path):
         if not entry.regular:
             mode = entry.status.st_mode
+            # A folder that RocksDB does not know, such as ``archive`` of old logs, is no part of the
+            # database.
             if not entry.own and not is_special(mode):
                 continue
-            code = ProblemCode.SPECIAL if is_special(mode) else ProblemCode.NOT_A_FILE
+            code = ProblemCode.NOT_A_FILE
+            # A FIFO or a device would block a reader, so nothing is read below this directory.
+            if is_special(mode):
+                code = ProblemCode.SPECIAL
             text, rule = f"is {kind_of(mode)}, not a regular file", "a RocksDB directory holds regular files only"
             problems.append(Problem(code, place / entry.name, text, rule))
             continue
@@ -264,6 +280,7 @@ def sst_formats(path: Path, place: Place, problems: list[Problem], footless: dic
     """
     formats: dict[str, int] = {}
     for name in sorted(os.listdir(path)):
+        # check_files reports a link; following it would read a file of another directory.
         if not is_sst(name) or (path / name).is_symlink():
             continue
         try:
@@ -308,7 +325,9 @@ def check_manifest(path: Path, place: Place, problems: list[Problem]) -> None:
 def check_live(path: Path, files: tuple[LiveFile, ...], place: Place, problems: list[Problem]) -> None:
     """Add a problem for each SST and blob file of the MANIFEST that is missing or has another size."""
     for file in files:
-        code = ProblemCode.SST if is_sst(file.name) else ProblemCode.BLOB
+        code = ProblemCode.BLOB
+        if is_sst(file.name):
+            code = ProblemCode.SST
         try:
             size = health.live_size(path, file)
         except OSError as error:
@@ -317,6 +336,7 @@ def check_live(path: Path, files: tuple[LiveFile, ...], place: Place, problems: 
         if size is None:
             rule = "the MANIFEST names it"
             problems.append(Problem(code, place / file.name, "is missing", rule))
+        # RocksDB opens the database all the same, and fails at the first read behind the cut.
         elif size != file.size:
             text = f"has {size} bytes, not {file.size}"
             problems.append(Problem(code, place / file.name, text, "the MANIFEST names its size"))

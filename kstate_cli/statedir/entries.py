@@ -104,6 +104,8 @@ class TaskEntries:
 
 def read_entries(task: str, path: Path) -> TaskEntries | None:
     """Return the entries of a task directory; None if it was removed. Raise InUse if it changes at every attempt."""
+    # A running application renames and deletes files meanwhile: each attempt lists the whole task
+    # again, so that all its entries are of one moment.
     for _ in range(READING_ATTEMPTS):
         try:
             return _sort_entries(task_place(task), path)
@@ -128,6 +130,7 @@ def entry_kind(name: str, *, is_directory: bool) -> EntryKind:
     # A crash of Streams leaves it between the writing and the renaming (``OffsetCheckpoint.write``).
     if name.startswith(CHECKPOINT) and name.endswith(".tmp"):
         return EntryKind.LEFTOVER
+    # After the .tmp test: ".checkpoint_<store>.tmp" is a left-over, too.
     if name.startswith(store_checkpoint("")):
         return EntryKind.STORE_CHECKPOINT
     if name.endswith(POSITION):
@@ -136,7 +139,9 @@ def entry_kind(name: str, *, is_directory: bool) -> EntryKind:
         return EntryKind.LEFTOVER
     if not is_directory:
         return EntryKind.FOREIGN
-    return EntryKind.ROCKSDB if name == ROCKSDB else EntryKind.STORE_FOLDER
+    if name == ROCKSDB:
+        return EntryKind.ROCKSDB
+    return EntryKind.STORE_FOLDER
 
 
 def _sort_entries(task: Place, path: Path) -> TaskEntries:
@@ -168,6 +173,7 @@ def _leave_out_twins(task: Place, entries: TaskEntries) -> None:
         if count == 1:
             continue
         twins = [store for store in entries.stores if store.name == name]
+        # An empty folder was never opened, so it is no store that could be lost.
         filled = [store for store in twins if _may_be_store(store.path)]
         others = [store for store in entries.stores if store.name != name]
         if len(filled) < len(twins):
@@ -264,6 +270,7 @@ def _sort_store_folder(place: Place, path: Path, entries: TaskEntries) -> None:
     if not legal_store_name(name):
         entries.problems.append(_illegal(place.spelled(Spelling.QUOTED)))
         return
+    # One parsable name suffices: Streams parses all names in the folder of a segmented store.
     segments = frozenset(child for child in children if segment_start(name, child) is not None)
     if not children or segments:
         for child in children:
@@ -295,6 +302,8 @@ def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> Check
     error: MalformedBytesError | OSError | None = None
     mtime = 0
     try:
+        # Before the content: a file that is replaced in between looks older than it is, so a young SST
+        # is still reported.
         mtime = path.stat(follow_symlinks=False).st_mtime_ns
         content = checkpoint.parse(read_small(path, MOST_OFFSETS_BYTES))
     except FileNotFoundError:
@@ -307,6 +316,7 @@ def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> Check
         problems.append(Problem(code, place, file.why or "", rule))
     if content is None:
         return file
+    # Java parses "-1" as a partition. No topic has it, so the file is not one that Streams wrote.
     if any(tp.partition < 0 for tp in content.entries):
         negative = MalformedBytesError("names a negative partition")
         problems.append(Problem(ProblemCode.NEGATIVE_PARTITION, place, str(negative), "partitions count from 0"))
@@ -326,7 +336,9 @@ def _reading_failure(error: MalformedBytesError | OSError) -> tuple[ProblemCode,
         return ProblemCode.SPECIAL, "Streams may read it, kstate does not"
     if isinstance(error, OSError) and cannot_be_read(error):
         return ProblemCode.UNREADABLE, CHECK_THE_DISK
-    code = ProblemCode.READING_FAILED if isinstance(error, OSError) else ProblemCode.MALFORMED_OFFSETS
+    code = ProblemCode.MALFORMED_OFFSETS
+    if isinstance(error, OSError):
+        code = ProblemCode.READING_FAILED
     return code, "Streams does not start with a malformed offset file in a task"
 
 
@@ -335,11 +347,14 @@ def special_entries(app: Path) -> Iterator[Problem]:
 
     Entries that a running application removes meanwhile are skipped.
     """
+    # A stack and no recursion: nested folders must not end Python's stack before the limit of levels.
     waiting = [(str(app), Place())]
     while waiting:
         folder, place_of_folder = waiting.pop()
         try:
             with os.scandir(folder) as entries:
+                # Sorted, so that two runs report in the same order; the descriptor is closed before the
+                # next level is opened.
                 ordered = sorted(entries, key=lambda entry: entry.name)
         except FileNotFoundError:
             continue
@@ -366,7 +381,9 @@ def _unlisted_folder(place: Place, error: OSError) -> Problem:
     """Return the problem of a folder that cannot be listed. Raise HostError if this host lacks a resource."""
     if (shortage := host_error(error)) is not None:
         raise shortage from None
-    code = ProblemCode.UNREADABLE if cannot_be_read(error) else ProblemCode.SPECIAL
+    code = ProblemCode.SPECIAL
+    if cannot_be_read(error):
+        code = ProblemCode.UNREADABLE
     rule = f"every directory is readable; {CHECK_THE_DISK}"
     return Problem(code, place, f"cannot be listed: {error.strerror}", rule)
 

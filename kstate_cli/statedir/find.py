@@ -33,6 +33,8 @@ def find_application(path: Path) -> Path:
     link: the exchange of a change would replace the link, and its name may not be the application.id.
     """
     _refuse_path(path)
+    # Links above the directory are resolved: the lock, the runs and the mount are those of the real
+    # path.
     absolute = Path(os.path.realpath(path))
     part = _is_part(absolute) and looks_like_application(absolute.parent)
     if part or OWN_FOLDER in absolute.parts:
@@ -41,6 +43,7 @@ def find_application(path: Path) -> Path:
             f"{absolute} is part of an application directory or of what kstate keeps, not an application directory",
             hint=_GIVE_APPLICATION,
         )
+    # Before its contents are searched, since folders in it may look like applications, too.
     if looks_like_application(absolute):
         return absolute
     inside = _applications_in(absolute)
@@ -110,6 +113,8 @@ def find_application_or_runs(path: Path) -> Path:
     absolute = Path(os.path.realpath(path.parent)) / path.name
     own = absolute.parent / OWN_FOLDER / absolute.name
     try:
+        # Runs prove that an application was here: ``undo`` and ``restore`` may bring back a lost
+        # directory.
         has_runs = own.is_dir() and path.name != OWN_FOLDER
     except PermissionError as error:
         raise Refused(f"{own} cannot be looked at: {error.strerror}", hint=access_hint(own)) from None
@@ -163,7 +168,9 @@ def contents(app: Path) -> frozenset[str]:
     kinds = set()
     for task, files in _files_of_tasks(app):
         if files:
-            kinds |= {any_task} if task == GLOBAL else {any_task, other_task}
+            kinds.add(any_task)
+            if task != GLOBAL:
+                kinds.add(other_task)
         if CURRENT in files:
             kinds.add(DATABASE)
         # A write-ahead log counts as well: it may have rows that no flush has written to an SST.
@@ -181,6 +188,8 @@ def _files_of_tasks(app: Path) -> Iterator[tuple[str, list[str]]]:
         return
     try:
         for name, task in task_directories(app):
+            # os.walk skips unreadable folders silently unless it gets a handler, and would report a
+            # full task as empty.
             for _, _, files in os.walk(task, onerror=_raise_unless_missing):
                 yield name, files
     except PermissionError as error:
@@ -217,6 +226,7 @@ def task_directories(app: Path) -> list[tuple[str, Path]]:
                 for name in sorted(os.listdir(path))
                 if is_task(name) and (path / name).is_dir() and not (path / name).is_symlink()
             ]
+    # By number: as text 0_10 would come before 0_2.
     return sorted(directories, key=lambda task: TaskId.parse(task[0]).order)
 
 

@@ -27,6 +27,7 @@ class LockTable:
     def holder(self, path: Path) -> int | None:
         """Return the pid that holds a write lock on ``path``, or None."""
         try:
+            # stat opens no descriptor: closing one would drop this process' own lock of the file.
             stat = path.stat(follow_symlinks=False)
         except OSError:
             return None
@@ -39,7 +40,10 @@ class LockTable:
         """
         if self.holder(path) is not None:
             return True
-        return False if self.complete and not self._maybe(path) else None
+        # "Not locked" needs proof: of a table with gaps the answer is "unknown".
+        if not self.complete or self._maybe(path):
+            return None
+        return False
 
     def _maybe(self, path: Path) -> bool:
         """Return whether a lock has the inode of ``path`` and another device.
@@ -64,6 +68,8 @@ def read_lock_table() -> LockTable:
     for line in text.splitlines():
         # "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"; a waiter has "->" after the number.
         fields = line.split()
+        # FLOCK is kstate's own lock for commands that may run beside the application, and no sign of
+        # it.
         if len(fields) < 8 or fields[1] not in ("POSIX", "OFDLCK") or fields[3] != "WRITE":
             continue
         try:
@@ -108,6 +114,8 @@ def read_mounts() -> tuple[Mount, ...]:
         return ()
     mounts = []
     for line in lines:
+        # Optional fields come before the separator, so the type is found behind it and not by a column
+        # number.
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
         if len(fields) > 4 and after:
@@ -119,6 +127,7 @@ def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount | None:
     """Return the mount of ``path`` (resolved): the last one mounted over its longest prefix."""
     best: Mount | None = None
     for mount in mounts:
+        # >=, since a later mount over the same point hides the earlier one.
         if path.is_relative_to(mount.point) and (best is None or len(mount.point.parts) >= len(best.point.parts)):
             best = mount
     return best

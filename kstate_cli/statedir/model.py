@@ -36,7 +36,10 @@ class CheckpointFile:
         """The text of the error, for people; None without one."""
         if self.error is None:
             return None
-        return (self.error.strerror if isinstance(self.error, OSError) else None) or str(self.error)
+        # strerror has no path, which the place of the problem shows already.
+        if isinstance(self.error, OSError) and self.error.strerror:
+            return self.error.strerror
+        return str(self.error)
 
     @property
     def entries(self) -> dict[TopicPartition, int]:
@@ -85,6 +88,7 @@ class Database:
         """
         if self.wal_number is None:
             return True
+        # An unknown number counts as flushed: that makes a silent segment unknown, never harmless.
         numbers = [sst_number(file.name) for files in self.live.values() for file in files]
         return any(number is None or number > self.wal_number for number in numbers)
 
@@ -96,8 +100,12 @@ class Database:
     @property
     def forgetful_family(self) -> str | None:
         """A column family whose files RocksDB drops by age and size (FIFO compaction); None without one."""
-        families = self.options.column_families if self.options is not None else {}
-        return next((name for name, options in families.items() if options.get("compaction_style") == _FIFO), None)
+        if self.options is None:
+            return None
+        for name, options in self.options.column_families.items():
+            if options.get("compaction_style") == _FIFO:
+                return name
+        return None
 
     @property
     def data_families(self) -> tuple[str, ...]:
@@ -135,6 +143,7 @@ class Store:
 
     def opens_in(self, release: Release) -> bool:
         """Return whether the release opens all its databases unchanged."""
+        # A name without a row in the table of kinds restricts no release: then families and formats decide.
         kinds = frozenset({self.kind.name} & kind_names())
         return opens(release, kinds=kinds, families=self.families, sst_formats=self.sst_formats)
 
@@ -177,7 +186,9 @@ class Store:
         4.3 reads and writes it for stores that keep no offsets themselves (``LegacyCheckpointingStateStore``). It
         leaves an old one unchanged beside a store that does.
         """
-        return self.store_file if self.is_grace_buffer or not self.has_offsets_family else None
+        if self.has_offsets_family and not self.is_grace_buffer:
+            return None
+        return self.store_file
 
     @property
     def status(self) -> str | None:
@@ -186,7 +197,11 @@ class Store:
         values = {database.offsets.status for database in self.databases if database.offsets is not None}
         if any(value not in (None, 0) for value in values):
             return "open"
-        return "closed" if 0 in values else None
+        # None: no column family (up to 4.2), never flushed, or a transactional run, which leaves no status
+        # (KIP-892).
+        if 0 not in values:
+            return None
+        return "closed"
 
     @property
     def position(self) -> Position:
@@ -275,7 +290,10 @@ class Application:
     @property
     def as_of(self) -> str:
         """``closed``, or ``last-flush`` if a running application may have more in memory."""
-        return "closed" if self.running is False else "last-flush"
+        # Unknown counts as running: memory may hold more than the files.
+        if self.running is not False:
+            return "last-flush"
+        return "closed"
 
     @property
     def doubtful(self) -> frozenset[Place]:
@@ -305,6 +323,7 @@ def has_rows_without_headers(store: Store) -> bool:
     number no longer deserializes, and a text silently changes. Rows with such a byte look like others.
     """
     kind = store_kind(store.kind.name)
+    # Families are listed newest first: rows in any later one were written before the store had headers.
     older = [family.name for family in kind.families[1:]]
     return kind.misread_before and any(database.samples.get(name) for database in store.databases for name in older)
 

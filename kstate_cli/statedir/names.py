@@ -71,7 +71,9 @@ def segment_folder(store: str, start: int) -> str:
 
 def store_folder(store: str, *, segmented: bool) -> str:
     """Return the folder of a store, relative to the directory of its task."""
-    return store if segmented else f"{ROCKSDB}/{store}"
+    if segmented:
+        return store
+    return f"{ROCKSDB}/{store}"
 
 
 def segment_start(store: str, name: str) -> int | None:
@@ -84,11 +86,14 @@ def segment_start(store: str, name: str) -> int | None:
         return None
     mark, rest = name[len(store)], name[len(store) + 1 :]
     if mark in ".:":
+        # Long.parseLong: at most 19 digits. Java also takes digits of other scripts, which no release
+        # writes.
         if rest.isascii() and re.fullmatch(r"-?\d{1,19}", rest):
             return int(rest)
         return None
     if mark == "-" and _OLD_DATE.fullmatch(rest):
         try:
+            # SimpleDateFormat of Streams is set to UTC, so the time zone of this host must not count.
             return int(datetime.strptime(rest, "%Y%m%d%H%M").replace(tzinfo=timezone.utc).timestamp() * 1000)
         except ValueError:
             return None

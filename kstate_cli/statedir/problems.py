@@ -211,13 +211,17 @@ class Place:
             return repr(plain)
         if self.spelling is Spelling.LAST_QUOTED:
             return "/".join((*self.names[:-1], repr(self.names[-1])))
-        return f"{plain}/…" if self.spelling is Spelling.AND_BELOW else plain
+        if self.spelling is Spelling.AND_BELOW:
+            return f"{plain}/…"
+        return plain
 
     @property
     def task(self) -> str | None:
         """The name of the task that it is or is in; None for an entry beside the tasks."""
         length = self._task_length
-        return "/".join(self.names[:length]) if length else None
+        if not length:
+            return None
+        return "/".join(self.names[:length])
 
     @property
     def in_task(self) -> tuple[str, ...]:
@@ -233,7 +237,10 @@ class Place:
             return None
         if names[0] != ROCKSDB:
             return StoreRef(names[0], segmented=True)
-        return StoreRef(names[1], segmented=False) if len(names) > 1 else None
+        # ``rocksdb`` itself is the folder of all stores with one database, and none of them.
+        if len(names) == 1:
+            return None
+        return StoreRef(names[1], segmented=False)
 
     @property
     def name(self) -> str:
@@ -259,7 +266,10 @@ class Place:
         names = self.names
         if names and is_task_or_global(names[0]):
             return 1
-        return 2 if len(names) > 1 and is_topology(names[0]) and is_task(names[1]) else 0
+        # A named topology adds a level: "__topology__/0_1" is one task.
+        if len(names) > 1 and is_topology(names[0]) and is_task(names[1]):
+            return 2
+        return 0
 
 
 def task_place(task: str) -> Place:

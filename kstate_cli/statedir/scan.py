@@ -86,9 +86,12 @@ def read_application(
     _collect_unlisted(folders, unlisted)
     requests = _with_count_bytes([request for folder in folders for request in _requests(folder)], count_bytes)
     with _pool(workers) as pool:
+        # One pool for the databases of all tasks: a task with one large store does not leave workers
+        # idle.
         databases = pool.map(_read_settled, requests)
         read = [_read_task(folder, databases, on_store) for folder in folders]
     tasks = tuple(task for task in read if task is not None)
+    # The table from before: an application that ended meanwhile may have flushed while kstate read.
     running, pid = _running(path, tasks, lock_table)
     if running:
         tasks = tuple(map(while_running, tasks))
@@ -133,6 +136,7 @@ def _with_count_bytes(requests: list[_DatabaseRequest], count_bytes: int) -> lis
     """Return the requests, each with an equal share of the bytes that may be read to count rows."""
     if not count_bytes or not requests:
         return requests
+    # Equal shares, so that the sum keeps the limit whichever databases are small.
     share = count_bytes // len(requests)
     return [replace(request, count_bytes=share) for request in requests]
 
@@ -177,6 +181,7 @@ def while_running(task: Task) -> Task:
         databases = []
         for database in store.databases:
             postponed = tuple(_postponed(problem, TRANSIENT) for problem in database.problems)
+            # Its content is unknown now: an empty database in its place would look like lost rows.
             if any(problem.code in UNOPENABLE for problem in database.problems):
                 problems += postponed
             else:
@@ -195,6 +200,7 @@ def _postponed(problem: Problem, codes: frozenset[ProblemCode]) -> Problem:
 def _unreported_special_entries(path: Path, problems: list[Problem], tasks: tuple[Task, ...]) -> list[Problem]:
     """Return the special entries at any depth, but those that a task or database reports already."""
     all_problems = Application(path, tasks, None, None, tuple(problems)).all_problems()
+    # Only fatal ones: a harmless report of the same place must not hide that a copy would hang there.
     reported = {problem.place for problem in all_problems if problem.fatal}
     return [problem for problem in special_entries(path) if problem.place not in reported]
 
@@ -208,6 +214,7 @@ def _running(path: Path, tasks: tuple[Task, ...], lock_table: LockTable) -> tupl
         pid = lock_table.holder(file)
         if pid is not None:
             return True, pid
+    # None is an answer of its own here: no lock is visible, and the system may hide one.
     return lock_table.is_locked(lock), None
 
 
@@ -346,7 +353,10 @@ def _read_settled(request: _DatabaseRequest) -> Database | None:
     path, database = request.path, None
     for attempt in range(READING_ATTEMPTS):
         try:
+            # No pause at the first attempt; then longer ones, which a flush or a compaction needs to
+            # end.
             time.sleep(attempt * _PAUSE_SECONDS)
+            # Listed before the reading: a change in between makes the two states differ.
             before = _file_state(path)
             database = read_database(path, request.start, request.place, request.count_bytes)
             if not database.problems or _file_state(path) == before:
