@@ -5,29 +5,26 @@ The options are the new topology, and what the user states about the directory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
 
+from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition
-from kstate_cli.specification.homes import Home, StoreKey
+from kstate_cli.specification.draft import IN_MEMORY, SpecDraft, StoreDraft
+from kstate_cli.specification.homes import Described, Home, StoreKey, read_pairs
+from kstate_cli.specification.toml_file import read_draft
+from kstate_cli.specification.topology import read_topology
+from kstate_cli.texts import quoted
 
 if TYPE_CHECKING:
     from kstate_cli.change.plan import Step
     from kstate_cli.releases import Release
     from kstate_cli.statedir.model import Application
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
 
-from kstate_cli.errors import UsageError
-from kstate_cli.specification.draft import IN_MEMORY, SpecDraft, StoreDraft
-from kstate_cli.specification.homes import Described, read_pairs
-from kstate_cli.specification.toml_file import read_draft
-from kstate_cli.specification.topology import read_topology
-from kstate_cli.texts import quoted
 
 TaskStore = tuple[str, str]
 """The name of a task and of one of its stores."""

@@ -56,8 +56,10 @@ def merge(
     file_name: str = "kstate.toml",
 ) -> SpecDraft:
     """Return the draft of all sources, with its open questions. Raise Refused for contradictions."""
-    in_file = draft_of(spec) if isinstance(spec, Spec) else spec or SpecDraft(None, ())
-    described = topology.draft() if topology is not None else SpecDraft(None, ())
+    in_file = spec or SpecDraft(None, ())
+    if isinstance(in_file, Spec):
+        in_file = draft_of(in_file)
+    described = _described(topology)
     if app is not None and in_file.application not in (None, app.app_id):
         raise Refused(
             f"{file_name} is about application {in_file.application}, the directory is that of {app.app_id}",
@@ -68,8 +70,14 @@ def merge(
         with_interval = {
             s.name for s in in_file.stores if s.retention_ms is not None or s.segment_interval_ms is not None
         }
+        # Rows are read to prove an interval: where the file has it, or the retention, that time is
+        # saved.
         inferred = infer(app, skip_intervals=with_interval)
     return _merged(in_file, described, inferred, file_name, read=app is not None)
+
+
+def _described(topology: TopologyText | None) -> SpecDraft:
+    return topology.draft() if topology is not None else SpecDraft(None, ())
 
 
 def draft_of_directory(
@@ -80,7 +88,7 @@ def draft_of_directory(
     A topic that contradicts the bytes becomes a question. Raises Refused if the text contradicts the directory.
     """
     inferred = infer(app)
-    described = topology.draft() if topology is not None else SpecDraft(None, ())
+    described = _described(topology)
     draft = _merged(SpecDraft(None, ()), described, inferred, FROM, read=True)
     stores = tuple(
         apply_settings(store, draft.application, byte_evidence(app, store, described, inferred), reports)
@@ -95,6 +103,7 @@ def draft_of_directory(
 
 
 def _merged(in_file: SpecDraft, described: SpecDraft, inferred: Inference, file_name: str, *, read: bool) -> SpecDraft:
+    # A dict keeps the order: stores of the file first, as their author wrote them.
     names = dict.fromkeys(s.name for draft in (in_file, described, inferred.draft) for s in draft.stores)
     stores = tuple(
         _merge(name, file_name, in_file.store(name), described.store(name), inferred, read) for name in names
@@ -112,9 +121,12 @@ def _refuse_uneven(in_file: SpecDraft, stores: Sequence[StoreDraft], file_name: 
     counts: dict[tuple[str | None, int], tuple[str, int]] = {}
     for store in stores:
         own = in_file.store(store.name)
-        count = None if own is None else own.partitions
-        if count is None or store.subtopology is None or store.is_global or store.logged is False:
+        # Only numbers of the file: one that was inferred from the tasks of this host is a lower bound.
+        if own is None or own.partitions is None:
             continue
+        if store.subtopology is None or store.is_global or store.logged is False:
+            continue
+        count = own.partitions
         other, number = counts.setdefault((store.topology, store.subtopology), (store.name, count))
         if number != count:
             raise Refused(
@@ -159,6 +171,8 @@ def _merge(
             why = "it has no directory here: in memory, never opened, or gone"
             nothing = StoreDraft(name=name, questions={"kind": Question(why, (IN_MEMORY,))})
         return in_file.over(described).over(nothing)
+    # Each pair of sources is compared before they are merged: the merge keeps one value and would hide
+    # the other.
     _refuse_any(name, _contradictions(in_file, file_name, in_directory, _DIRECTORY))
     _refuse_any(name, _contradictions(described, FROM, in_directory, _DIRECTORY))
     merged = in_file.over(described).over(in_directory)
@@ -181,6 +195,7 @@ def _contradictions(draft: StoreDraft, source: str, other: StoreDraft, by: str) 
         yield f"{source} says that it is in subtopology {draft.subtopology}, {by} says that it is global"
     if draft.logged is False and other.changelog is not None:
         yield f"{source} says logged = false, {by} says changelog = {literal(other.changelog)}"
+    # More partitions than the directory has are no contradiction: other hosts have those tasks.
     if draft.partitions is not None and other.partitions is not None and draft.partitions < other.partitions:
         yield f"{source} says partitions = {draft.partitions}, {by} has {other.partitions}"
 
@@ -191,12 +206,15 @@ def _against_evidence(in_file: StoreDraft, file_name: str, merged: StoreDraft, e
         possible = " or ".join(sorted(evidence.kinds))
         yield f"{file_name} says kind = {literal(in_file.kind)}, the directory allows only {possible}"
     interval = merged.segment_interval_ms
-    retention = in_file.retention_ms if in_file.segment_interval_ms is None else None
-    if retention is not None and merged.kind and expires(merged.kind):
+    retention = in_file.retention_ms
+    by_default = retention is not None and in_file.segment_interval_ms is None
+    if retention is not None and by_default and merged.kind and expires(merged.kind):
         # The retention in the file must lead to the existing segments. A versioned store may have any (KIP-889).
         interval = default_segment_interval(merged.kind, retention)
     if interval is not None and evidence.interval.wrong is None and not evidence.interval.fits(interval):
-        by_retention = f" (retention_ms = {in_file.retention_ms})" if in_file.retention_ms is not None else ""
+        by_retention = ""
+        if retention is not None:
+            by_retention = f" (retention_ms = {retention})"
         yield (
             f"{file_name} says segments of {interval} ms{by_retention}, "
             "the directory has segments, or rows in them, that do not fit"
@@ -204,6 +222,7 @@ def _against_evidence(in_file: StoreDraft, file_name: str, merged: StoreDraft, e
 
 
 def _refuse_any(name: str, contradictions: Iterator[str]) -> None:
+    # The first one is enough: correcting it often resolves the others.
     for contradiction in contradictions:
         raise Refused(
             f"store {name}: {contradiction}",

@@ -75,6 +75,8 @@ class StoreDraft:
     def over(self, other: StoreDraft) -> StoreDraft:
         """Return this draft with the fields of ``other`` where it has none."""
         fields = {name: other.get(name) for name in FIELDS if self.get(name) is None and other.get(name) is not None}
+        # Fields that belong together are taken from one source: a mixture would state what neither
+        # source does.
         if self.logged is not None and self.changelog is None:
             # "logged = false" has no changelog, and "logged = true" may mean another changelog than that of ``other``.
             if not self.logged:
@@ -98,6 +100,8 @@ class StoreDraft:
                 values[name], inferred[name] = value, why
 
         has_changelog = self.logged is not False and not self.is_global and "logged" not in self._open()
+        # Without the application's id the prefix is unknown, and a guess would restore from a topic of
+        # another one.
         if application is not None and has_changelog:
             prefix = changelog_prefix(application, self.topology)
             default("changelog", changelog_topic(prefix, self.name), "the names of application and store")
@@ -127,13 +131,16 @@ class StoreDraft:
             required["changelog"] = "nothing tells the topic that the global store is read from"
         elif self.logged is not False:
             required["changelog"] = "without the application's id the changelog must be named"
+        # kstate never builds an unlogged store, so its retention is not needed.
         if has_retention(self.kind) and self.logged is not False:
             required["retention_ms"] = "nothing tells the retention"
         if is_time_ordered(self.kind) and not store_kind(str(self.kind)).always_indexed:
             required["indexed"] = "true for sliding windows, false for others"
         questions = {name: Question(why) for name, why in required.items() if self.get(name) is None}
+        # A specific question replaces the general one: it has the likely answers.
         questions |= self._open()
         if "logged" in questions:
+            # Whether there is a changelog comes first: its name may then follow from that.
             questions.pop("changelog", None)
         return tuple(Missing(self.name, name, questions[name]) for name in FIELDS if name in questions)
 
@@ -154,12 +161,16 @@ class StoreDraft:
         """Return the complete store. Raise ValueError for a draft with :meth:`missing` fields."""
         if self.kind is None or self.kind not in spec_kinds():
             raise ValueError(f"{self.name} has no kind")
+        changelog, partitions = self.changelog, self.partitions
+        # Without logging there is no topic, whatever a weaker source states.
+        if self.logged is False:
+            changelog = partitions = None
         return StoreSpec(
             name=self.name,
             kind=self.kind,
-            changelog=None if self.logged is False else self.changelog,
+            changelog=changelog,
             subtopology=self.subtopology,
-            partitions=None if self.logged is False else self.partitions,
+            partitions=partitions,
             is_global=bool(self.is_global),
             source=self.source,
             retention_ms=self.retention_ms,
@@ -201,7 +212,9 @@ def _draft_of(store: StoreSpec, with_inferred: bool) -> StoreDraft:
         values.pop("indexed", None)
     if store.changelog is None and (with_inferred or not {"changelog", "logged"} & inferred.keys()):
         values["logged"] = False
-    return StoreDraft(name=store.name, inferred=dict(inferred) if with_inferred else {}, **values)
+    if not with_inferred:
+        inferred = {}
+    return StoreDraft(name=store.name, inferred=dict(inferred), **values)
 
 
 _MOST_QUESTIONS = 8
@@ -220,13 +233,18 @@ def literal(value: object) -> str:
 
 def table_of(store: str) -> str:
     """Return the header of a store's table; names with dots are quoted."""
-    return f"[stores.{json.dumps(store) if '.' in store else store}]"
+    # A bare key of TOML has no dots: they would begin a table within the table.
+    if "." in store:
+        store = json.dumps(store)
+    return f"[stores.{store}]"
 
 
 def line_of(missing: Missing) -> str:
     """Return the line to add: with the likeliest answer, or with dots to replace."""
-    answers = missing.question.answers
-    return f"{key_of(missing.field)} = {literal(answers[0]) if answers else '...'}"
+    answer = "..."
+    if missing.question.answers:
+        answer = literal(missing.question.answers[0])
+    return f"{key_of(missing.field)} = {answer}"
 
 
 def complete(draft: SpecDraft, *, file_name: str, only: Collection[str] | None = None) -> Spec:
@@ -252,7 +270,9 @@ def complete(draft: SpecDraft, *, file_name: str, only: Collection[str] | None =
 def _refusal(missing: list[Missing], file_name: str) -> Refused:
     first = missing[:_MOST_QUESTIONS]
     questions = "; ".join(map(question_text, first))
-    more = f"; and {len(missing) - len(first)} more" if len(missing) > len(first) else ""
+    more = ""
+    if len(missing) > len(first):
+        more = f"; and {len(missing) - len(first)} more"
     lines = [f"{table_of(field.store)} {line_of(field)}" for field in first]
     return Refused(
         f"the specification is not complete: {questions}{more}",
@@ -263,10 +283,14 @@ def _refusal(missing: list[Missing], file_name: str) -> Refused:
 
 def question_text(missing: Missing) -> str:
     """Return ``store: key: why it is unknown``, with the possible answers."""
-    answers = ", ".join(map(literal, missing.question.answers))
-    word = "likely" if len(missing.question.answers) == 1 else "possible"
+    answers = list(map(literal, missing.question.answers))
     text = f"{missing.store}: {key_of(missing.field)}: {missing.question.why}"
-    return f"{text} ({word}: {answers})" if answers else text
+    if not answers:
+        return text
+    word = "possible"
+    if len(answers) == 1:
+        word = "likely"
+    return f"{text} ({word}: {', '.join(answers)})"
 
 
 IN_MEMORY: Final = "in-memory"
@@ -323,7 +347,9 @@ class StoreSpec:
     @property
     def source_topic(self) -> str | None:
         """The source topic that serves as changelog; it may be read up to the group's committed offset only."""
-        return self.changelog if self.source == SOURCE_TOPIC else None
+        if self.source != SOURCE_TOPIC:
+            return None
+        return self.changelog
 
     @property
     def segmented(self) -> bool:

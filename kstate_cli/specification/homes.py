@@ -31,7 +31,9 @@ class StoreKey:
     store: str
 
     def __str__(self) -> str:
-        return f"{self.topology}/{self.store}" if self.topology else self.store
+        if not self.topology:
+            return self.store
+        return f"{self.topology}/{self.store}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,7 +54,9 @@ class Home:
         return TaskId(self.topology or None, self.number, partition).name
 
     def __str__(self) -> str:
-        return f"{self.topology}/{self.number}" if self.topology else str(self.number)
+        if not self.topology:
+            return str(self.number)
+        return f"{self.topology}/{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class Described:
     @classmethod
     def by(cls, text: TopologyText) -> Described:
         """Return the sub-topologies of the stores of a text."""
+        # Global stores take a number and have no task, so no directory is named after it.
         tasks = [part for part in text.subtopologies if not part.is_global]
         places: dict[StoreKey, list[Home]] = {}
         for part in tasks:
@@ -83,8 +88,11 @@ class Described:
 
     def places(self, key: StoreKey) -> tuple[Home, ...]:
         """Return the sub-topologies that have a store: none, one, or several that have a copy each."""
-        home = self.homes.get(key)
-        return self.copies.get(key, () if home is None else (home,))
+        if key in self.copies:
+            return self.copies[key]
+        if key in self.homes:
+            return (self.homes[key],)
+        return ()
 
     def stores_of(self, home: Home) -> tuple[str, ...]:
         """Return the stores of a sub-topology, in the order of the text."""
@@ -123,13 +131,18 @@ def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
         match = _PAIR.fullmatch(pair)
         if match is None or any(number != REMOVED and int(number) > MAX_I32 for number in match.groups()):
             raise UsageError(f"{pair!r} is no change of numbers", hint=_HINT)
-        old, new = int(match[1]), None if match[2] == REMOVED else int(match[2])
+        old, new = int(match[1]), _new_number(match[2])
+        # Given twice with one target is no contradiction: scripts repeat options.
         if numbers.setdefault(old, new) != new:
             raise UsageError(f"two new numbers of sub-topology {old}", hint=_HINT)
     targets = [new for new in numbers.values() if new is not None]
     for twice in sorted({new for new in targets if targets.count(new) > 1}):
         raise UsageError(f"two sub-topologies become {twice}", hint="what is merged say two texts: --topology, --from")
     return numbers
+
+
+def _new_number(text: str) -> int | None:
+    return None if text == REMOVED else int(text)
 
 
 _HINT: Final = f"--map OLD=NEW, such as 6=4, or 5={REMOVED} where nothing of 5 is left"

@@ -10,7 +10,7 @@ A database with the column family ``offsets`` and a ``.checkpoint_<store>`` name
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kstate_cli.formats.keys import INDEX_PREFIX
@@ -67,6 +67,7 @@ def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inferenc
     for task in app.tasks:
         for store in task.stores:
             places.setdefault(store.name, []).append((task, store))
+    # Once per task: the prefix of its changelogs is voted by all its stores together.
     owners = {task.name: topic_owners(app.app_id, task) for task in app.tasks}
     drafts: list[StoreDraft] = []
     evidence: dict[str, Evidence] = {}
@@ -74,6 +75,7 @@ def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inferenc
     for name, in_tasks in places.items():
         draft, facts = _store(app, name, in_tasks, owners, read=name not in skip_intervals)
         drafts.append(draft)
+        # An empty folder proves nothing, so nothing in the file can contradict it.
         if any(store.databases for _, store in in_tasks):
             evidence[name] = facts
         if draft.logged is False:
@@ -82,8 +84,10 @@ def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inferenc
         for name, topic in absent_stores(owners[task.name]).items():
             if name not in places and not any(draft.name == name for draft in drafts):
                 drafts.append(_absent(app, task, name, topic))
+    application: str | None = app.app_id
     # The name of a renamed directory need not be a legal application.id, and then prefixes no changelog.
-    application = app.app_id if legal_topic(app.app_id) else None
+    if not legal_topic(app.app_id):
+        application = None
     return Inference(SpecDraft(application, tuple(drafts)), evidence, tuple(notes))
 
 
@@ -118,7 +122,9 @@ def _store(
     kind, kinds = _kind(answers, [store for _, store in places])
     _place(answers, app, [task for task, _ in places])
     _topic(answers, app, name, places, owners)
-    interval = _times(answers, kind, databases, read=read) if databases else Interval()
+    interval = Interval()
+    if databases:
+        interval = _times(answers, kind, databases, read=read)
     if kind is not None and is_time_ordered(kind):
         _index(answers, databases)
     return answers.draft(name), Evidence(kinds, interval)
@@ -128,6 +134,7 @@ def _stored_as(store: Store) -> str:
     """Return the kind by its layout: a subscription store under ``dsl.store.format=HEADERS`` is one with headers."""
     kind = store_kind(store.kind.name)
     newest = kind.families_in(store.families)[0]
+    # The family with headers exists, so the next start writes that layout.
     if kind.restored_as is not None and newest is not kind.family:
         return kind.restored_as
     return kind.name
@@ -151,7 +158,9 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
         return None, frozenset(certain)
     # The task with the most exact kind decides for the others.
     unsure = min((store.kind for store in stores), key=lambda kind: kind.name == AMBIGUOUS)
-    likely = _kinds_by_rows() if unsure.name == AMBIGUOUS else (unsure.name,)
+    likely: tuple[str, ...] = (unsure.name,)
+    if unsure.name == AMBIGUOUS:
+        likely = _kinds_by_rows()
     answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
     if segmented and not has_key(unsure.name, KeySchema.BUFFER):
         answers.ask("retention_ms", "it follows from the rows of a store of known kind")
@@ -179,6 +188,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
             answers.ask("topology", "the name of its directory is no legal one")
             return
         answers.know("topology", topology, "the directory of its tasks")
+    # A lower bound only: this host may lack the tasks of higher partitions.
     highest = max(task.partition or 0 for task in app.tasks if not task.is_global and _subtopology(task) in parts)
     answers.know("partitions", highest + 1, "the highest partition among its tasks here, plus 1")
 
@@ -220,7 +230,9 @@ def _topic(
 
 
 def _offsets(task: Task, store: Store) -> list[Any]:
-    partitions = list(task.checkpoint.entries) if task.checkpoint else []
+    partitions: list[Any] = []
+    if task.checkpoint:
+        partitions += task.checkpoint.entries
     for database in store.databases:
         if database.offsets is not None:
             partitions += database.offsets.offsets
@@ -238,6 +250,7 @@ def _times(answers: _Answers, kind: str | None, databases: list[Database], *, re
         answers.ask("retention_ms", _unclear(interval), *(2 * example for example in interval.examples))
         return interval
     answers.know("segment_interval_ms", exact, "the only one that fits the starts of the segments and their rows")
+    # max(retention / 2, 60000): every retention up to two minutes gives this interval.
     if exact == MIN_INTERVAL_MS:
         most = 2 * MIN_INTERVAL_MS + 1
         answers.ask("retention_ms", f"segments of {exact} ms are those of every retention up to {most} ms")
@@ -252,7 +265,9 @@ def _unclear(interval: Interval) -> str:
         return f"{interval.wrong}: no segment interval fits"
     if interval.unread is not None:
         return f"rows that might tell the segment interval cannot be read: {interval.unread} ({CHECK_THE_DISK})"
-    read = "" if interval.all_rows else f" (the first {MAX_ROWS} rows were read)"
+    read = ""
+    if not interval.all_rows:
+        read = f" (the first {MAX_ROWS} rows were read)"
     return f"several segment intervals fit the starts of the segments and their rows{read}"
 
 
@@ -264,8 +279,10 @@ def _history(answers: _Answers, databases: list[Database]) -> Interval:
         return interval
     answers.know("segment_interval_ms", exact, "the only one that fits the segments of all sampled versions")
     histories = histories_of(exact)
-    defaults = " or ".join(f"{least}..{most}" for least, most in histories)
-    usual = f"; without a segment interval of its own it would be {defaults}" if histories else ""
+    usual = ""
+    if histories:
+        defaults = " or ".join(f"{least}..{most}" for least, most in histories)
+        usual = f"; without a segment interval of its own it would be {defaults}"
     answers.ask("retention_ms", f"the bytes do not tell the history retention{usual}")
     return interval
 
@@ -275,9 +292,10 @@ def _index(answers: _Answers, databases: list[Database]) -> None:
     last = {rows[-1][0][:1] for d in databases for rows in d.samples.values() if rows}
     if not last:
         answers.ask("indexed", "no rows", True, False)
+    elif INDEX_PREFIX in last:
+        answers.know("indexed", True, "rows of an index")
     else:
-        is_indexed = INDEX_PREFIX in last
-        answers.know("indexed", is_indexed, "rows of an index" if is_indexed else "no rows of an index")
+        answers.know("indexed", False, "no rows of an index")
 
 
 def _absent(app: Application, task: Task, name: str, topic: str) -> StoreDraft:
@@ -345,14 +363,18 @@ def _single_topic(
 def _source_topic(name: str, in_tasks: Sequence[TopicOwners], possible: frozenset[str], *, is_global: bool) -> Topic:
     """Return the only possible source topic if no other store can have it, else a question."""
     if len(possible) == 1 and all(_is_sole_owner(in_task, name, possible) for in_task in in_tasks):
-        why = "the topics in .checkpoint and the store's Position"
-        return Topic(next(iter(possible)), why, None if is_global else SOURCE_TOPIC)
+        topic = Topic(next(iter(possible)), "the topics in .checkpoint and the store's Position", SOURCE_TOPIC)
+        # Every global store is read from a source topic: the field means something else for it.
+        if is_global:
+            topic = replace(topic, source=None)
+        return topic
     why = "several topics in .checkpoint may be its own, or it has none"
     return Topic(question=Question(why, tuple(sorted(possible))))
 
 
 def _topic_without_offset(places: Sequence[tuple[Task, Store]]) -> Topic:
     """Return that a store has no changelog if a logged store would have an offset here, else a question."""
+    # All tasks must agree: one that was killed has no line although the store is logged.
     if all(_would_have_line(task, store) for task, store in places):
         return Topic(unlogged=True, why="no line in the .checkpoint of its tasks, which has one for each logged store")
     if all(_would_have_offset(store) for _, store in places):
@@ -389,6 +411,8 @@ def _would_have_line(task: Task, store: Store) -> bool:
     """
     if task.has_offsets_family or task.checkpoint is None or task.checkpoint.content is None:
         return False
+    # mtimes of one host, which a copy without times makes equal: then the answer is True for stores
+    # that were open at the last commit too.
     return task.checkpoint.mtime_ns >= max((d.opened_ns for d in store.databases), default=0)
 
 

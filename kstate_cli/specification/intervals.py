@@ -52,7 +52,9 @@ def histories_of(interval_ms: int) -> tuple[tuple[int, int], ...]:
     lower = 1
     for longest, parts, least in (*_HISTORIES, (None, 24, 300_000)):
         # history // parts == interval, or anything below when the interval is the least one.
-        first = lower if interval_ms == least else max(lower, interval_ms * parts)
+        first = max(lower, interval_ms * parts)
+        if interval_ms == least:
+            first = lower
         last = interval_ms * parts + parts - 1
         if longest is not None:
             last, lower = min(last, longest), longest + 1
@@ -95,16 +97,22 @@ class Interval:
         if self.wrong is not None:
             return None
         if self.greatest is not None:
-            return self.least if self.least == self.greatest else None
+            if self.least != self.greatest:
+                return None
+            return self.least
         if self.divides == 0 or self.divides < self.least:
             return None
-        return self.divides if self.next_smaller() < self.least else None
+        # A smaller divisor that still exceeds every distance would fit as well.
+        if self.next_smaller() >= self.least:
+            return None
+        return self.divides
 
     @property
     def examples(self) -> tuple[int, ...]:
         """Possible intervals in whole minutes, the shortest first, for messages."""
         if self.divides == 0 or self.wrong is not None:
             return ()
+        # Rounded up: a shorter interval is ruled out.
         first = -(-self.least // MIN_INTERVAL_MS)
         minutes = (m * MIN_INTERVAL_MS for m in range(first, first + _MAX_FACTOR // 10))
         return tuple(islice((m for m in minutes if m <= self.divides and self.divides % m == 0), _MOST_EXAMPLES))
@@ -128,13 +136,16 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
     HostError.
     """
     all_starts = [database.segment_start for database in databases if database.segment_start is not None]
+    # 0 is a multiple of every number and proves nothing about the divisor.
     starts = [start for start in all_starts if start > 0]
     if min(all_starts, default=0) < 0:
         return Interval(wrong="segments before 1970, where Streams divides towards zero")
     divides = math.gcd(*starts)
+    # Names that Streams did not give: it never makes shorter segments of windows and sessions.
     if 0 < divides < MIN_INTERVAL_MS:
         return Interval(divides, wrong=f"starts of segments that have only {divides} ms in common")
     time_of = store_kind(kind).key.segment_time
+    # -1, so that without any row the least interval stays as it is.
     farthest = -1
     try:
         for database in databases:
@@ -171,6 +182,7 @@ class _OutsideError(Exception):
 
 def _read(divides: int, farthest: int, databases: Sequence[Database], time_of: Callable[[bytes], int]) -> Interval:
     remaining = MAX_ROWS
+    # From this distance on only one interval is left, and reading can stop.
     enough = Interval(divides).next_smaller()
     for database in databases:
         if database.empty:
@@ -178,6 +190,8 @@ def _read(divides: int, farthest: int, databases: Sequence[Database], time_of: C
         with Shadow(database.path) as shadow:
             for family in (name for name in shadow.column_families if name != OFFSETS_CF):
                 for key, _ in shadow.rows(family):
+                    # The limit is on all segments together: a store with many segments takes no longer
+                    # than one with few.
                     if remaining == 0:
                         return _interval(divides, farthest, all_rows=False)
                     remaining -= 1
@@ -216,9 +230,12 @@ def versioned_interval(databases: Iterable[Database]) -> Interval:
             return Interval(wrong=f"rows that cannot be read: {error}")
         for segment, end in ends:
             least = max(least, end // (segment + 1) + 1)
-            if segment:
-                greatest = end // segment if greatest is None else min(greatest, end // segment)
-    wrong = "versions that fit no common interval" if greatest is not None and greatest < least else None
+            # Segment 0 has no upper bound: t // interval == 0 for every interval above t.
+            if segment and (greatest is None or end // segment < greatest):
+                greatest = end // segment
+    wrong = None
+    if greatest is not None and greatest < least:
+        wrong = "versions that fit no common interval"
     return Interval(0, least, greatest, wrong=wrong)
 
 
@@ -229,7 +246,7 @@ def versioned_span(databases: Iterable[Database]) -> int:
         segments = [segment for row in rows for segment, _ in _ends(*row)]
     except MalformedBytesError:
         return 0
-    return max(segments) - min(segments) if segments else 0
+    return max(segments, default=0) - min(segments, default=0)
 
 
 def _ends(key: bytes, value: bytes) -> Iterator[tuple[int, int]]:

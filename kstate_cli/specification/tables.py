@@ -72,7 +72,9 @@ def similar(value: object, keys: Iterable[str]) -> str | None:
 def short(value: object) -> str:
     """Return a value of the file for messages, cut after 100 characters."""
     text = repr(value)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    return f"{text[:_MOST_CHARACTERS]}…"
 
 
 DEFAULTS_TABLE: Final = "defaults"

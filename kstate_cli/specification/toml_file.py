@@ -8,12 +8,16 @@ suffice. ``to_toml`` writes each inferred value with its source, and a comment t
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kstate_cli import clock
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I32, MAX_I64
 from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
@@ -34,9 +38,11 @@ from kstate_cli.specification.draft import (
     spec_kinds,
 )
 from kstate_cli.specification.tables import (
+    DEFAULTS,
     DEFAULTS_TABLE,
     MAINTAIN_TABLE,
     SPARK_TABLE,
+    STEPS,
     flag,
     refuse_unknown_keys,
     require_defaults,
@@ -51,13 +57,7 @@ from kstate_cli.texts import command, example
 
 if TYPE_CHECKING:
     from tomlkit.items import Table
-import os
-import re
-from dataclasses import field
-from datetime import timedelta
 
-from kstate_cli import clock
-from kstate_cli.specification.tables import DEFAULTS, STEPS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -93,6 +93,7 @@ def read_draft(path: Path) -> SpecDraft:
 def read_document(path: Path) -> dict[str, Any]:
     """Return the whole content of a file, every key checked. Raise UsageError with file, table and key."""
     text = _text(path)
+    # Checked as a whole, also by commands that need one table: a typing error elsewhere must not wait.
     parse_draft(text, str(path))
     return tomllib.loads(text)
 
@@ -123,8 +124,11 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         ) from None
     refuse_unknown_keys(where, "the file", document, TOP)
     number = document.get("format")
+    # type(), since true equals 1 in Python.
     if number != FORMAT or type(number) is not int:
-        text = "has no format" if number is None else f"has format {short(number)}"
+        text = f"has format {short(number)}"
+        if number is None:
+            text = "has no format"
         raise UsageError(f"{where} {text}", hint=f"this kstate reads 'format = {FORMAT}'")
     application = document.get("application")
     if application is not None and not (isinstance(application, str) and legal_topic(application)):
@@ -242,6 +246,7 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
     if not isinstance(table, dict):
         hint = f'write [stores."{name}"] for it; a name with dots needs the quotes'
         raise UsageError(f"{where}: {header} is not a table", hint=hint)
+    # TOML reads [stores.a.b] as a table "b" in the table "a": a name with dots without its quotes.
     if any(isinstance(value, dict) for value in table.values()):
         inner = next(key for key, value in table.items() if isinstance(value, dict))
         hint = f'a store name with dots needs quotes: [stores."{name}.{inner}"]'
@@ -251,7 +256,9 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
     for key, value in table.items():
         rule = KEYS[key]
         if not rule.fits(value):
-            close = similar(value, spec_kinds()) if key == "kind" else None
+            close = None
+            if key == "kind":
+                close = similar(value, spec_kinds())
             message = f"{where}: {header} {key} = {short(value)} does not fit"
             raise UsageError(message, hint=close or f"{key} is {rule.expected}")
         values[rule.field] = value
@@ -301,7 +308,9 @@ def to_toml(spec: Spec | SpecDraft, *, notes: Iterable[str] = ()) -> str:
     """
     import tomlkit
 
-    draft = draft_of(spec, with_inferred=True) if isinstance(spec, Spec) else spec
+    draft = spec
+    if isinstance(draft, Spec):
+        draft = draft_of(draft, with_inferred=True)
     document = tomlkit.document()
     for note in notes:
         document.add(tomlkit.comment(_plain(note)))
@@ -317,7 +326,10 @@ def to_toml(spec: Spec | SpecDraft, *, notes: Iterable[str] = ()) -> str:
 
 
 def _order(store: StoreDraft) -> tuple[bool, str, int, str]:
-    number = MAX_I32 if store.subtopology is None else store.subtopology
+    number = store.subtopology
+    # Unknown sub-topologies come last; 0 is the first.
+    if number is None:
+        number = MAX_I32
     return bool(store.is_global), store.topology or "", number, store.name
 
 
@@ -353,8 +365,9 @@ def _worth_writing(store: StoreDraft, field: str, value: Any) -> bool:
 
 
 def _to_fill_in(missing: Missing) -> str:
-    others = missing.question.answers[1:]
-    possible = f"; or {', '.join(literal(answer) for answer in others)}" if others else ""
+    others, possible = missing.question.answers[1:], ""
+    if others:
+        possible = f"; or {', '.join(literal(answer) for answer in others)}"
     return _plain(
         f"{line_of(missing)}  # to fill in: {key_of(missing.field)} is not known: {missing.question.why}{possible}"
     )
@@ -412,9 +425,12 @@ def read_configuration(path: Path) -> Configuration:
     document = read_document(path)
     path = Path(os.path.abspath(path))
     table = document.get(DEFAULTS_TABLE, {})
-    defaults = {key: _absolute(path, value) if DEFAULTS[key].is_path else value for key, value in table.items()}
-    steps = document.get(MAINTAIN_TABLE)
-    maintenance = None if steps is None else _maintenance(path, steps)
+    # Relative to the file and not to the working directory: cron starts commands anywhere.
+    paths = {key: _absolute(path, value) for key, value in table.items() if DEFAULTS[key].is_path}
+    defaults = {**table, **paths}
+    steps, maintenance = document.get(MAINTAIN_TABLE), None
+    if steps is not None:
+        maintenance = _maintenance(path, steps)
     return Configuration(
         path,
         document.get("application"),
@@ -445,4 +461,7 @@ def _step(name: str, table: Mapping[str, Any]) -> Step:
 
 
 def _absolute(path: Path, value: str) -> str:
-    return value if _URI.match(value) else os.path.abspath(os.path.join(path.parent, value))
+    # A bucket has no folder to be relative to.
+    if _URI.match(value):
+        return value
+    return os.path.abspath(os.path.join(path.parent, value))

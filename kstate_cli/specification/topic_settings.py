@@ -67,6 +67,7 @@ Statements = Sequence[tuple[str, TopicSettings]]
 
 def report_of_broker(facts: Facts) -> TopicReport:
     """Return the topics in the answer of a broker."""
+    # The end of a log never goes back: above 0 there was a record, even if retention has removed it.
     partitions = _by_topic((key, log.end > 0) for key, log in facts.items())
     return TopicReport(
         "the broker",
@@ -89,8 +90,10 @@ def report_of_dump(dump: Dump) -> TopicReport:
     topics = {}
     for topic, part in newest.items():
         reading = part.reading
-        retention, lag = (None, None) if reading is None else (reading.retention_ms, reading.min_compaction_lag_ms)
-        topics[topic] = TopicSettings(*partitions[topic], retention, lag)
+        topics[topic] = TopicSettings(*partitions[topic])
+        if reading is not None:
+            lag = reading.min_compaction_lag_ms
+            topics[topic] = replace(topics[topic], retention_ms=reading.retention_ms, min_compaction_lag_ms=lag)
     return TopicReport("the dump", topics)
 
 
@@ -113,7 +116,9 @@ def _by_topic(partitions: Iterable[tuple[TopicPartition, bool]]) -> dict[str, tu
 
 def _count_if_complete(partitions: set[int]) -> int | None:
     """Return the number of partitions; None if one below the highest is missing, so that higher ones may be too."""
-    return len(partitions) if max(partitions) == len(partitions) - 1 else None
+    if max(partitions) != len(partitions) - 1:
+        return None
+    return len(partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,9 @@ class ByteEvidence:
         ``AbstractSegments.cleanupExpiredSegments`` removes a segment that begins an interval or more before the stream
         time less the retention, and the last segment has begun by then.
         """
-        span = self.segments * interval_ms if has_key(kind, KeySchema.VERSIONED) else self.span_ms
+        span = self.span_ms
+        if has_key(kind, KeySchema.VERSIONED):
+            span = self.segments * interval_ms
         return max(1, span - interval_ms + 1)
 
     def agrees(self, kind: str, retention_ms: int) -> bool:
@@ -170,8 +177,11 @@ def byte_evidence(app: Application, store: StoreDraft, described: SpecDraft, inf
     absent = None
     if inferred.draft.store(store.name) is None:
         absent = _absent(app, store, described)
+    interval = Interval()
+    if evidence is not None:
+        interval = evidence.interval
     return ByteEvidence(
-        Interval() if evidence is None else evidence.interval,
+        interval,
         max((_span_ms(other.databases) for other in stores), default=0),
         segments,
         absent,
@@ -181,7 +191,7 @@ def byte_evidence(app: Application, store: StoreDraft, described: SpecDraft, inf
 
 def _span_ms(databases: Iterable[Database]) -> int:
     starts = [database.segment_start for database in databases if database.segment_start is not None]
-    return max(starts) - min(starts) if starts else 0
+    return max(starts, default=0) - min(starts, default=0)
 
 
 def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | None:
@@ -236,7 +246,9 @@ def doubt_of(store: StoreDraft) -> str | None:
     if default_segment_interval(kind, retention) == interval:
         return None
     usual = " or ".join(f"{least} to {most}" for least, most in histories_of(interval))
-    without = f"; without one they are those of {usual}" if usual else ""
+    without = ""
+    if usual:
+        without = f"; without one they are those of {usual}"
     return (
         f"{store.name}: retention_ms = {retention} is what its changelog says: right if its segments of {interval} ms "
         f"have an interval of their own in the code{without}"
@@ -266,6 +278,8 @@ def _logged(store: StoreDraft, topic: str | None, statements: Statements, report
         if statements:
             why = f"{store.inferred['logged']}, but {_by(statements)} has {topic}"
             return _with_question(store, "logged", why, True, False)
+        # Without any topic the broker may hide all of them from this user, and its silence proves
+        # nothing.
         live = next((report.by for report in reports if report.live and report.topics), None)
         if live is not None:
             return _with_value(store, "logged", False, f"{store.inferred['logged']}, and {live} shows no {topic}")
@@ -291,7 +305,10 @@ def _partitions(store: StoreDraft, statements: Statements) -> StoreDraft:
     if len(values) == 1 and values[0] >= here:
         return _with_value(store, "partitions", values[0], f"{' and '.join(counts)}: so many of its changelog")
     sources = " and ".join(f"{by} says {count}" for by, count in counts.items())
-    highest = f", and its tasks here go up to {here - 1}" if here else ""
+    highest = ""
+    if here:
+        highest = f", and its tasks here go up to {here - 1}"
+    # The largest first: too few partitions would leave tasks without their store.
     answers = sorted(filter(None, {*values, here}), reverse=True)
     return _with_question(store, "partitions", f"{sources}{highest}", *answers)
 
@@ -312,7 +329,8 @@ def _retention(store: StoreDraft, evidence: ByteEvidence, statements: Statements
     if len(candidates) == 1 and fitting:
         return _agreed_retention(store, kind, fitting[0], evidence, less)
     why = _contradiction(store.retention_ms, candidates, sources, less)
-    by_bytes = [] if store.retention_ms is None else [store.retention_ms]
+    # The value that the segments prove comes first, since a retention too small loses rows.
+    by_bytes = filter(None, [store.retention_ms])
     return _with_question(store, "retention_ms", why, *dict.fromkeys([*by_bytes, *_answers(store), *fitting]))
 
 
@@ -331,16 +349,17 @@ def _agreed_retention(store: StoreDraft, kind: str, retention: int, evidence: By
     """Settle a retention that all sources state and the bytes allow."""
     exact = evidence.interval.exact
     # Every retention of two minutes or less has segments of the least interval, so these confirm none.
-    is_versioned = has_key(kind, KeySchema.VERSIONED)
-    is_confirmed = evidence.narrow if is_versioned else exact not in (None, MIN_INTERVAL_MS)
+    is_confirmed = exact not in (None, MIN_INTERVAL_MS)
+    if has_key(kind, KeySchema.VERSIONED):
+        is_confirmed = evidence.narrow
     if not is_confirmed:
         # An operator may have changed the setting, and these bytes would not show it.
         why = f"only the changelog tells it ({less}), and the rows here do not"
         return _with_question(store, "retention_ms", why, retention)
-    is_custom = exact is not None and default_segment_interval(kind, retention) != exact
-    return _with_value(
-        store, "retention_ms", retention, f"{less}; the segments here {'allow it' if is_custom else 'agree'}"
-    )
+    verdict = "agree"
+    if exact is not None and default_segment_interval(kind, retention) != exact:
+        verdict = "allow it"
+    return _with_value(store, "retention_ms", retention, f"{less}; the segments here {verdict}")
 
 
 def _contradiction(by_bytes: int | None, candidates: Sequence[int], sources: str, less: str) -> str:
@@ -354,7 +373,9 @@ def _contradiction(by_bytes: int | None, candidates: Sequence[int], sources: str
 
 def _answers(store: StoreDraft) -> tuple[object, ...]:
     question = store.questions.get("retention_ms")
-    return () if question is None else question.answers
+    if question is None:
+        return ()
+    return question.answers
 
 
 def _by(statements: Statements) -> str:

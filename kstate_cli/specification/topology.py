@@ -131,9 +131,11 @@ class TopologyText:
         waiting = [node for node in nodes if store in node.stores]
         while waiting:
             node = waiting.pop()
+            # Each node once: sub-topologies that write to each other form circles.
             if (bare := _in_order(node)) not in makers:
                 makers.add(bare)
                 waiting += [by_name[name] for name in (node.before, *node.before.split(", ")) if name in by_name]
+                # A repartition topic continues in the sub-topology that writes it.
                 waiting += [sink for topic in _topic_list(node.topics or "") for sink in sinks.get(topic, ())]
         return frozenset(makers)
 
@@ -188,12 +190,14 @@ def _draft(name: str, part: Subtopology, *, shared: bool) -> StoreDraft:
     if part.is_global:
         inferred = dict.fromkeys(("is_global", "changelog"), FROM)
         return StoreDraft(name=name, is_global=True, changelog=part.topics[0], inferred=inferred)
+    of_topology = {}
+    if part.topology:
+        of_topology = {"topology": FROM}
     if shared:
         # Several sub-topologies have a copy, so that the text shows no single one.
-        fields: tuple[str, ...] = ("topology",) if part.topology else ()
-        return StoreDraft(name=name, topology=part.topology, inferred=dict.fromkeys(fields, FROM))
-    fields = ("subtopology", "topology") if part.topology else ("subtopology",)
-    return StoreDraft(name=name, subtopology=part.number, topology=part.topology, inferred=dict.fromkeys(fields, FROM))
+        return StoreDraft(name=name, topology=part.topology, inferred=of_topology)
+    inferred = {"subtopology": FROM, **of_topology}
+    return StoreDraft(name=name, subtopology=part.number, topology=part.topology, inferred=inferred)
 
 
 def read_topology(path: Path) -> TopologyText:
@@ -318,8 +322,13 @@ def _read_source(topics: str, part: _SubtopologyDraft) -> None:
 def _topic_list(topics: str) -> list[str]:
     """Return the topics of a source; empty for a pattern."""
     match = _LIST.fullmatch(topics)
-    names = match[1].split(", ") if match else []
-    return names if all(map(legal_topic, names)) else []
+    if match is None:
+        return []
+    names = match[1].split(", ")
+    # A pattern may have brackets, too: only legal names make it a list.
+    if not all(map(legal_topic, names)):
+        return []
+    return names
 
 
 def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
@@ -331,7 +340,9 @@ def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
     numbers: dict[tuple[str | None, int], _SubtopologyDraft] = {}
     owners: dict[str, _SubtopologyDraft] = {}
     for part in parts:
-        other = part if part.is_global else numbers.setdefault((part.topology, part.number), part)
+        other = part
+        if not part.is_global:
+            other = numbers.setdefault((part.topology, part.number), part)
         if other is not part:
             raise _wrong(where, part.line, f"subtopology {part.number} is already on line {other.line}")
         if part.is_global and (len(part.stores) != 1 or len(part.topics) != 1 or part.pattern):
