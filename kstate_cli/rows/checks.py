@@ -45,6 +45,7 @@ def row_check_for(kind: Kind, family: str, *, segmented: bool) -> RowCheck | Non
     """
     if kind.certain:
         layout = store_kind(kind.name).layout_in(family)
+        # Of a certain kind a family that it does not have is checked like one of an uncertain kind.
         if layout is not None:
             return _rule(store_kind(kind.name), family, layout)
     return _promised(family, segmented=segmented)
@@ -58,10 +59,15 @@ def _promised(family: str, *, segmented: bool) -> RowCheck | None:
         if kind.is_exact and kind.key.segmented is segmented and (layout := kind.layout_in(family)) is not None
     ]
     layouts, keys = {layout for _, layout in having}, {kind.key for kind, _ in having}
-    layout = layouts.pop() if len(layouts) == 1 else ValueLayout.PLAIN
+    layout = ValueLayout.PLAIN
+    if len(layouts) == 1:
+        layout = layouts.pop()
     if len(keys) == 1 and (segmented or layout is not ValueLayout.PLAIN):
         return _row_check_of(keys.pop(), layout, _index_values(family))
-    return None if layout is ValueLayout.PLAIN else _row_check_of(KeySchema.KEY, layout, _EMPTY)
+    if layout is ValueLayout.PLAIN:
+        # Several key schemas, and values without a structure: every row would be correct for one of the kinds.
+        return None
+    return _row_check_of(KeySchema.KEY, layout, _EMPTY)
 
 
 # --- quick tests ------------------------------------------------------------------------------------------------------
@@ -69,6 +75,7 @@ def _promised(family: str, *, segmented: bool) -> RowCheck | None:
 
 def _lengths(key: int, value: int) -> Callable[[Rows, Rows], bool]:
     def fits(keys: Rows, values: Rows) -> bool:
+        # ``map`` and ``min`` run in C: one call for all rows instead of one for each.
         return min(map(len, keys)) >= key and min(map(len, values)) >= value
 
     return fits
@@ -76,6 +83,7 @@ def _lengths(key: int, value: int) -> Callable[[Rows, Rows], bool]:
 
 def _headers(key: int, tail: int) -> Callable[[Rows, Rows], bool]:
     def fits(keys: Rows, values: Rows) -> bool:
+        # The usual row has no headers: hs is the one byte 00.
         least = 1 + tail
         return min(map(len, keys)) >= key and all(
             len(v) >= least if v[:1] == b"\0" else headers_end(v, tail) for v in values
@@ -96,6 +104,8 @@ def _time_ordered(key: int, base: Callable[[bytes], bool], index: frozenset[byte
 
 def _versioned(keys: Rows, values: Rows) -> bool:
     return min(map(len, keys)) >= _TIMESTAMP and all(
+        # A key begins with the segment, i64; the latest versions are in segment -1, eight bytes ff, with begin:i64 ‖
+        # value.
         segment_fits(v) if k[0] < 0x80 else k.startswith(b"\xff" * 8) and len(v) >= _TIMESTAMP
         for k, v in zip(keys, values, strict=True)
     )
@@ -174,7 +184,9 @@ _FITS: dict[ValueLayout, Callable[[bytes], bool]] = {
 
 def _index_values(family: str) -> frozenset[bytes]:
     """Return the values of an index row: empty, or a zero byte after Streams moved it to a family with headers."""
-    return _EMPTY if family == DEFAULT_CF else _EMPTY_OR_MIGRATED
+    if family == DEFAULT_CF:
+        return _EMPTY
+    return _EMPTY_OR_MIGRATED
 
 
 def _rule(kind: StoreKind, family: str, layout: ValueLayout) -> RowCheck | None:
@@ -183,6 +195,7 @@ def _rule(kind: StoreKind, family: str, layout: ValueLayout) -> RowCheck | None:
     if kind.inner is Inner.LIST:
         return RowCheck(_row(kind.key.read, decode_list), _list)
     if kind.inner is Inner.BUFFERED:
+        # Buffers are small, and their values have no quick test: each row goes to the codec.
         return RowCheck(_row(kind.key.read, BufferValue.from_bytes), _never)
     if kind.inner is Inner.SUBSCRIPTION:
         return _subscriptions(kind.key, layout)
@@ -192,11 +205,18 @@ def _rule(kind: StoreKind, family: str, layout: ValueLayout) -> RowCheck | None:
 def _row_check_of(key: KeySchema, layout: ValueLayout, index: frozenset[bytes]) -> RowCheck | None:
     if key.time_ordered:
         return _time_first(key, value_reader(layout), _FITS[layout], index)
+    # Keys and values are the application's own bytes: kstate knows nothing that they could violate.
     if not key.expires and layout is ValueLayout.PLAIN:
         return None
-    of_key = key.read if key.expires else _anything
-    least = _TIMESTAMP if layout.has_timestamps else 0
-    fits = _headers(key.tail, least) if layout.has_headers else _lengths(key.tail, least)
+    of_key: Decoder = _anything
+    if key.expires:
+        of_key = key.read
+    least = 0
+    if layout.has_timestamps:
+        least = _TIMESTAMP
+    fits = _lengths(key.tail, least)
+    if layout.has_headers:
+        fits = _headers(key.tail, least)
     return RowCheck(_row(of_key, value_reader(layout)), fits)
 
 
@@ -204,7 +224,9 @@ def _subscriptions(key: KeySchema, layout: ValueLayout) -> RowCheck:
     """Return the check for subscriptions: rows of an older family have the older layout until Streams moves them."""
     if layout is ValueLayout.PLAIN:
         return RowCheck(_row(key.read, SubscriptionWrapper.from_bytes), _subscription(0))
-    fits = _subscription(_TIMESTAMP) if layout is ValueLayout.TIMESTAMPED else _subscription_with_headers
+    fits: Callable[[Rows, Rows], bool] = _subscription_with_headers
+    if layout is ValueLayout.TIMESTAMPED:
+        fits = _subscription(_TIMESTAMP)
     return RowCheck(_row(key.read, _within(value_reader(layout))), fits)
 
 
@@ -227,6 +249,7 @@ _PARTITION_BYTES = 4
 def headers_end(value: bytes, tail: int) -> bool:
     """Return whether ``hs:zz ‖ H ‖ tail`` has at least ``tail`` bytes after the headers (``decode_headers``)."""
     try:
+        # A varint of one or two bytes by hand: a loop, or a reader object, would take most of the time.
         size = value[0]
         at = 1
         if size >= _SMALL:
@@ -240,6 +263,7 @@ def headers_end(value: bytes, tail: int) -> bool:
         end = at + (size >> 1)
         if len(value) < end + tail:
             return False
+        # The headers must end exactly where their size states.
         return not size or _headers_end_at(value, at) == end
     except IndexError:
         return False
@@ -259,6 +283,7 @@ def _headers_end_at(value: bytes, at: int) -> int:
         if length >= _SMALL or length & 1:
             return -1
         key = value[at + 1 : at + 1 + (length >> 1)]
+        # Only ASCII is certainly valid UTF-8 without decoding it.
         if not key.isascii():
             return -1
         at += 1 + (length >> 1)
@@ -283,6 +308,7 @@ def segment_fits(value: bytes) -> bool:
         later, least = _SEGMENT.unpack_from(value)
         at = _SEGMENT.size
         total = 0
+        # Newest first: times fall until the least one, which the head states too.
         while True:
             timestamp, size = _VERSION.unpack_from(value, at)
             if timestamp >= later or size < -1:

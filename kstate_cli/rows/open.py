@@ -46,6 +46,7 @@ def open_store(task: Task, store: Store, others: Sequence[Store], databases: Dat
     # A store of unknown kind has no rows, so none of its databases is opened.
     with_rows = store.databases if layout.families else ()
     databases_in_order = sorted(with_rows, key=lambda database: database.segment_start or 0)
+    # A segment ends where the next one begins, whatever the interval: the last one never ends.
     ends = [*(database.segment_start or 0 for database in databases_in_order[1:]), FOREVER + 1]
     segments = tuple(
         Segment(
@@ -77,6 +78,7 @@ def _misplaced_segments(
     time_of = store_kind(kind).key.segment_time
     try:
         for segment, database in zip(segments, databases, strict=True):
+            # Samples are rows that the reading of the directory has seen: no database is opened for this.
             for key, _ in chain.from_iterable(database.samples.values()):
                 segment.own(time_of(key))
     except StoreUnreadable as error:
@@ -92,7 +94,9 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         # A store without rows looks like several kinds; with rows in another task it does not.
         certain = {other.kind.name for other in others if other.kind.certain}
         if kind not in (None, IN_MEMORY):
+            # A kind of the user. A store in memory has no layout on disk, so that kind decides nothing here.
             name = str(kind)
+        # Rows of another task prove the kind: all tasks of a store have one kind.
         elif len(certain) == 1:
             name = certain.pop()
         elif not store.empty:
@@ -102,12 +106,15 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
                 hint_details=[f"to have one written: {command('ls', task.app, '--spec')}"],
                 is_damage=False,
             )
+    # By the families that exist: the newest of them decides how values are read.
     layout = layout_of(name, store.families)
     if store.segmented != is_segmented(name):
         if store.empty:
             return Layout(name, ())
-        segmented = "segmented" if store.segmented else "not segmented"
-        message = f"{task.name}/{store.name} is {segmented}: it is no {name} store"
+        message = f"{task.name}/{store.name} is not segmented: it is no {name} store"
+        if store.segmented:
+            message = f"{task.name}/{store.name} is segmented: it is no {name} store"
+        # The user's own statement is wrong, not the directory.
         if kind == name:
             raise StoreUnreadable(message, hint="correct its kind in the specification", is_damage=False)
         raise StoreUnreadable(
@@ -136,10 +143,14 @@ def stores_of(
     _refuse_hidden(app, tasks, name)
     matching = [(task, store) for task in tasks for store in task.stores if store.name == name]
     if not matching:
+        place = ""
+        if topology:
+            place = f" in topology {topology}"
         raise UnknownStateStoreError(
-            f"no task of {app.path} has a store {name}{f' in topology {topology}' if topology else ''}",
+            f"no task of {app.path} has a store {name}{place}",
             hint=f"{_suggestion(app, name, topology)}the stores that there are: {command('ls', app.path)}",
         )
+    # Only among tasks that have the store: other sub-topologies do not matter.
     refuse_several_places([task for task, _ in matching], name)
     return matching
 
@@ -172,7 +183,7 @@ def refuse_several_places(tasks: Sequence[Task], name: str) -> None:
 def _suggestion(app: Application, name: str, topology: str | None) -> str:
     stores = set(store_folders(app.path))  # the model has only the stores that were requested
     topologies = {task.topology for task in app.tasks if task.topology}
-    return did_you_mean([name], stores) or did_you_mean([topology] if topology else [], topologies)
+    return did_you_mean([name], stores) or did_you_mean(filter(None, [topology]), topologies)
 
 
 def first_problem(task: Task, store: Store) -> Problem | None:
@@ -182,7 +193,9 @@ def first_problem(task: Task, store: Store) -> Problem | None:
 
 def _subtopology(task: Task) -> int | None:
     """Return the number of a task's sub-topology; None for ``global``."""
-    return None if task.is_global else task.id.subtopology or 0
+    if task.is_global:
+        return None
+    return task.id.subtopology or 0
 
 
 def _hidden_tasks(app: Application) -> Iterator[Problem]:
@@ -225,7 +238,9 @@ def filled(reader: StoreReader, store: Store) -> list[Segment]:
 def refuse_running(app: Application, *, last_flush: bool) -> None:
     """Raise InUse while the application is running, unless the caller wants the last flush."""
     if app.running and not last_flush:
-        holder = f"process {app.pid}" if app.pid else "another process"
+        holder = "another process"
+        if app.pid:
+            holder = f"process {app.pid}"
         raise InUse(
             f"{app.path} is open in {holder}: its newest rows are not on disk",
             hint="stop the application, or take what was flushed last (--last-flush)",
@@ -259,8 +274,10 @@ class Steady:
 def _state(path: Path) -> tuple[object, ...]:
     """RocksDB replaces CURRENT when it opens a database for writing, and writes the MANIFEST when files change."""
     try:
+        # A writable open of RocksDB replaces CURRENT; its time and inode show that even if nothing else was written.
         current = (path / CURRENT).stat()
         if (name := read_current(path).stated_name) is None:
+            # No state, which equals only no state: a database that appears or vanishes has changed.
             return ()
         manifest = (path / name).stat()
     except (OSError, ValueError):
@@ -292,20 +309,24 @@ def count_rows(app: Application) -> dict[tuple[str, str], Rows]:
     stores = [(task, store) for task in app.tasks for store in task.stores]
     counts: dict[tuple[str, str], Rows] = {}
     size = databases = 0
+    # The smallest first, so that as many stores as possible have an exact number.
     for task, store in sorted(stores, key=lambda pair: sum(database.size for database in pair[1].databases)):
         if (number := _count_of_scan(app, task, store)) is not None:
             counts[task.name, store.name] = Rows(number, exact=True)
             continue
         size += sum(database.size for database in store.databases)
         databases += sum(not database.empty for database in store.databases)
-        is_small = size <= MOST_BYTES and databases <= _DATABASES
-        counts[task.name, store.name] = _count(app, task, store) if is_small else _estimate(store)
+        if size <= MOST_BYTES and databases <= _DATABASES:
+            counts[task.name, store.name] = _count(app, task, store)
+        else:
+            counts[task.name, store.name] = _estimate(store)
     return counts
 
 
 def _count_of_scan(app: Application, task: Task, store: Store) -> int | None:
     """Return the sum of its families' rows; None if some were not counted, or a key may be in two families."""
     families = [dict(database.row_counts) for database in store.databases if database.row_counts is not None]
+    # A key may be in the old and the new family at once, and then it counts once.
     if len(families) < len(store.databases) or any(sum(map(bool, counts.values())) > 1 for counts in families):
         return None
     with closing(Databases()) as databases:
@@ -313,7 +334,10 @@ def _count_of_scan(app: Application, task: Task, store: Store) -> int | None:
             layout = open_whole(task, store, others_of(app, task, store), databases).layout
         except (StoreUnreadable, MalformedBytesError):
             return None
-    return None if layout.key.time_ordered else sum(sum(counts.values()) for counts in families)
+    if layout.key.time_ordered:
+        # Its rows have index rows beside them, in the same family.
+        return None
+    return sum(sum(counts.values()) for counts in families)
 
 
 def _count(app: Application, task: Task, store: Store) -> Rows:
@@ -339,6 +363,7 @@ def _length(rows: Iterator[object]) -> int:
 def _estimate(store: Store) -> Rows:
     if any(problem.fatal for database in store.databases for problem in database.problems):
         return Rows(None, exact=False)
+    # RocksDB's estimate may be 0 for rows that only a write-ahead log has; rows that were seen are there.
     sampled = sum(len(rows) for database in store.databases for rows in database.samples.values())
     estimate = max(sampled, sum(database.rows for database in store.databases))
     return Rows(estimate, exact=False)

@@ -60,6 +60,7 @@ def header_pairs(headers: tuple[Header, ...]) -> list[tuple[str, bytes | None]]:
 def _splitter(layout: Layout) -> Callable[[bytes], tuple[bytes, int | None, Any]]:
     """Return the function that splits a row's value into value, timestamp and headers."""
     decode = layout.decode
+    # The value is the application's alone.
     if decode is None:
         return lambda data: (data, None, None)
     if layout.has_headers:
@@ -80,6 +81,7 @@ def _stamped(stamped: ValueAndTimestamp[bytes]) -> tuple[bytes, int | None, Any]
 
 def _key_value(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
     split = _splitter(layout)
+    # A generator expression: one frame for all rows, instead of a resumed function for each.
     return ((key, *split(value)) for key, value in rows)
 
 
@@ -108,9 +110,12 @@ def _versions(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
             yield key.key, segment.value, segment.valid_from, None, True, False
             continue
         # A lone tombstone has no end: Streams stores its own timestamp there.
-        valid_to = None if segment.is_degenerate else segment.next_timestamp
+        valid_to: int | None = segment.next_timestamp
+        if segment.is_degenerate:
+            valid_to = None
         for version in segment.versions:
             yield key.key, version.value, version.valid_from, valid_to, False, version.value is None
+            # Newest first: a version ends where the one before it in the row begins.
             valid_to = version.valid_from
 
 
@@ -244,6 +249,7 @@ _DECODE: Final[Mapping[ValueLayout, ValueReader]] = MappingProxyType(
 def layout_of(kind: str, families: frozenset[str]) -> Layout | None:
     """Return the layout of a kind in a store with these column families; None for a name of several kinds."""
     row = store_kind(kind)
+    # Several kinds have other layouts in the same families: none of them may be assumed.
     if not row.is_exact:
         return None
     families_here = row.families_in(families)

@@ -62,7 +62,9 @@ class Segment:
     @property
     def _store(self) -> str:
         """The name of the store, which is that of the folder around a segment."""
-        return self.path.name if self.start is None else self.path.parent.name
+        if self.start is None:
+            return self.path.name
+        return self.path.parent.name
 
     @property
     def _task(self) -> str | None:
@@ -71,6 +73,8 @@ class Segment:
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a row in the newest layout, or None. Raise StoreUnreadable."""
         with self._reading() as shadow:
+            # The newest family first, as Streams looks a key up: an old row that was converted may still be in the
+            # older one.
             for family, prefix in self._present(shadow):
                 value = shadow.get(family, key)
                 if value is not None:
@@ -90,6 +94,8 @@ class Segment:
         """Yield the rows of :meth:`scan`, forwards, many at once."""
         with self._reading() as shadow:
             families = self._filled(shadow)
+            # The usual case: one family, whose values are in the newest layout already, so that rows need no object
+            # each.
             if [prefix for _, prefix in families] == [b""]:
                 yield from shadow.flat(families[0][0], lower, below, sizes)
             else:
@@ -104,6 +110,7 @@ class Segment:
             if row is None:
                 break
             prefixes.append(row[0][:prefix_bytes])
+            # A seek behind all rows of this prefix, instead of a scan through them.
             lower = next_prefix(prefixes[-1])
         return prefixes
 
@@ -149,12 +156,15 @@ class Segment:
                 hint=error.hint or look_closer(self.app),
                 hint_details=error.hint_details,
             )
+        # A shortage of the host comes first: it would make any database look unreadable.
         if isinstance(error, OSError) and (short := host_error(error)) is not None:
             return short
         if isinstance(error, OSError) and cannot_be_read(error):
             text = f"{self.relative_path}: cannot be read: {error.strerror}"
             return StoreUnreadable(text, hint=STORES_STAY, by_host=True)
-        text = str(error) if self._is_named_by(error) else f"{self.relative_path}: {error}"
+        text = str(error)
+        if not self._is_named_by(error):
+            text = f"{self.relative_path}: {error}"
         if cannot_be_read(error):
             return StoreUnreadable(text, hint=STORES_STAY, by_host=True)
         rebuild = command("restore", self.app, "--from-changelog", "DUMP", "--for", "RELEASE")
@@ -173,6 +183,7 @@ class Segment:
     @contextmanager
     def _reading(self) -> Iterator[Shadow]:
         try:
+            # Within the outer try: opening fails with the same errors as reading.
             shadow = self._databases.take(self.path)
             try:
                 yield shadow
@@ -184,8 +195,11 @@ class Segment:
 
 def next_prefix(prefix: bytes) -> bytes | None:
     """Return the least bytes that are greater than all with this prefix; None if no bytes are."""
+    # Bytes ff have no greater byte: the last one before them is raised, and they are dropped.
     stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None
+    if not stripped:
+        return None
+    return stripped[:-1] + bytes((stripped[-1] + 1,))
 
 
 def _has_rows(shadow: Shadow, family: str) -> bool:
@@ -250,6 +264,7 @@ class Databases:
             return  # close() was called meanwhile
         entry.users -= 1
         idle = [other for other, state in self._open.items() if not state.users]
+        # Only unused ones are closed, so an iterator that is open never loses its database.
         for other in idle[: max(0, len(idle) - _IDLE)]:
             self._open.pop(other).shadow.close()
 
@@ -308,7 +323,9 @@ class StoreReader:
         """The only database of a store that is not segmented; None if it was never opened."""
         if self.layout.key.expires:
             raise StoreUnreadable(f"{self} has a database per segment")
-        return self.segments[0] if self.segments else None
+        if not self.segments:
+            return None
+        return self.segments[0]
 
     def between(self, time_from: int, time_to: int) -> tuple[Segment, ...]:
         """Return the segments that may have rows from ``time_from`` to ``time_to``, in the order of time.
@@ -327,7 +344,10 @@ class StoreReader:
             return 0
         if self._earliest is None:
             newest = stream_time(self)
-            self._earliest = 0 if newest is None else max(0, newest - self.retention_ms + 1)
+            self._earliest = 0
+            if newest is not None:
+                # Once for each reader, so that all rows of a query expire by one time.
+                self._earliest = max(0, newest - self.retention_ms + 1)
         return self._earliest
 
     # --- keys and values -----------------------------------------------------------------------------------------
@@ -391,4 +411,6 @@ class StoreReader:
 
 
 def _value_of(key: bytes | None) -> str:
-    return "a value" if key is None else f"the value of key {key!r}"
+    if key is None:
+        return "a value"
+    return f"the value of key {key!r}"

@@ -34,7 +34,9 @@ class Serde:
 
     def text(self, value: Any) -> str:
         """Return a value as a cell of a table. Raise ValueError."""
-        return self.show(value) if self.show is not None else as_text(self.render(value))
+        if self.show is not None:
+            return self.show(value)
+        return as_text(self.render(value))
 
 
 def same(data: bytes) -> bytes:
@@ -63,22 +65,27 @@ def import_serde(name: str, module: str, path: str) -> Serde:
     Importing and calling run the user's code, so every error of theirs, ``sys.exit`` too, becomes a ValueError.
     """
     candidate = _attribute(name, module, path)
+    # A class has the methods too, but not bound to an object: it is called first.
     if isinstance(candidate, type) or (callable(candidate) and not _serializes(candidate)):
         try:
             candidate = candidate()
         except (Exception, SystemExit) as error:
             raise ValueError(f"{name!r}: {_error_text(error)}") from None
     if isinstance(candidate, Serde):
-        show = None if candidate.show is None else _text_of(candidate.show)
-        parse, render = candidate.parse, candidate.render
+        text, parse, render = candidate.show, candidate.parse, candidate.render
     elif _serializes(candidate):
-        show = _text_of(candidate.text) if callable(getattr(candidate, "text", None)) else None
+        # Any object with the two methods is a serde: the user's code need not import kstate.
+        text = getattr(candidate, "text", None)
         parse, render = getattr(candidate, "parse", itself), getattr(candidate, "render", jsonable)
     else:
         raise ValueError(f"{name!r} is a {type(candidate).__name__}, not a serde: it has no serialize and deserialize")
+    show = None
+    if callable(text):
+        show = _text_of(text)
     serialize, rendered = _guarded(candidate.serialize), _guarded(render)
     return Serde(
         name,
+        # A user's serialize may return anything: RocksDB would raise a TypeError that names no serde.
         lambda value: same(serialize(value)),
         _guarded(candidate.deserialize),
         _guarded(parse),
@@ -94,8 +101,9 @@ def _attribute(name: str, module: str, path: str) -> Any:
         candidate: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         # The missing module may be one that the user's own module imports.
-        is_missing = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
-        text = "there is no such module" if is_missing else f"{module} cannot be imported: {error}"
+        text = f"{module} cannot be imported: {error}"
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            text = "there is no such module"
         raise ValueError(f"{name!r}: {text} (PYTHONPATH says where modules are looked for)") from None
     except (Exception, SystemExit) as error:
         raise ValueError(f"{name!r}: {module} cannot be imported: {_error_text(error)}") from None
@@ -130,6 +138,7 @@ def _text_of(function: Callable[[Any], Any]) -> Callable[[Any], str]:
 
     def show(value: Any) -> str:
         text = guarded(value)
+        # A table would print any object; JSON would reject it, or write something else.
         if not isinstance(text, str):
             raise ValueError(f"its text is a {type(text).__name__}, not a str")
         return text
@@ -138,4 +147,6 @@ def _text_of(function: Callable[[Any], Any]) -> Callable[[Any], str]:
 
 
 def _error_text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if not str(error):
+        return type(error).__name__
+    return f"{type(error).__name__}: {error}"

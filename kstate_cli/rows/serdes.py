@@ -46,6 +46,7 @@ def serde(name: str) -> Serde:
     ``render`` and ``text``. It may also be a class, or a function without arguments, that returns one. Raises
     ValueError for an unknown name, and for a module that cannot be imported.
     """
+    # Names before modules: a module of the user called ``long`` cannot replace kstate's serde.
     built_in = _BUILT_IN.get(name)
     if built_in is not None:
         return built_in
@@ -80,7 +81,10 @@ def _string_bytes(value: Any) -> bytes:
 
 def _json_value(data: bytes | str) -> Any:
     try:
-        return json.loads(data if isinstance(data, str) else data.decode("utf-8"))
+        if isinstance(data, bytes):
+            # Strictly UTF-8: json.loads itself would guess UTF-16 and UTF-32 of bytes.
+            data = data.decode("utf-8")
+        return json.loads(data)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -95,6 +99,7 @@ def _json_bytes(value: Any) -> bytes:
 
 def _uuid(text: str) -> UUID:
     uuid = UUID(text)
+    # UUID() also takes braces, ``urn:uuid:`` and digits without dashes; UUIDDeserializer does not.
     if str(uuid) != text.lower():
         raise ValueError(f"{text!r} is not a UUID of 36 characters")
     return uuid
@@ -135,6 +140,7 @@ def _number(name: str, form: str) -> Serde:
     layout = struct.Struct(form)
 
     def serialize(value: Any) -> bytes:
+        # True is an int in Python, and would be written as 1.
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"{value!r} is not an integer")
         try:
@@ -143,6 +149,7 @@ def _number(name: str, form: str) -> Serde:
             raise ValueError(f"{value} does not fit {layout.size} bytes") from None
 
     def parse(text: str) -> int:
+        # int() also takes underscores, spaces and digits of other scripts.
         if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
             raise ValueError(f"{text!r} is not an integer")
         serialize(int(text))
@@ -163,6 +170,7 @@ def _real(name: str, form: str) -> Serde:
             raise ValueError(f"{value} does not fit {layout.size} bytes") from None
 
     def parse(text: str) -> float:
+        # float() takes underscores too.
         if "_" in text:
             raise ValueError(f"{text!r} is not a number")
         value = float(text)
@@ -174,6 +182,7 @@ def _real(name: str, form: str) -> Serde:
 
 def _sized(layout: struct.Struct) -> Callable[[bytes], Any]:
     def deserialize(data: bytes) -> Any:
+        # Java's deserializers refuse another length as well.
         if len(data) != layout.size:
             raise ValueError(f"{len(data)} bytes instead of {layout.size}")
         return layout.unpack(data)[0]
@@ -182,6 +191,7 @@ def _sized(layout: struct.Struct) -> Callable[[bytes], Any]:
 
 
 def _boolean(data: bytes) -> bool:
+    # BooleanDeserializer accepts no other byte.
     if data not in (b"\x00", b"\x01"):
         raise ValueError("a boolean is one byte, 00 or 01")
     return data == b"\x01"
@@ -190,7 +200,7 @@ def _boolean(data: bytes) -> bool:
 def _boolean_bytes(value: Any) -> bytes:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is not true or false")
-    return b"\x01" if value else b"\x00"
+    return bytes([value])
 
 
 def _boolean_text(text: str) -> bool:
@@ -229,17 +239,24 @@ _TIME_BYTES: Final = 8
 def _time_windowed(name: str, inner: str) -> Serde:
     """``WindowKeySchema.toBinary(Windowed, …)``: no sequence number."""
     head, colon, last = inner.rpartition(":")
-    sized = bool(colon) and last.isascii() and last.isdigit()
-    of = serde(head if sized else inner)
-    size = int(last) if sized else None
+    size = None
+    # The inner serde may have colons itself: only digits behind the last one are a size.
+    if colon and last.isascii() and last.isdigit():
+        inner, size = head, int(last)
+    of = serde(inner)
     if size == 0:
         raise ValueError(f"{name!r}: a window is longer than 0 ms")
+
+    def end_of(start: int) -> int | None:
+        if size is None:
+            return None
+        return start + size
 
     def deserialize(data: bytes) -> Windowed[Any]:
         if len(data) < _TIME_BYTES:
             raise ValueError(f"{len(data)} bytes are no windowed key")
         start = int.from_bytes(data[-_TIME_BYTES:], "big", signed=True)
-        return Windowed(of.deserialize(data[:-_TIME_BYTES]), start, None if size is None else start + size)
+        return Windowed(of.deserialize(data[:-_TIME_BYTES]), start, end_of(start))
 
     def serialize(value: Any) -> bytes:
         return of.serialize(_windowed(value).key) + _time(value.start)
@@ -247,7 +264,7 @@ def _time_windowed(name: str, inner: str) -> Serde:
     def parse(text: str) -> Windowed[Any]:
         key, start, end = _parts(text)
         first = parse_time(start)
-        last = None if size is None else first + size
+        last = end_of(first)
         if end is not None and size is not None and parse_time(end) != last:
             raise ValueError(f"the window at {first} ends at {last}, not at {end}")
         return Windowed(of.parse(key), first, last)
@@ -266,6 +283,7 @@ def _session_windowed(name: str, of: Serde) -> Serde:
         session = _windowed(value)
         if session.end is None:
             raise ValueError("a session has an end")
+        # The end comes first: SessionKeySchema sorts sessions by it.
         return of.serialize(session.key) + _time(session.end) + _time(session.start)
 
     def parse(text: str) -> Windowed[Any]:
@@ -295,7 +313,9 @@ def _parts(text: str) -> tuple[str, str, str | None]:
     start, slash, end = window.partition("/")
     if not at or not start:
         raise ValueError(f"{text!r} is not KEY@START")
-    return key, start, end if slash else None
+    if not slash:
+        return key, start, None
+    return key, start, end
 
 
 def _windowed_json(of: Serde) -> Callable[[Any], Any]:
@@ -303,8 +323,10 @@ def _windowed_json(of: Serde) -> Callable[[Any], Any]:
 
 
 def _windowed_text(of: Serde) -> Callable[[Any], str]:
-    def text(value: Any) -> str:
-        end = "" if value.end is None else f"/{milliseconds(value.end)}"
-        return f"{of.text(value.key)}@{milliseconds(value.start)}{end}"
+    def show(value: Any) -> str:
+        text = f"{of.text(value.key)}@{milliseconds(value.start)}"
+        if value.end is None:
+            return text
+        return f"{text}/{milliseconds(value.end)}"
 
-    return text
+    return show

@@ -53,7 +53,9 @@ class ValueAndTimestamp(Generic[V]):
 
 def timestamp_or_none(timestamp: int) -> int | None:
     """Return None for the timestamp of a row that was written without one."""
-    return None if timestamp == UNKNOWN_TIMESTAMP else timestamp
+    if timestamp == UNKNOWN_TIMESTAMP:
+        return None
+    return timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,9 @@ class Windowed(NamedTuple, Generic[K]):
 def _byte_text(byte: int) -> str:
     if byte == 0x5C:
         return "\\\\"
-    return chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"
+    if 0x20 <= byte < 0x7F:
+        return chr(byte)
+    return f"\\x{byte:02x}"
 
 
 # A table: rendering a scan of millions of rows looks every byte up.
@@ -125,10 +129,11 @@ def jsonable(value: Any) -> Any:
     """Return the value in types of ``json.dumps``. Raise ValueError for a type without a form in JSON."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"base64": binascii.b2a_base64(value, newline=False).decode("ascii")}
+    # Members of an Enum may be ints or strings too, and their value is what JSON gets.
     if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, Enum)):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else _number(value)
+        return _number(value)
     if isinstance(value, Enum):
         return jsonable(value.value)
     if isinstance(value, (datetime, date, time)):
@@ -143,6 +148,7 @@ def _compound(value: Any) -> Any:
         if isinstance(value, Windowed):
             return {"key": jsonable(value.key), "start": value.start, "end": value.end}
         if isinstance(value, Mapping):
+            # Names of JSON objects are strings.
             return {_name(key): jsonable(member) for key, member in value.items()}
         if isinstance(value, (list, tuple, AbstractSet)):
             return [jsonable(member) for member in value]
@@ -155,19 +161,28 @@ def _compound(value: Any) -> Any:
 
 def as_text(value: Any) -> str:
     """Return a value of JSON as a cell: a string unchanged, anything else as JSON on one line."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _number(value: float) -> str:
+def _number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
     if math.isnan(value):
         return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
+    if value > 0:
+        return "Infinity"
+    return "-Infinity"
 
 
 def _name(key: Any) -> str:
+    if isinstance(key, bytes):
+        # As people type them: base64 would be a name that no option takes.
+        return bytes_text(key)
     if isinstance(key, str):
         return key
-    return bytes_text(key) if isinstance(key, bytes) else as_text(jsonable(key))
+    return as_text(jsonable(key))
 
 
 _NUMBER: Final = re.compile(r"([+-]?[0-9]{1,19})(ms)?")
@@ -193,15 +208,17 @@ def parse_time(text: str) -> int:
     number = _NUMBER.fullmatch(text)
     if number is not None:
         time_ms = int(number[1])
-        other = None if number[2] else _other_reading(number[1])
-        if other is not None:
+        if not number[2] and (other := _other_reading(number[1])) is not None:
+            # The two readings are decades apart, and each gives a result: a wrong guess would look like an answer.
             raise ValueError(f"{text} may be {other}: write that, or {text}ms for milliseconds")
     else:
         # fromisoformat of Python 3.10 rejects the Z.
         at = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", _three_digits(text)))
         if at.tzinfo is None:
+            # Never the zone of this host: the same command must select the same rows everywhere.
             at = at.replace(tzinfo=timezone.utc)
         time_ms = (at - _EPOCH) // _MILLISECOND
+    # Streams compares times as longs.
     if not -FOREVER - 1 <= time_ms <= FOREVER:
         raise ValueError(f"{text} does not fit 64 bits")
     return time_ms
@@ -214,15 +231,17 @@ def parse_moment(text: str, now_ms: int, *, is_end: bool) -> int:
     days: their first millisecond, or their last if ``is_end``. Raises ValueError.
     """
     word = text.strip().lower()
-    ago = clock.span(word[1:]) if word.startswith("-") else None
     if word == "now":
         return now_ms
-    if ago is not None:
+    # Without a unit it is a number below zero: a time before 1970.
+    if word.startswith("-") and (ago := clock.span(word[1:])) is not None:
         return now_ms - ago // _MILLISECOND
     midnight = now_ms // _DAY_MS * _DAY_MS
     if word in _DAYS:
         start = midnight - _DAYS[word] * _DAY_MS
-        return start + _DAY_MS - 1 if is_end else start
+        if is_end:
+            return start + _DAY_MS - 1
+        return start
     if _CLOCK.fullmatch(word):
         at = time.fromisoformat(word)
         return midnight + timedelta(hours=at.hour, minutes=at.minute, seconds=at.second) // _MILLISECOND
@@ -232,7 +251,9 @@ def parse_moment(text: str, now_ms: int, *, is_end: bool) -> int:
 def milliseconds(time_ms: int) -> str:
     """A time as a number that :func:`parse_time` reads as that very time."""
     text = str(time_ms)
-    return text if _other_reading(text) is None else f"{text}ms"
+    if _other_reading(text) is None:
+        return text
+    return f"{text}ms"
 
 
 def _other_reading(digits: str) -> str | None:
@@ -246,9 +267,12 @@ def _other_reading(digits: str) -> str | None:
         at = datetime.strptime(digits, form).replace(tzinfo=timezone.utc)
     except ValueError:
         return None
+    # Digits of a date in a year that no store has data of can only be milliseconds.
     if at.year not in _YEARS:
         return None
-    return f"{at:%Y-%m-%d}" if len(digits) == 8 else f"{at:%Y-%m-%dT%H:%M:%SZ}"
+    if len(digits) == 8:
+        return f"{at:%Y-%m-%d}"
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def show_time(time_ms: int) -> str:
@@ -257,7 +281,10 @@ def show_time(time_ms: int) -> str:
         at = _EPOCH + time_ms * _MILLISECOND
     except OverflowError:
         return str(time_ms)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z" if at.year >= 1000 else str(time_ms)
+    if at.year < 1000:
+        # strftime writes such years with fewer than four digits, which nothing reads as a year.
+        return str(time_ms)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
 
 
 def _three_digits(text: str) -> str:
