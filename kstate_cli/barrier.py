@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kstate_cli.deadline import leave
 from kstate_cli.dump_reader.location import is_here, open_location, uri_text
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 from kstate_cli.regular_files import NotReadableError, read_small, replace_text
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.binary import MAX_I64
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import MAX_I64, parse_json
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
 from kstate_cli.regular_files import read_given
 

@@ -19,7 +19,7 @@ from typing import Final
 from kstate_cli.change.access import own_like, reading
 from kstate_cli.change.marks import MARKS
 from kstate_cli.errors import naming
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 from kstate_cli.statedir.names import CHECKPOINT, LOCK, LOST_AND_FOUND
 
 KEPT_LIST: Final = "kept.json"

@@ -34,7 +34,7 @@ from kstate_cli import clock
 from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.system_calls import free, sync_directory
 from kstate_cli.errors import naming
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 from kstate_cli.host import FULL
 from kstate_cli.signals import signals_held
 

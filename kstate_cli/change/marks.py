@@ -29,7 +29,7 @@ from typing import Final
 from kstate_cli.change.access import own_like, reading
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import naming
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 
 STAGED: Final = ".kstate-staged"
 UNDOING: Final = ".kstate-undoing"

@@ -22,7 +22,7 @@ from kstate_cli.change.fingerprint import STAGED_LIST, Listing, differences_from
 from kstate_cli.change.folder import STANDBY, read_runs, runs_folder, write_own_file
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.errors import Refused
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 from kstate_cli.regular_files import read_small
 from kstate_cli.texts import shell, some
 

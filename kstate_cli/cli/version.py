@@ -53,7 +53,7 @@ def _rocksdb() -> str:
 
 
 def _java() -> str:
-    from kstate_cli.spark.jvm import find_java, version_text
+    from kstate_cli.spark.engine import find_java, version_text
 
     java = find_java()
     if java is None:

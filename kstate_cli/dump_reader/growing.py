@@ -31,8 +31,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from kstate_cli.formats.binary import MAX_I32, MAX_I64
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import MAX_I32, MAX_I64, parse_json
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
 
 from .errors import DumpError, printable

@@ -27,8 +27,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from kstate_cli.formats.binary import MAX_I32, MAX_I64, MalformedBytesError
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import MAX_I32, MAX_I64, MalformedBytesError, parse_json
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
 
 from .errors import DumpError, printable

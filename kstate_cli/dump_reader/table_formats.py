@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import MalformedBytesError, parse_json
 from kstate_cli.texts import some
 
 from .errors import DumpError, printable

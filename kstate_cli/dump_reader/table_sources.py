@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 from kstate_cli.signals import mapped
 from kstate_cli.texts import size_text
 

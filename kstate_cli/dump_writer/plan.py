@@ -28,8 +28,8 @@ from kstate_cli.logs import (
     most_ms,
     set_back,
 )
-from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.spark.context import SparkSettings
+from kstate_cli.spark.engine import EngineChoice
 from kstate_cli.specification.draft import PROCESSOR, Spec
 from kstate_cli.texts import did_you_mean, moment, some, span_text
 

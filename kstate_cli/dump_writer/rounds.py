@@ -23,9 +23,8 @@ from kstate_cli.errors import Interrupted, RunFailed
 from kstate_cli.host import FULL
 from kstate_cli.parallel import Counters, Processes, Workers
 from kstate_cli.signals import now_and_then
-from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.spark.context import SparkSettings, run_tasks, slots_of, spark_context
-from kstate_cli.spark.jvm import check_java
+from kstate_cli.spark.engine import EngineChoice, check_java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 from kstate_cli.dump_reader.location import is_here, open_location, uri_text
 from kstate_cli.dump_reader.manifest import VERIFIED
-from kstate_cli.formats.binary import MAX_I64
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import MAX_I64, parse_json
 from kstate_cli.regular_files import replace_text
 
 _FORMAT: Final = 1

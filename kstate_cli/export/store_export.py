@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from kstate_cli.errors import Refused
 from kstate_cli.export.columns import schema_of
-from kstate_cli.export.out_folder import OutFolder, check_out
-from kstate_cli.export.part import ExportWatcher, PartJob, PartResult, choose_engine, write_parts
+from kstate_cli.export.files import ExportWatcher, OutFolder, PartJob, PartResult, check_out, choose_engine, write_parts
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.offsets.last_run import position_reached, reader_remarks
 from kstate_cli.rocks.files import Table, tables
@@ -23,7 +22,7 @@ from kstate_cli.rows.open import Steady, filled, open_whole, refuse_running, sto
 from kstate_cli.rows.records import Layout, Shape, shape_of
 from kstate_cli.rows.segment import UNREADABLE, Databases, Segment, StoreReader
 from kstate_cli.rows.serdes import serde_for
-from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
+from kstate_cli.spark.engine import REQUESTED, Engine, EngineChoice
 from kstate_cli.specification.combine import merge
 from kstate_cli.specification.draft import SpecDraft, StoreDraft
 from kstate_cli.statedir.model import Application, Database, Store, Task

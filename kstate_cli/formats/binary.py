@@ -1,18 +1,21 @@
-"""Java's numbers as bytes, RocksDB's CRC32C, tables of bytes, and the error of every decoder.
+"""Java's numbers as bytes, RocksDB's CRC32C, tables of bytes, JSON, and the error of every decoder.
 
 The reader never runs past the end: bytes that end too early raise :class:`MalformedBytesError`. A column of values of
-equal length is also a table of bytes, a row for each value.
+equal length is also a table of bytes, a row for each value. JSON that others wrote (:func:`parse_json`), such as the
+manifest of a dump, is decoded by the same rule: whatever is ambiguous is refused.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
+
 
 _I32: Final = struct.Struct(">i")
 _I64: Final = struct.Struct(">q")
@@ -208,3 +211,56 @@ def binary_of(table: npt.NDArray[np.uint8]) -> pa.BinaryArray:
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
     data = np.ascontiguousarray(table)
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+_DEEPEST: Final = 32
+"""Nothing that kstate reads is nested half as deeply."""
+
+
+def parse_json(data: bytes) -> Any:
+    """The value of a UTF-8 text. Raises MalformedBytesError for everything that is not JSON, and for what is ambiguous.
+
+    Python's own parser leaves out three: a text that is nested too deeply ends in RecursionError, of a name that occurs
+    twice the last one counts, and NaN and Infinity, which JSON does not have, are numbers.
+    """
+    # Imported here: most commands import this module before they print their help, and none of these reads JSON then.
+    import json
+
+    try:
+        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_distinct, parse_constant=_no_number)
+    except MalformedBytesError:
+        raise
+    except RecursionError:
+        raise MalformedBytesError("it is nested too deeply") from None
+    except ValueError as error:
+        raise MalformedBytesError(str(error)) from None
+    _check_depth(document)
+    return document
+
+
+def _check_depth(document: Any) -> None:
+    """What Python could just read it may not be able to show: a message about it would end in RecursionError."""
+    level = [document]
+    for _ in range(_DEEPEST):
+        level = [member for value in level if isinstance(value, (dict, list)) for member in _members(value)]
+        if not level:
+            return
+    raise MalformedBytesError("it is nested too deeply")
+
+
+def _members(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            # Which of the two counts is left to the reader by JSON; here it would decide what is restored.
+            raise MalformedBytesError(f"a name occurs twice in one object: {name[:100]!r}")
+        members[name] = value
+    return members
+
+
+def _no_number(text: str) -> NoReturn:
+    raise MalformedBytesError(f"{text} is not a number of JSON")

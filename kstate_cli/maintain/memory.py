@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import InUse, Refused, UsageError
-from kstate_cli.formats.binary import MAX_I64
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import MAX_I64, parse_json
 from kstate_cli.regular_files import MOST_GIVEN_BYTES, NotReadableError, read_small, replace_text
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.texts import printable, quoted

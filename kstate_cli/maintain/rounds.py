@@ -20,7 +20,7 @@ from typing import IO, Any, Final
 
 from kstate_cli import clock
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, name_of_signal, note
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 from kstate_cli.maintain.memory import Memory, Result, has_checked_all, write_memory, write_to_lock
 from kstate_cli.maintain.steps import STANDBY, StepCommand
 from kstate_cli.signals import CLOSING_SECONDS

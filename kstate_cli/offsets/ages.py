@@ -36,8 +36,7 @@ from kstate_cli.change.folder import AGES, runs_folder, write_own_file
 from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.dump_reader.model import ClockMark
 from kstate_cli.errors import Refused
-from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import MalformedBytesError, parse_json
 from kstate_cli.formats.sst import read_properties
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -24,7 +24,7 @@ from kstate_cli import temporary
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.errors import RunFailed, naming
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 from kstate_cli.restore.jobs import SortedFile
 from kstate_cli.restore.staging_area import below
 

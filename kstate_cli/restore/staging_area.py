@@ -30,7 +30,7 @@ from kstate_cli.change.journal import Run
 from kstate_cli.diagnosis import kept_uri, leads_there
 from kstate_cli.dump_reader.location import absolute, is_here, open_location, uri_text
 from kstate_cli.errors import KstateError, Refused, RunFailed
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 from kstate_cli.parallel import another_python, same_modules
 from kstate_cli.restore.jobs import fitting
 from kstate_cli.signals import start

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kstate_cli import temporary
-from kstate_cli.formats.options_file import parse
+from kstate_cli.formats.metadata_files import parse
 from kstate_cli.formats.store_kinds import DEFAULT_CF, OFFSETS_CF, store_kind
 from kstate_cli.host import READING_THREADS, WRITING_THREADS, require_headroom
 from kstate_cli.releases import OffsetsHome, Release

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.formats.manifest import torn
-from kstate_cli.formats.options_file import StoredOptions, foreign_settings, parse
+from kstate_cli.formats.metadata_files import StoredOptions, foreign_settings, parse, torn
 from kstate_cli.formats.sst import FOOTER_LENGTH, check_blob_ends, footer
 from kstate_cli.regular_files import (
     MOST_MANIFEST_BYTES,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.formats.options_file import with_settings
+from kstate_cli.formats.metadata_files import with_settings
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.host import cores_here
 from kstate_cli.releases import OLD_SST_FORMAT, OffsetsHome, Release

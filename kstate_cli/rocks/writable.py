@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kstate_cli import temporary
-from kstate_cli.formats.options_file import restore_settings
+from kstate_cli.formats.metadata_files import restore_settings
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.rocks.errors import RocksError, as_rocks_error

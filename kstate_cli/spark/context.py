@@ -31,7 +31,7 @@ from kstate_cli.signals import signals_held, start
 from kstate_cli.spark import kept_start
 from kstate_cli.spark.daemon import MODULE as DAEMON
 from kstate_cli.spark.daemon import MODULES, import_modules
-from kstate_cli.spark.jvm import JAVA, Jvm, Launch, by_spark_submit, let_signals_come, under_spark_submit
+from kstate_cli.spark.engine import JAVA, Jvm, Launch, by_spark_submit, let_signals_come, under_spark_submit
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli import regular_files
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 from kstate_cli.regular_files import kind_of
-from kstate_cli.spark.jvm import JAVA, RELEASE, find_java, release_file
+from kstate_cli.spark.engine import JAVA, RELEASE, find_java, release_file
 
 FORMAT: Final = 1
 FOR_ALL: Final = Path("/var/cache/kstate/spark")

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.errors import InUse, Refused, RunFailed
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import parse_json
 from kstate_cli.regular_files import read_small, replace_text
 from kstate_cli.spark import kept_start
 from kstate_cli.spark.context import Launches, SparkSettings, conf_of, run_tasks, slots_of, spark_context
-from kstate_cli.spark.jvm import Launch, by_spark_submit, check_java, under_spark_submit
+from kstate_cli.spark.engine import Launch, by_spark_submit, check_java, under_spark_submit
 from kstate_cli.spark.kept_start import FORMAT, MAIN_CLASS, KeptStart, NotKept, why_not_safe
 
 if TYPE_CHECKING:

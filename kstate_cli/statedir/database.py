@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 
 from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.metadata_files import StoredOptions
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows
-from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.store_kinds import OFFSETS_CF, all_families, of_no_store
 from kstate_cli.host import CHECK_THE_DISK, host_error
 from kstate_cli.regular_files import NotReadableError, is_special, kind_of

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import MalformedBytesError, parse_json
 from kstate_cli.formats.topic_partition import GLOBAL, TaskId, is_task, is_task_or_global, is_topology, legal_store_name
 from kstate_cli.regular_files import access_hint, read_small
 from kstate_cli.rocks.files import CURRENT, is_log, is_sst

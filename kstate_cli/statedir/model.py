@@ -10,8 +10,8 @@ from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.checkpoint import Checkpoint
 from kstate_cli.formats.kind_inference import Kind
 from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.metadata_files import StoredOptions
 from kstate_cli.formats.offsets import OffsetsRecord, Position
-from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.store_kinds import OFFSETS_CF, has_key, kind_names, named_by_dsl, store_kind, store_kinds
 from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition
 from kstate_cli.releases import Release, opens

@@ -35,8 +35,8 @@ from kstate_cli.dump_writer.plan import DumpRequest, DumpWatcher
 from kstate_cli.dump_writer.rounds import RangesOnSpark, dump_round, range_runner
 from kstate_cli.dump_writer.task import RangeJob, read_range
 from kstate_cli.formats import topic_partition
-from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
 from kstate_cli.spark.context import SparkSettings
+from kstate_cli.spark.engine import REQUESTED, Engine, EngineChoice
 from tests.interop.harness import Batch
 from tests.interop.releases import connector_jars
 from tests.memory import peak_bytes

@@ -16,7 +16,7 @@ from typing import Final
 from rocksdict import BottommostLevelCompaction, CompactOptions, Env, Options, Rdict, WriteOptions
 
 from kstate_cli.formats.binary import masked
-from kstate_cli.formats.options_file import StoredOptions, parse
+from kstate_cli.formats.metadata_files import StoredOptions, parse
 from kstate_cli.rocks.files import CURRENT, newest_options
 
 DATABASE, FAMILY, TABLE = "DBOptions", "CFOptions", "TableOptions"

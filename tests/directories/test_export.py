@@ -17,7 +17,7 @@ import pytest
 from pyarrow import parquet
 
 from kstate_cli.errors import InUse
-from kstate_cli.export.part import ExportWatcher
+from kstate_cli.export.files import ExportWatcher
 from kstate_cli.export.store_export import ExportRequest, export_store, split
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, VersionedKey, WindowKey
 from kstate_cli.formats.values import BufferValue, decode_list
@@ -34,7 +34,7 @@ from kstate_cli.rocks.files import Table
 from kstate_cli.rows.open import Steady
 from kstate_cli.rows.segment import Segment
 from kstate_cli.rows.values import ValueAndTimestamp
-from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
+from kstate_cli.spark.engine import REQUESTED, Engine, EngineChoice
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rocksdict import DBPath, Env, Options, Rdict, WriteOptions
 
-from kstate_cli.formats.manifest import live_tables, may_have_paths
+from kstate_cli.formats.metadata_files import live_tables, may_have_paths
 from kstate_cli.rocks.files import CURRENT, is_sst, sst_number
 from kstate_cli.rocks.shadow import Shadow
 from tests.golden import unpack

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.cli.registry import COMMANDS
-from kstate_cli.spark.jvm import find_java
+from kstate_cli.spark.engine import find_java
 from tests.golden import unpack
 
 from .listings import listed

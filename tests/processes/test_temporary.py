@@ -206,7 +206,7 @@ from kstate_cli.cli.commands import examples
 from kstate_cli.cli.commands.demo import demo
 from kstate_cli.spark import context
 from kstate_cli.dump_writer.rounds import RangesInProcesses
-from kstate_cli.export.part import write_parts
+from kstate_cli.export.files import write_parts
 from kstate_cli.rocks import create
 def hold():
     print("made", flush=True)

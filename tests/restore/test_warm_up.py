@@ -18,7 +18,7 @@ import pytest
 
 from kstate_cli.spark import kept_start
 from kstate_cli.spark.context import SparkSettings, conf_of, run_tasks, spark_context
-from kstate_cli.spark.jvm import by_spark_submit
+from kstate_cli.spark.engine import by_spark_submit
 from tests import json_lines
 
 from . import support

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kstate_cli.formats.checkpoint import Checkpoint
 from kstate_cli.formats.kind_inference import Kind
+from kstate_cli.formats.metadata_files import StoredOptions
 from kstate_cli.formats.offsets import OffsetsRecord, Position
-from kstate_cli.formats.options_file import StoredOptions
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.statedir.model import Application, CheckpointFile, Database, Store, Task

@@ -68,7 +68,7 @@ CARRIED_OUT = {
             ("cli/commands/restore.py", "add --dry-run"),
             ("wipe.py", "--task, --store, --global or --all"),
             ("export/store_export.py", "leave out --value-serde"),
-            ("export/out_folder.py", "name a new folder, or --overwrite"),
+            ("export/files.py", "name a new folder, or --overwrite"),
             ("dump_reader/sources.py", "--dump-is-complete"),
             ("restore/planning/obstacles.py", "--dump-is-committed"),
             ("cli/options/logs.py", "leave out --dump"),
@@ -148,7 +148,7 @@ CARRIED_OUT = {
         "or give it up",
     ): "directories/test_hints_followed.py::test_a_kept_directory_that_cannot_be_put_back",
     (
-        "export/out_folder.py",
+        "export/files.py",
         "wait for it, or name another --out",
     ): "directories/test_hints_followed.py::test_two_exports_at_once",
     ("fleet/listing.py", "give an older one"): "directories/test_hints_followed.py::test_a_listing_that_was_not_whole",
@@ -300,7 +300,7 @@ CARRIED_OUT = {
     ("rows/serdes.py", "command('query', '--help')"): (
         "directories/test_hints_about_stores.py::test_a_serde_that_does_not_exist"
     ),
-    ("spark/jvm.py", "--engine local needs none"): (
+    ("spark/engine.py", "--engine local needs none"): (
         "directories/test_without_spark.py::test_a_restoration_takes_neither_unless_something_configures_spark"
     ),
     ("wipe.py", "wipe all of them"): (

@@ -39,7 +39,7 @@ OTHER_MEANINGS = {
     # A hidden file of kstate's own.
     ("cli/metrics.py", names.LOCK),
     # The default section of OPTIONS files, which RocksDB itself requires.
-    ("formats/options_file.py", store_kinds.DEFAULT_CF),
+    ("formats/metadata_files.py", store_kinds.DEFAULT_CF),
     # The engine's own look at what it copies, switches and takes back.
     *((f"change/{module}.py", CURRENT) for module in ("access", "edit", "fingerprint", "lockfile", "undo")),
     # Members of JSON documents and of files of kstate's own.

@@ -125,7 +125,7 @@ def test_things_are_fixed() -> None:
 _TOLD = frozenset({"Refused", "InUse", "RunFailed", "RunHalfway"})
 _SAYS_IT = {
     "change/clean.py": "the message ends with the reason, and with the command where there is one",
-    "spark/jvm.py": "its JVM ended: told by what it wrote, in _does_not_start",
+    "spark/engine.py": "its JVM ended: told by what it wrote, in _does_not_start",
 }
 """Where the message itself says what to do next."""
 

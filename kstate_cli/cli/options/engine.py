@@ -9,8 +9,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kstate_cli.spark.choice import EngineChoice
     from kstate_cli.spark.context import SparkSettings
+    from kstate_cli.spark.engine import EngineChoice
 
 AUTO: Final = "auto"
 Engine = Annotated[
@@ -34,7 +34,7 @@ def spark_settings(master: str | None, conf: Sequence[str] | None) -> SparkSetti
 def engine_of(text: str, settings: SparkSettings) -> EngineChoice:
     """Return the engine that ``--engine`` means. Raises UsageError, also for settings of Spark beside ``local``."""
     from kstate_cli.errors import UsageError
-    from kstate_cli.spark.choice import EngineOption, choose_engine
+    from kstate_cli.spark.engine import EngineOption, choose_engine
 
     if text not in {option.value for option in EngineOption}:
         raise UsageError(f"--engine {text!r} is none of auto, local, spark", hint="leave it out for auto")

@@ -263,7 +263,7 @@ def bytes_of(text: str, option: str = "--memory") -> int:
 def committed_of(path: Path | None) -> dict[TopicPartition, int]:
     """Return the offsets in the file of ``--committed-offsets``. Raise UsageError."""
     from kstate_cli.errors import UsageError
-    from kstate_cli.formats.json_text import parse_json
+    from kstate_cli.formats.binary import parse_json
     from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
     from kstate_cli.regular_files import read_given
 

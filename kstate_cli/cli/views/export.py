@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from kstate_cli.cli.output import say
 from kstate_cli.cli.views.progress import Meter, count_unit
-from kstate_cli.export.part import ExportWatcher
+from kstate_cli.export.files import ExportWatcher
 
 if TYPE_CHECKING:
-    from kstate_cli.spark.choice import EngineChoice
+    from kstate_cli.spark.engine import EngineChoice
 
 
 class ExportProgress(ExportWatcher):

@@ -14,7 +14,7 @@ from kstate_cli.cli.output import Format
 if TYPE_CHECKING:
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
-    from kstate_cli.spark.choice import EngineChoice
+    from kstate_cli.spark.engine import EngineChoice
 
 
 @dataclass(frozen=True, slots=True)

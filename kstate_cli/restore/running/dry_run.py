@@ -25,8 +25,7 @@ from kstate_cli.restore.running.restoration import RestoreRequest, RestoreWatche
 from kstate_cli.restore.running.steps import Slicing, make_jobs, to_steps
 from kstate_cli.restore.sorting.memory import SMALL_BYTES, Slots, slot_memory, slots_here
 from kstate_cli.restore.staging import Staging
-from kstate_cli.spark.choice import Engine, EngineChoice
-from kstate_cli.spark.jvm import check_java
+from kstate_cli.spark.engine import Engine, EngineChoice, check_java
 from kstate_cli.texts import some
 
 _NAMED: Final = 3

@@ -16,9 +16,8 @@ from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.parallel import Processes, Workers
 from kstate_cli.restore.jobs import SliceJob, SliceResult
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.spark.context import SparkSettings, ask, run_tasks, slots_of, spark_context
-from kstate_cli.spark.jvm import check_java
+from kstate_cli.spark.engine import EngineChoice, check_java
 from kstate_cli.texts import first_line
 
 if TYPE_CHECKING:

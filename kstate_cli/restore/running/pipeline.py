@@ -47,8 +47,7 @@ from kstate_cli.restore.running.steps import refuse_distant_bases
 from kstate_cli.restore.sorting.memory import SMALL_BYTES, slot_memory
 from kstate_cli.restore.staging_area import check_area
 from kstate_cli.signals import ENDING
-from kstate_cli.spark.choice import Engine, EngineChoice
-from kstate_cli.spark.jvm import check_java
+from kstate_cli.spark.engine import Engine, EngineChoice, check_java
 from kstate_cli.specification.combine import resolve_spec
 from kstate_cli.specification.draft import Spec
 from kstate_cli.statedir.entries import refuse_special

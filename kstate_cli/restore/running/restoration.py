@@ -54,8 +54,8 @@ from kstate_cli.restore.sorting.memory import Slots, slot_memory, slots_here
 from kstate_cli.restore.staging import FINISHED, SLICES_EVENT, Staging, is_local, slices_of_stores
 from kstate_cli.restore.staging_area import below, end_area, make_area, remove_from_area, settled
 from kstate_cli.rocks.errors import RocksError
-from kstate_cli.spark.choice import EngineChoice
 from kstate_cli.spark.context import SparkSettings
+from kstate_cli.spark.engine import EngineChoice
 from kstate_cli.specification.draft import SpecDraft
 from kstate_cli.specification.topology import TopologyText
 from kstate_cli.texts import command

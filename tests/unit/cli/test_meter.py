@@ -22,7 +22,7 @@ from kstate_cli.cli.views.progress import (
 from kstate_cli.cli.views.restore import RestoreProgress
 from kstate_cli.cli.views.verify import VerifyProgress
 from kstate_cli.restore.running.states import RestoreState
-from kstate_cli.spark.choice import REQUESTED, Engine, EngineChoice
+from kstate_cli.spark.engine import REQUESTED, Engine, EngineChoice
 from tests.unit.model import database
 
 

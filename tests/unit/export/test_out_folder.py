@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.errors import InUse, Refused, UsageError
-from kstate_cli.export.out_folder import INCOMPLETE, MANIFEST, OutFolder, check_out
+from kstate_cli.export.files import INCOMPLETE, MANIFEST, OutFolder, check_out
 
 OWNER = {"app": "/state/shop", "store": "count"}
 PART = "part-0_0-00000.parquet"

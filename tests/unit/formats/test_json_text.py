@@ -17,8 +17,7 @@ from kstate_cli.cli.options.restore import committed_of
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.manifest import parse
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.formats.json_text import parse_json
+from kstate_cli.formats.binary import MalformedBytesError, parse_json
 
 NOT_JSON = {
     "deep lists": b"[" * 100_000 + b"]" * 100_000,
@@ -108,6 +107,6 @@ def test_nobody_else_reads_json() -> None:
         if re.search(r"\bjson\.loads?\(", path.read_text(encoding="utf-8"))
     }
     assert readers <= {
-        "formats/json_text.py",
+        "formats/binary.py",
         "rows/serdes.py",  # values of the application: what is twice in them is the application's
     }

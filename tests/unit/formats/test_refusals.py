@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from kstate_cli.formats import options_file, sst
+from kstate_cli.formats import metadata_files, sst
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.kind_inference import Row, infer_kind
@@ -143,12 +143,12 @@ def test_footers(tail: str, text: str) -> None:
     ],
 )
 def test_settings(db: str, family: str, count: int) -> None:
-    stored = options_file.parse(OPTIONS.format(db, family).encode())
-    assert len(options_file.foreign_settings(stored, "/state/db")) == count
+    stored = metadata_files.parse(OPTIONS.format(db, family).encode())
+    assert len(metadata_files.foreign_settings(stored, "/state/db")) == count
 
 
 def test_escaped_number_signs() -> None:
-    assert options_file.parse(OPTIONS.format("a=b\\#c # comment", "").encode()).db == {"a": "b#c"}
+    assert metadata_files.parse(OPTIONS.format("a=b\\#c # comment", "").encode()).db == {"a": "b#c"}
 
 
 def test_subscriptions_with_unequal_primary_keys_are_not_certain() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.formats import options_file, sst
+from kstate_cli.formats import metadata_files, sst
 from kstate_cli.formats.binary import MalformedBytesError
 
 MAGIC = bytes.fromhex("f7cff485b741e288")
@@ -54,13 +54,13 @@ def test_not_a_footer(data: bytes) -> None:
 
 
 def test_options() -> None:
-    stored = options_file.parse(TEXT)
-    assert stored == options_file.parse(TEXT.encode())
+    stored = metadata_files.parse(TEXT)
+    assert stored == metadata_files.parse(TEXT.encode())
     assert stored.rocksdb_version == "7.9.2"
     assert stored.db == {"max_open_files": "-1", "atomic_flush": "false"}
     assert stored.column_families["default"]["compression_opts"] == "{level=32767;window_bits=-14;}"
     assert stored.tables == {"default": {"format_version": "5", "block_size": "4096"}}
-    assert options_file.foreign_settings(stored) == ()
+    assert metadata_files.foreign_settings(stored) == ()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_options() -> None:
 )
 def test_malformed_options(text: str) -> None:
     with pytest.raises(MalformedBytesError):
-        options_file.parse(text)
+        metadata_files.parse(text)
 
 
 @given(
@@ -87,7 +87,7 @@ def test_malformed_options(text: str) -> None:
 )
 def test_options_of_any_bytes(data: bytes) -> None:
     try:
-        options_file.parse(data)
+        metadata_files.parse(data)
     except MalformedBytesError:
         pass
 
@@ -103,13 +103,13 @@ def test_options_of_any_bytes(data: bytes) -> None:
     ],
 )
 def test_foreign_settings(old: str, new: str, word: str) -> None:
-    reasons = options_file.foreign_settings(options_file.parse(TEXT.replace(old, new)))
+    reasons = metadata_files.foreign_settings(metadata_files.parse(TEXT.replace(old, new)))
     assert len(reasons) == 1 and word in reasons[0]
 
 
 def test_own_wal_dir_is_not_foreign() -> None:
-    stored = options_file.parse(TEXT.replace("atomic_flush=false", "wal_dir=/db/"))
-    assert options_file.foreign_settings(stored, "/db") == ()
+    stored = metadata_files.parse(TEXT.replace("atomic_flush=false", "wal_dir=/db/"))
+    assert metadata_files.foreign_settings(stored, "/db") == ()
 
 
 def test_restore_settings() -> None:
@@ -120,13 +120,13 @@ def test_restore_settings() -> None:
         .replace("format_version=5", "format_version=6")
         .replace("block_size=4096", "block_size=1\n  added=1")
     ) + '\n[CFOptions "offsets"]\n  compression=kSnappy\n'
-    restored = options_file.restore_settings(TEXT, after, frozenset({"format_version"}))
+    restored = metadata_files.restore_settings(TEXT, after, frozenset({"format_version"}))
     expected = (
         TEXT.replace("7.9.2", "9.8.4")
         .replace("format_version=5", "format_version=6")
         .replace("block_size=4096", "block_size=4096\n  added=1")
     ) + '\n[CFOptions "offsets"]\n  compression=kSnappy\n'
     assert restored == expected
-    assert options_file.restore_settings(TEXT, TEXT, frozenset()) == TEXT
+    assert metadata_files.restore_settings(TEXT, TEXT, frozenset()) == TEXT
     with pytest.raises(MalformedBytesError):
-        options_file.restore_settings("", TEXT, frozenset())
+        metadata_files.restore_settings("", TEXT, frozenset())

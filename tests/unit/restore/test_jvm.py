@@ -14,8 +14,8 @@ import pytest
 
 from kstate_cli.cli.ending import exit_code_of, report_errors
 from kstate_cli.errors import Interrupted, Refused, RunFailed
-from kstate_cli.spark import context, jvm
-from kstate_cli.spark.jvm import Jvm
+from kstate_cli.spark import context, engine
+from kstate_cli.spark.engine import Jvm
 
 
 def deaf_session() -> subprocess.Popen[bytes]:
@@ -31,8 +31,8 @@ def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
             one = Jvm([], said, tmp_path)
             one._process = process
             with monkeypatch.context() as deaf:
-                deaf.setattr("kstate_cli.spark.jvm.os.kill", lambda pid, number: None)
-                deaf.setattr(jvm, "_KILLED_SECONDS", 0.3)
+                deaf.setattr("kstate_cli.spark.engine.os.kill", lambda pid, number: None)
+                deaf.setattr(engine, "_KILLED_SECONDS", 0.3)
                 began = time.monotonic()
                 assert one.end(0.1) == (process.pid,)
                 assert time.monotonic() - began < 5

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.formats import sst
+from kstate_cli.formats.metadata_files import StoredOptions, parse
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows, encode_rows
-from kstate_cli.formats.options_file import StoredOptions, parse
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import RELEASES, release
 from kstate_cli.rocks.create import StoreLayout, create_store, data_family, layout_of

@@ -6,7 +6,7 @@ import pytest
 
 from kstate_cli.cli.options.engine import engine_of, spark_settings
 from kstate_cli.errors import UsageError
-from kstate_cli.spark.choice import REQUESTED, Engine
+from kstate_cli.spark.engine import REQUESTED, Engine
 
 MASTER, CONF = "spark://m:7077", ["spark.executor.memory=4g"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.formats.options_file import StoredOptions
+from kstate_cli.formats.metadata_files import StoredOptions
 from kstate_cli.statedir.database import disagreeing_families, foreign_offsets, unknown_families, unnamed_ssts
 from kstate_cli.statedir.entries import EntryKind, entry_kind
 from kstate_cli.statedir.problems import INCOMPLETE, TRANSIENT, UNOPENABLE, Problem, ProblemCode, store_place

@@ -1,8 +1,12 @@
-"""Spark's JVM: started in a session of its own, deaf to signals, and ended with everything that it has started.
+"""The engine of a command, and the reason for it: Spark, or processes of this host, which need no Java.
 
-pyspark would start it in the process group of kstate. There a SIGTERM to the group, or to all processes of a systemd
-unit, ends it while kstate is still asking it for something; and while it starts nothing could end it, because pyspark
-reports it only when it has started. So it is started here, and pyspark finds it as it finds the one of spark-submit.
+``auto`` takes Spark if something configures it: a master, settings of Spark, or spark-submit. Otherwise local processes
+do the work. On one host they are as fast as Spark at every size that docs/performance.md measures.
+
+Spark's JVM (:class:`Jvm`) is started here, in a session of its own, deaf to signals, and ended with everything that it
+has started. pyspark would start it in the process group of kstate. There a SIGTERM to the group, or to all processes of
+a systemd unit, ends it while kstate is still asking it for something; and while it starts nothing could end it, because
+pyspark reports it only when it has started. So pyspark finds this one as it finds the one of spark-submit.
 """
 
 from __future__ import annotations
@@ -20,11 +24,63 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from kstate_cli import regular_files
 from kstate_cli.errors import Interrupted, Refused
+
+if TYPE_CHECKING:
+    from kstate_cli.spark.context import SparkSettings
+
+
+REQUESTED: Final = "--engine requests it"
+
+
+class Engine(str, Enum):
+    """What does the work."""
+
+    spark = "spark"
+    local = "local"
+
+
+class EngineOption(str, Enum):
+    """The values of ``--engine``."""
+
+    auto = "auto"
+    local = "local"
+    spark = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """An engine, and the reason for it."""
+
+    engine: Engine
+    reason: str
+    """Without a subject: it follows the name of the engine in plans, and is a member of JSON."""
+    is_automatic: bool = False
+    """``--engine auto`` chose it. Local processes may then start Spark to sort what only Spark can sort."""
+
+    @property
+    def is_spark(self) -> bool:
+        """Whether Spark does the work."""
+        return self.engine is Engine.spark
+
+
+def choose_engine(option: EngineOption, settings: SparkSettings) -> EngineChoice:
+    """Return the engine that ``option`` means with these settings of Spark."""
+    if option is not EngineOption.auto:
+        return EngineChoice(Engine(option.value), REQUESTED)
+    if settings.master is not None:
+        return EngineChoice(Engine.spark, f"a Spark master is configured: {settings.master}", is_automatic=True)
+    if settings.conf:
+        return EngineChoice(Engine.spark, f"a setting of Spark is configured: {min(settings.conf)}", is_automatic=True)
+    if under_spark_submit():
+        return EngineChoice(Engine.spark, "spark-submit started kstate", is_automatic=True)
+    return EngineChoice(Engine.local, "no Spark master is configured", is_automatic=True)
+
 
 _DEAF: Final = """trap '' HUP INT TERM; exec "$@\""""
 """Ignored signals stay ignored across exec, and HotSpot leaves ignored ones alone."""
