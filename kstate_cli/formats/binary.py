@@ -37,7 +37,10 @@ class MalformedBytesError(ValueError):
     def __init__(
         self, reason: str, streams_exception: str | None = None, *, streams_message: str | None = None
     ) -> None:
-        super().__init__(reason if streams_exception is None else f"{reason} (Streams: {streams_exception})")
+        text = reason
+        if streams_exception is not None:
+            text = f"{reason} (Streams: {streams_exception})"
+        super().__init__(text)
         self.reason = reason
         self.streams_exception = streams_exception
         self.streams_message = streams_message
@@ -58,6 +61,7 @@ def i64(value: int) -> bytes:
     """Return eight bytes, big-endian, signed; :class:`ValueError` if it does not fit."""
     if not MIN_I64 <= value <= MAX_I64:
         raise ValueError(f"{value} does not fit in 8 bytes")
+    # Java has no unsigned long: -1 is eight bytes ff.
     return _I64.pack(value)
 
 
@@ -65,6 +69,7 @@ def zigzag(value: int) -> bytes:
     """Return a zig-zag varint of an i32 as ``ByteUtils.writeVarint`` writes it: 1 to 5 bytes, low 7-bit group first."""
     if not MIN_I32 <= value <= MAX_I32:
         raise ValueError(f"{value} does not fit in a 32-bit varint")
+    # Zig-zag: 0, -1, 1, -2 … become 0, 1, 2, 3 …, so that small numbers of either sign are short.
     rest = ((value << 1) ^ (value >> 31)) & _MAX_U32
     out = bytearray()
     while rest >= _VARINT_MORE:
@@ -101,6 +106,7 @@ class Reader:
             raise self.fail(
                 f"{field} needs {length} bytes at offset {self.offset}, only {self.remaining} left", _UNDERFLOW
             )
+        # Slices of bytes are copies: a record never keeps the whole row in memory.
         start = self.offset
         self.offset = start + length
         return self._data[start : self.offset]
@@ -130,8 +136,10 @@ class Reader:
             byte = self.u8(field)
             value |= (byte & 0x7F) << (7 * index)
             if byte < _VARINT_MORE:
+                # The fifth byte has room for 35 bits; Java would drop the upper three silently.
                 if value > _MAX_U32:
                     break
+                # The lowest bit is the sign.
                 return (value >> 1) ^ -(value & 1)
         raise self.fail(f"{field} is a varint of more than 32 bits", "IllegalArgumentException")
 
@@ -156,6 +164,8 @@ MIN_I64: Final = -(1 << 63)
 MAX_I64: Final = (1 << 63) - 1
 
 
+# CRC-32C (Castagnoli), bits reversed: RocksDB computes it with the processor's instruction. Here a table does, because
+# only short pieces are checked.
 _POLYNOMIAL: Final = 0x82F63B78
 _MASK_DELTA: Final = 0xA282EAD8
 _U32: Final = 0xFFFFFFFF
@@ -187,6 +197,7 @@ def fixed_table(array: pa.BinaryArray) -> npt.NDArray[np.uint8] | None:
     import numpy as np
 
     rows = len(array)
+    # A null has no bytes, and the offsets would give it the width 0.
     if not rows or array.null_count:
         return None
     _, offsets, data = array.buffers()
@@ -227,6 +238,7 @@ def parse_json(data: bytes) -> Any:
     import json
 
     try:
+        # "utf-8-sig": editors of other systems put a byte order mark in front.
         document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_distinct, parse_constant=_no_number)
     except MalformedBytesError:
         raise
@@ -242,6 +254,7 @@ def _check_depth(document: Any) -> None:
     """What Python could just read it may not be able to show: a message about it would end in RecursionError."""
     level = [document]
     for _ in range(_DEEPEST):
+        # Level by level, without recursion: the check itself must not end in the error that it prevents.
         level = [member for value in level if isinstance(value, (dict, list)) for member in _members(value)]
         if not level:
             return
@@ -249,7 +262,9 @@ def _check_depth(document: Any) -> None:
 
 
 def _members(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return value.values()
+    return value
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -75,6 +75,7 @@ def parse(data: bytes) -> Checkpoint:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _malformed(f"not UTF-8 at byte {error.start}", "MalformedInputException") from None
+    # Bounded: a file of another kind may have any number of lines.
     lines = _LINE_END.split(text, maxsplit=MOST_ENTRIES + _FIELDS)
     if len(lines) > MOST_ENTRIES + _FIELDS:
         raise MalformedBytesError(f"has more than {MOST_ENTRIES:,} lines")
@@ -89,11 +90,13 @@ def parse(data: bytes) -> Checkpoint:
     dropped: list[str] = []
     for number, line in enumerate(lines[2:], start=3):
         topic_partition, offset = _entry(line, number)
+        # ``OffsetCheckpoint.read`` skips other negative offsets with a warning, and expects as many entries less.
         if offset >= 0 or offset == OFFSET_UNKNOWN:
             entries[topic_partition] = offset
         else:
             dropped.append(line)
     expected -= len(dropped)
+    # A file that lost its end would otherwise silently lose stores: Streams restores those from the beginning.
     if len(entries) != expected:
         raise _malformed(f"expected {expected} entries, found {len(entries)}", "IOException")
     return Checkpoint(entries, tuple(dropped))
@@ -113,6 +116,7 @@ def render(entries: Mapping[TopicPartition, int]) -> bytes:
         topic, partition = topic_partition.topic, topic_partition.partition
         if (offset < 0 and offset != OFFSET_UNKNOWN) or offset > MAX_I64:
             raise ValueError(f"offset {offset} of {topic_partition} must not be written")
+        # Fields are separated by blanks, so the reader would see another number of fields.
         if not topic or _BLANKS.search(topic) is not None:
             raise ValueError(f"topic {topic!r} cannot be written to a checkpoint")
         if not MIN_I32 <= partition <= MAX_I32:

@@ -67,6 +67,8 @@ class WindowKey:
         """Read ``00 ‖ start:i64 ‖ key ‖ seq:i32``."""
         reader = _prefixed(data, BASE_PREFIX, "time-first window key")
         start = reader.i64("start")
+        # The key has no length of its own: it is what the numbers around it leave. A row that is too short fails at the
+        # number, whose name the message has.
         key = reader.take(max(reader.remaining - _SEQUENCE_BYTES, 0), "key")
         return cls(key, start, reader.i32("sequence number"))
 
@@ -77,6 +79,7 @@ class WindowKey:
 
     @classmethod
     def _read(cls, reader: Reader) -> WindowKey:
+        # start:i64 and seq:i32 are behind the key.
         key = reader.take(max(reader.remaining - _WINDOW_TAIL, 0), "key")
         start = reader.i64("start")
         return cls(key, start, reader.i32("sequence number"))
@@ -122,6 +125,7 @@ class SessionKey:
 
     @classmethod
     def _read(cls, reader: Reader) -> SessionKey:
+        # end:i64 and start:i64 are behind the key.
         key = reader.take(max(reader.remaining - _SESSION_TAIL, 0), "key")
         end = reader.i64("end")
         return cls(key, reader.i64("start"), end)
@@ -148,6 +152,8 @@ class VersionedKey:
         """Read ``segment id:i64 ‖ key``; a negative id other than :data:`LATEST_SEGMENT` is malformed."""
         reader = Reader(data, "versioned key")
         segment = reader.i64("segment id")
+        # Streams uses -1 for the latest versions (``RocksDBVersionedStore``), and ids of segments are times divided by
+        # an interval.
         if segment < LATEST_SEGMENT:
             raise reader.fail(f"segment id {segment}")
         return cls(segment, reader.rest())
@@ -164,7 +170,9 @@ class JoinSideKey:
     @property
     def side(self) -> str:
         """``left`` or ``right``."""
-        return "left" if self.left else "right"
+        if self.left:
+            return "left"
+        return "right"
 
     def to_bytes(self) -> bytes:
         """``ts:i64 ‖ side:u8 ‖ key``, side 1 left and 0 right."""
@@ -176,6 +184,7 @@ class JoinSideKey:
         reader = Reader(data, "join key")
         timestamp = reader.i64("timestamp")
         side = reader.u8("side")
+        # ``TimestampedKeyAndJoinSideSerializer`` writes 1 for left and 0 for right: another byte is another kind's key.
         if side > _LEFT:
             raise reader.fail(f"side {side}")
         return cls(timestamp, side == _LEFT, reader.rest())
@@ -196,6 +205,7 @@ class CombinedKey:
     def from_bytes(cls, data: bytes) -> CombinedKey:
         """Read ``fkLen:i32 ‖ fk ‖ pk``."""
         reader = Reader(data, "combined key")
+        # The only key with a length in it, so that a scan by foreign key finds whole keys (``CombinedKeySchema``).
         foreign_key = reader.take(reader.i32("length of foreign key"), "foreign key")
         return cls(foreign_key, reader.rest())
 
@@ -203,6 +213,7 @@ class CombinedKey:
 def _prefixed(data: bytes, prefix: bytes, subject: str) -> Reader:
     reader = Reader(data, subject)
     first = reader.take(1, "prefix")
+    # Without this check any long key would pass as a time-ordered one.
     if first != prefix:
         raise reader.fail(f"prefix {first.hex()} instead of {prefix.hex()}")
     return reader

@@ -79,16 +79,21 @@ def infer_kind(
     """
     rows = {family: tuple(samples.get(family, ())) for family in families if family != OFFSETS_CF}
     foreign = sorted(families - all_families())
+    # A release to come, or an application's own family: its rows may have any layout, so no kind is certain.
     if foreign:
-        name = SINGLE_AMBIGUOUS if segment_starts is None else AMBIGUOUS
+        name = AMBIGUOUS
+        if segment_starts is None:
+            name = SINGLE_AMBIGUOUS
         return Kind(name, False, f"column families that Streams does not create: {', '.join(foreign)}")
     if segment_starts is None:
         kind = _single(rows, store_name)
     else:
         starts = sorted(segment_starts)
         if sample_start is not None:
+            # First, because ``_span`` takes the first start as that of the sampled segment.
             starts.insert(0, sample_start)
         kind = _segmented(rows, starts, store_name)
+    # Families of an empty store prove only what it may hold: nothing is lost if the answer stays open.
     if kind.certain and not any(rows.values()):
         return Kind(kind.name, False, f"{kind.inferred_from}; no rows")
     return kind
@@ -100,6 +105,7 @@ def infer_kind(
 def _single(rows: Mapping[str, tuple[Row, ...]], store_name: str) -> Kind:
     kinds = _kinds(segmented=False)
     wrong = sorted(name for name in rows if all(kind.layout_in(name) is None for kind in kinds))
+    # Somebody has put a segment, or another store's files, into this folder.
     if wrong:
         return Kind(SINGLE_AMBIGUOUS, False, f"column family {wrong[0]} belongs to a segmented store")
     family = _newest(rows, kinds)
@@ -116,12 +122,14 @@ def _single_by_family(
     family: str, candidates: Sequence[StoreKind], rows: Mapping[str, tuple[Row, ...]], dsl_kind: str | None
 ) -> Kind:
     """Return the kind of a store of one database whose newest family is not ``default``."""
+    # A foreign-key subscription has the families of a timestamped store, so only its rows tell.
     if any(kind.inner is Inner.SUBSCRIPTION for kind in candidates):
         by_rows = _subscription(rows)
         if by_rows is not None:
             return by_rows
     if dsl_kind is not None and not any(rows.values()):
         return Kind(dsl_kind, False, f"column family {family} and the store's name; no rows")
+    # What is left after the rows: a kind whose values are the application's own.
     plain = [kind.name for kind in candidates if kind.inner is Inner.ANY]
     if len(plain) == 1:
         return Kind(plain[0], True, f"column family {family}")
@@ -135,11 +143,13 @@ def _single_by_rows(sampled: Sequence[Row], candidates: Sequence[StoreKind], dsl
             return Kind(dsl_kind, False, "the store's name; no rows")
         others = " or ".join(kind.name for kind in candidates if kind.name != SINGLE_AMBIGUOUS)
         return Kind(SINGLE_AMBIGUOUS, False, f"column family default; no rows, so it could be {others} too")
+    # Before versioned rows: a join-side key also has a number of eight bytes in front.
     if _every(_is_list_row, sampled):
         return Kind("list-value", True, "rows with join-side keys and lists of entries of that side")
     if _every(_is_versioned_row, sampled):
-        latest = any(key.startswith(b"\xff" * 8) for key, _ in sampled)
-        return Kind("versioned", True, f"rows of {'latest values' if latest else 'version segments'}")
+        if any(key.startswith(b"\xff" * 8) for key, _ in sampled):
+            return Kind("versioned", True, "rows of latest values")
+        return Kind("versioned", True, "rows of version segments")
     return Kind(SINGLE_AMBIGUOUS, True, "rows in column family default that are neither versioned nor list-value")
 
 
@@ -153,6 +163,7 @@ def _newest(rows: Mapping[str, tuple[Row, ...]], kinds: Sequence[StoreKind]) -> 
     for kind in kinds:
         for number, family in enumerate(reversed(kind.families)):
             older[family.name] = max(number, older.get(family.name, 0))
+    # Sorted first: of families that no kind ranks, the choice must not depend on a hash.
     return max(sorted(rows), key=lambda name: older.get(name, -1), default=DEFAULT_CF)
 
 
@@ -164,7 +175,9 @@ def _with_all(families: Iterable[str], kinds: Sequence[StoreKind]) -> list[Store
 def _by_name(kinds: Sequence[StoreKind], store_name: str) -> str | None:
     """Return the kind whose stores the DSL names as this one is named; None if it names none so."""
     kind = named_by_dsl(kinds, store_name)
-    return None if kind is None else kind.name
+    if kind is None:
+        return None
+    return kind.name
 
 
 def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
@@ -208,6 +221,7 @@ def _is_list_row(key: bytes, value: bytes) -> bool:
     join_key = JoinSideKey.from_bytes(key)
     entries = decode_list(value)
     return (
+        # All conditions at once: by accident a row of another kind may meet one or two of them.
         join_key.timestamp >= UNKNOWN_TIMESTAMP
         and bool(entries)
         and all(entry is not None and entry.left == join_key.left for entry in entries)
@@ -216,6 +230,7 @@ def _is_list_row(key: bytes, value: bytes) -> bool:
 
 def _is_versioned_row(key: bytes, value: bytes) -> bool:
     versioned_key = VersionedKey.from_bytes(key)
+    # MAX_I64 would be a time that no record has: eight bytes ff are more likely another kind's key.
     if versioned_key.is_latest:
         return 0 <= LatestValue.from_bytes(value).valid_from < MAX_I64
     return oldest_of_any_order(value) >= 0
@@ -243,6 +258,7 @@ def _segmented(rows: Mapping[str, tuple[Row, ...]], starts: Sequence[int], store
     candidates = _with_all(rows, kinds_of_family(family, segmented=True))
     if not candidates:
         return Kind(AMBIGUOUS, False, f"column families that no store has together: {', '.join(sorted(rows))}")
+    # A family of its own cannot be anyone else's.
     if family != DEFAULT_CF and len(candidates) == 1:
         return Kind(candidates[0].name, True, f"column family {family}")
     sampled = [row for name in rows for row in rows[name]]
@@ -259,6 +275,7 @@ def _buffer(
 ) -> Kind | None:
     """Return the kind of a grace buffer; None if the store is none. Such a store has segment 0 and no other."""
     buffers = [kind for kind in candidates if kind.key is KeySchema.BUFFER]
+    # ``RocksDBTimeOrderedKeyValueBytesStore`` files every row in segment 0.
     if set(starts) == {0} and buffers:
         if _every(_is_buffer_row, sampled):
             return Kind(buffers[0].name, True, "one segment at 0, with time-first keys and buffered records")
@@ -269,6 +286,8 @@ def _buffer(
 
 def _by_schema(candidates: Sequence[StoreKind], sampled: Sequence[Row], span: _Span) -> Kind:
     """Return the only kind whose key schema all rows fit within their segment."""
+    # Each schema reads time from other bytes: a key that fits its segment by a wrong schema is rare, and several rows
+    # hardly ever do.
     fitting = [kind.name for kind in candidates if kind.key.expires and _every(_row_of(kind, span), sampled)]
     if len(fitting) == 1:
         return Kind(fitting[0], True, f"{len(sampled)} rows whose keys fit only this schema and their segment")
@@ -289,13 +308,19 @@ def _by_keys(family: str, candidates: Sequence[StoreKind], sampled: Sequence[Row
     fitting = [kind for kind in candidates if _every(_key_of(kind, span), sampled)]
     if len(fitting) == 1:
         return Kind(fitting[0].name, True, f"column family {family} and keys")
-    schemas = "session schema" if all(kind.key.sessions for kind in candidates) else "schema"
-    why = f"both {schemas}s" if fitting else f"no {schemas}"
+    schema = "schema"
+    if all(kind.key.sessions for kind in candidates):
+        schema = "session schema"
+    why = f"no {schema}"
+    if fitting:
+        why = f"both {schema}s"
     return Kind(first, False, f"column family {family}, rows whose keys fit {why}")
 
 
 def _short(kind: StoreKind) -> str:
-    return "time-ordered" if kind.key.time_ordered else kind.name
+    if kind.key.time_ordered:
+        return "time-ordered"
+    return kind.name
 
 
 def _empty_segmented(candidates: Sequence[StoreKind], starts: Sequence[int], store_name: str) -> Kind:
@@ -308,7 +333,9 @@ def _empty_segmented(candidates: Sequence[StoreKind], starts: Sequence[int], sto
 
 
 def _span(starts: Sequence[int]) -> _Span:
-    start = starts[0] if starts else 0
+    start = 0
+    if starts:
+        start = starts[0]
     # Every start is a multiple of the segment interval, so the interval divides all of them; and no segment reaches
     # into the next one that is there.
     interval = math.gcd(*starts)
@@ -334,6 +361,7 @@ def _key_of(kind: StoreKind, span: _Span) -> Test:
 
     def test(key: bytes, value: bytes) -> bool:
         indexed = kind.key.time_ordered and key.startswith(INDEX_PREFIX)
+        # An index row repeats a key, and holds nothing or one zero byte.
         if indexed and not _is_index_value(value):
             return False
         if kind.key.sessions:

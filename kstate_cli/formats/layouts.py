@@ -79,12 +79,19 @@ class KeySchema(Enum):
     @property
     def tail(self) -> int:
         """Bytes of a changelog key after the record's key; of a key that expires, the segment's time comes first."""
-        return _WINDOW_TAIL if self.windows else _SESSION_TAIL if self.sessions else 0
+        if self.windows:
+            return _WINDOW_TAIL
+        if self.sessions:
+            return _SESSION_TAIL
+        return 0
 
     @property
     def base_rows(self) -> tuple[bytes | None, bytes | None]:
         """Row keys that hold data, ``lower <= key < below``: index rows repeat the others. None leaves an end open."""
-        return (BASE_PREFIX, INDEX_PREFIX) if self.time_ordered else (None, None)
+        if not self.time_ordered:
+            return None, None
+        # Base rows begin with 00 and index rows with 01, so all base rows come first.
+        return BASE_PREFIX, INDEX_PREFIX
 
     # These choose once what reads a row: whoever reads many takes the function out of the loop.
 
@@ -94,22 +101,32 @@ class KeySchema(Enum):
 
         It raises MalformedBytesError for what is none.
         """
-        return self.window if self.windows else self.session if self.sessions else _READ[self]
+        if self.windows:
+            return self.window
+        if self.sessions:
+            return self.session
+        return _READ[self]
 
     @property
     def window(self) -> Callable[[bytes], WindowKey]:
         """Reads the key of a base row of a window store. It raises MalformedBytesError for what is none."""
-        return WindowKey.from_time_first if self.time_ordered else WindowKey.from_bytes
+        if self.time_ordered:
+            return WindowKey.from_time_first
+        return WindowKey.from_bytes
 
     @property
     def session(self) -> Callable[[bytes], SessionKey]:
         """Reads the key of a base row of a session store. It raises MalformedBytesError for what is none."""
-        return SessionKey.from_time_first if self.time_ordered else SessionKey.from_bytes
+        if self.time_ordered:
+            return SessionKey.from_time_first
+        return SessionKey.from_bytes
 
     @property
     def read_index(self) -> Callable[[bytes], WindowKey | SessionKey]:
         """Reads the key of an index row, of a time-ordered schema only. It raises MalformedBytesError for no such."""
-        return SessionKey.from_key_first if self.sessions else WindowKey.from_key_first
+        if self.sessions:
+            return SessionKey.from_key_first
+        return WindowKey.from_key_first
 
     @property
     def segment_time(self) -> Callable[[bytes], int]:
@@ -117,6 +134,7 @@ class KeySchema(Enum):
 
         Only of a schema that expires. It raises MalformedBytesError for what is no row of it.
         """
+        # Chosen once, outside the function that reads each row.
         session, window = self.session, self.window
         if self.time_ordered:
             if self.sessions:
@@ -131,6 +149,7 @@ def _itself(row: bytes) -> bytes:
     return row
 
 
+# Schemas whose reader is one function; windows and sessions have one for each order of their rows.
 _READ: Final[Mapping[KeySchema, Callable[[bytes], RowKey]]] = MappingProxyType(
     {
         KeySchema.KEY: _itself,
@@ -206,6 +225,8 @@ class Logged(Enum):
 
 _NO_TIMESTAMP: Final = b"\xff" * 8
 _NO_HEADERS: Final = b"\x00"
+# What ``DualColumnFamilyAccessor`` puts before an older value, as constants: -1 for a timestamp that no one wrote, 00
+# for no headers.
 _LIFTED: Final[Mapping[tuple[ValueLayout, ValueLayout], bytes]] = MappingProxyType(
     {
         (ValueLayout.PLAIN, ValueLayout.TIMESTAMPED): _NO_TIMESTAMP,
@@ -234,6 +255,7 @@ Strip = Callable[[bytes], tuple[bytes, int]]
 
 def _strict_timestamped(value: bytes) -> tuple[bytes, int]:
     """Key-value and window rows always have a timestamp; only index rows of time-ordered stores are empty."""
+    # Streams itself would read such a value as one without a timestamp, and fail on it later.
     if value in (b"", _NO_HEADERS):
         raise MalformedBytesError("a headers value without a timestamp")
     return strip_headers_to_timestamped(value)

@@ -72,16 +72,19 @@ def _sections(text: str) -> dict[tuple[str, str], dict[str, str]]:
     sections: dict[tuple[str, str], dict[str, str]] = {}
     current: dict[str, str] | None = None
     for number, raw in enumerate(text.split("\n"), start=1):
+        # RocksDB's own parser (``OptionsParser``) cuts comments and blanks in this order.
         line = _COMMENT.sub("", raw).strip()
         if not line:
             continue
         if line.startswith("["):
             section = _section(line, number)
+            # The later one would win, and what kstate restores would be the values of the other.
             if section in sections:
                 raise _malformed(f"line {number}: section {line} is there twice")
             current = sections[section] = {}
             continue
         name, equals, value = line.partition("=")
+        # A line that was cut off within its name has no ``=``: half a file is not read.
         if current is None or not equals or not name.strip():
             raise _malformed(f"line {number}: {line[:80]!r} is neither a section nor an option of one")
         current[name.strip()] = _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]), value.strip())
@@ -97,6 +100,7 @@ def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...
     """
     reasons: list[str] = []
     wal_dir = stored.db.get("wal_dir", "")
+    # With its log elsewhere, a copy of the directory would lack the newest rows, and a writable open would write there.
     if wal_dir not in _UNSET and not (db_path and _same_path(wal_dir, db_path)):
         reasons.append(f"wal_dir is {wal_dir}: the write-ahead log lies outside the database's directory")
     db_paths = stored.db.get("db_paths", "")
@@ -109,10 +113,12 @@ def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...
         cf_paths = options.get("cf_paths", "")
         if cf_paths not in _UNSET and not _same_path(cf_paths, db_path):
             reasons.append(f"column family {name}: cf_paths is {cf_paths}, outside the database's directory")
+        # Rows in another order would be merged and searched wrongly, without an error.
         comparator = options.get("comparator", _COMPARATOR)
         if comparator != _COMPARATOR:
             reasons.append(f"column family {name}: comparator is {comparator}, not {_COMPARATOR}")
         merge_operator = options.get("merge_operator", "")
+        # A value may then be a chain of operands that only the application can combine.
         if merge_operator not in _UNSET:
             reasons.append(f"column family {name}: merge_operator is {merge_operator}")
         factory = options.get("table_factory", _TABLE_FACTORY)
@@ -127,12 +133,14 @@ def restore_settings(before: str, after: str, keep_new: frozenset[str]) -> str:
     Keys in ``keep_new``, ``[Version]``, and sections and keys that only ``after`` has stay as they are; nothing is
     added. :class:`MalformedBytesError` if either is not the text of a whole file (see :func:`parse`).
     """
+    # Both whole before any line is taken over: from half a file, half of the settings would come back.
     parse(before)
     parse(after)
     old = {(section, name): value for _, section, name, value in _assignments(before) if name}
     out: list[str] = []
     for line, section, name, value in _assignments(after):
         restored = old.get((section, name), value)
+        # The version is that of the RocksDB that wrote the file, and must stay with its format.
         if not name or section == "[Version]" or name in keep_new or restored == value:
             out.append(line)
         else:
@@ -159,6 +167,7 @@ def with_settings(
         if section == "[DBOptions]":
             new = database.get(name, value)
         elif section.startswith("[CFOptions "):
+            # Some values are replaced only where they are what RocksDB could not work with.
             new = replaced.get(name, {}).get(value, families.get(name, value))
         out.append(line if new == value else f"  {name}={new}")
     return "\n".join(out)
@@ -179,10 +188,10 @@ def _assignments(text: str) -> Iterator[tuple[str, str, str, str]]:
 
 def _section(line: str, number: int) -> tuple[str, str]:
     match = _SECTION.fullmatch(line)
-    kind = "" if match is None else match[1]
-    if match is None or kind not in {"Version", "DBOptions", "CFOptions", "TableOptions"}:
+    if match is None or (kind := match[1]) not in {"Version", "DBOptions", "CFOptions", "TableOptions"}:
         raise _malformed(f"line {number}: unknown section {line[:80]!r}")
     has_name = kind in {"CFOptions", "TableOptions"}
+    # A name where none belongs, or none where one does: the section of another file, or a line that was cut.
     if has_name != (match[3] is not None) or (kind == "TableOptions") != (match[2] is not None):
         raise _malformed(f"line {number}: section {line[:80]!r} is not complete")
     return kind, match[3] or ""
@@ -193,8 +202,10 @@ def _same_path(path: str, other: str) -> bool:
 
 
 def _is_default_env(env: str) -> bool:
-    match = _ENV_ID.match(env)
-    return _DEFAULT_ENV.fullmatch((match[1] if match else env).strip()) is not None
+    # Releases write a name alone, or ``{id=Name;…}``.
+    if match := _ENV_ID.match(env):
+        env = match[1]
+    return _DEFAULT_ENV.fullmatch(env.strip()) is not None
 
 
 def _malformed(problem: str) -> MalformedBytesError:
@@ -238,19 +249,25 @@ def torn(data: bytes) -> str | None:
         if rest < _HEADER:
             at += rest  # RocksDB pads a block that has no space for another header
             continue
-        kind = data[at + 6] if at + 6 < len(data) else 0
+        kind = 0
+        if at + 6 < len(data):
+            kind = data[at + 6]
         size = int.from_bytes(data[at + 4 : at + 6], "little")
         if kind == 0 and not any(data[at:]):
             break  # space that RocksDB has reserved
+        # A recyclable header has the number of the log too, 4 bytes.
         end = at + (_RECYCLABLE_HEADER if kind in _RECYCLABLE else _HEADER) + size
         if end > len(data):
             return f"ends {end - len(data)} bytes before the end of its last record"
+        # The same four types, for logs whose files are used again.
         piece = kind - _RECYCLABLE[0] + 1 if kind in _RECYCLABLE else kind
         within = piece not in (_FULL, _LAST)
         at = end
     if within:
         return "ends within a record"
-    return None if data else "is empty"
+    if not data:
+        return "is empty"
+    return None
 
 
 def live_tables(data: bytes) -> Mapping[int, Mapping[int, int]]:
@@ -264,11 +281,13 @@ def live_tables(data: bytes) -> Mapping[int, Mapping[int, int]]:
     for record in _records(data):
         edit = _VersionEdit(record)
         edit.read()
+        # Its SSTs are no part of the database any more, whatever the MANIFEST said of them before.
         if edit.dropped:
             families.pop(edit.family, None)
             continue
         tables = families.setdefault(edit.family, {})
         for number in edit.deleted:
+            # In this order: an edit that moves an SST to another level deletes and adds it.
             tables.pop(number, None)
         tables.update(edit.added)
     return families
@@ -346,6 +365,8 @@ class _VersionEdit:
             begin = self._at
             self._skip()
             if tag == _NEW_PATH:
+                # A length of one byte, and the id: ``_PATH_ID``, which looks for such bytes, must not miss another
+                # form.
                 if self._at != begin + 2:
                     raise _unclear("a path id has one byte")
                 path = self._record[begin + 1]
@@ -354,7 +375,9 @@ class _VersionEdit:
     def _blob(self, *, checksum: bool) -> None:
         for _ in range(_BLOB_NUMBERS):
             self._number()
-        for _ in range(2 if checksum else 0):  # method and value
+        if checksum:
+            # Its method, and its value.
+            self._skip()
             self._skip()
         while self._number():
             self._skip()
@@ -368,6 +391,7 @@ class _VersionEdit:
         elif tag in _NUMBERS:
             self._number()
         else:
+            # Its fields have unknown lengths, so everything behind it would be misread.
             raise _unclear(f"unknown tag {tag}")
 
     def _number(self) -> int:

@@ -134,6 +134,7 @@ class Position:
         """
         out = bytearray((_VERSION,))
         out += i32(len(self._components))
+        # Kafka counts the version as 8 bytes and the number of topics as 32: sizes in bits.
         length = 8 + 32
         for topic, partitions in self._components:
             name = topic.encode("utf-8")
@@ -161,6 +162,7 @@ class Position:
             partitions = offsets.setdefault(topic, {})
             for _ in range(_count(reader, _PAIR_BYTES, f"number of partitions of {topic!r}")):
                 partition = reader.i32("partition")
+                # A negative number is no partition: the bytes are damaged, or of another format.
                 if partition < 0:
                     raise reader.fail(f"negative partition {partition} of {topic!r}")
                 partitions[partition] = reader.i64("offset")
@@ -197,6 +199,7 @@ def is_permitted(position: Position, bound: PositionBound, partition: int) -> bo
     """
     for topic in bound.position.topics:
         least = bound.position.partition_positions(topic).get(partition)
+        # The bound does not speak of this partition: another task has it.
         if least is None:
             continue
         reached = position.partition_positions(topic).get(partition)
@@ -249,6 +252,7 @@ def decode_rows(rows: Iterable[tuple[bytes, bytes]]) -> OffsetsRecord:
     position: Position | None = None
     status: int | None = None
     for key, value in rows:
+        # No topic-partition can be spelled like these two: it ends in a dash and a number.
         if key == POSITION_KEY:
             position = Position.from_bytes(value)
         elif key == STATUS_KEY:
@@ -265,8 +269,10 @@ def encode_rows(record: OffsetsRecord) -> dict[bytes, bytes]:
     """
     rows: dict[bytes, bytes] = {}
     for topic_partition, offset in sorted(record.offsets.items()):
+        # Refused before it is written: it would not be read back as this topic-partition.
         if not topic_partition.topic or not 0 <= topic_partition.partition <= MAX_I32:
             raise ValueError(f"{topic_partition!r} cannot be a key")
+        # Kafka's own spelling: Streams parses it back with ``TopicPartition``.
         rows[topic_partition.kafka_name.encode("utf-8")] = encode_offset(offset)
     if record.position is not None:
         rows[POSITION_KEY] = record.position.to_bytes()

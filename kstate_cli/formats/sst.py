@@ -48,6 +48,7 @@ def footer(data: bytes) -> SstFooter:
     if len(data) != FOOTER_LENGTH:
         raise MalformedBytesError(f"an SST footer has {FOOTER_LENGTH} bytes, not {len(data)}")
     magic = data[-len(_MAGIC) :]
+    # Its footer is shorter, so the bytes in the places below would mean something else.
     if magic == _LEGACY_MAGIC:
         raise MalformedBytesError("SST with the magic number of LevelDB (format version 0)")
     if magic != _MAGIC:
@@ -101,8 +102,11 @@ class SstProperties:
         if self.external:
             return None
         if self.newest_key is not None:
-            return self.newest_key if self.created is None else min(self.newest_key, self.created)
-        return self.created if self.oldest_key is not None else self.oldest_ancestor
+            # The earlier of the two is never too late, whichever clock was wrong.
+            return min(self.newest_key, self.created or self.newest_key)
+        if self.oldest_key is not None:
+            return self.created
+        return self.oldest_ancestor
 
 
 def read_properties(file: BinaryIO) -> SstProperties:
@@ -111,6 +115,7 @@ def read_properties(file: BinaryIO) -> SstProperties:
     if size < FOOTER_LENGTH:
         raise MalformedBytesError(f"a table file of {size} bytes has no footer")
     tail = _read(file, size - FOOTER_LENGTH, FOOTER_LENGTH)
+    # From format 6 on the footer has no handle of the metaindex, only its size: the block is right before the footer.
     if footer(tail).format_version >= _NEW_FOOTER:
         length = int.from_bytes(tail[_SIZE_AT], "little")
         at = size - FOOTER_LENGTH - _TRAILER - length
@@ -118,6 +123,7 @@ def read_properties(file: BinaryIO) -> SstProperties:
         at, next_ = _varint(tail, _HANDLE_AT)
         length, _ = _varint(tail, next_)
     index = dict(_entries(_block(file, at, length, size)))
+    # RocksDB has renamed the block, and reads both names.
     handle = next((index[name] for name in _PROPERTIES if name in index), None)
     if handle is None:
         raise MalformedBytesError("the table file has no properties")
@@ -145,9 +151,11 @@ def _read(file: BinaryIO, at: int, length: int) -> bytes:
 
 
 def _block(file: BinaryIO, at: int, length: int, size: int) -> bytes:
+    # A damaged handle may state any size: at most a mebibyte is read.
     if not 0 < length <= _MAX_BLOCK or not 0 <= at <= size - FOOTER_LENGTH - _TRAILER - length:
         raise MalformedBytesError(f"a block of {length} bytes at {at} does not lie in the table file")
     data = _read(file, at, length + 1)
+    # The byte behind a block is its compression; RocksDB never compresses the properties.
     if data[-1]:
         raise MalformedBytesError(f"the block at {at} is compressed, which properties never are")
     return data[:-1]
@@ -166,6 +174,7 @@ def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
         length, at = _varint(block, at)
         if shared > len(key) or at + unshared + length > end:
             raise MalformedBytesError("an entry of a block reaches beyond it")
+        # Keys of a block share prefixes: each entry states how many bytes it takes from the key before.
         key = key[:shared] + block[at : at + unshared]
         at += unshared
         entries.append((key, block[at : at + length]))
@@ -176,7 +185,9 @@ def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
 def _number(properties: dict[bytes, bytes], name: bytes) -> int | None:
     """None where there is none, and for 0, which is RocksDB's word for not knowing."""
     data = properties.get(name)
-    return (_varint(data, 0)[0] or None) if data else None
+    if not data:
+        return None
+    return _varint(data, 0)[0] or None
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -228,6 +239,7 @@ def blob_records(file: BinaryIO, size: int) -> Iterator[BlobRecord]:
             raise _malformed(f"ends within the record at byte {at}")
         key_length, value_length, _, head_crc, crc = _RECORD.unpack(head)
         after = at + _RECORD.size + key_length + value_length
+        # Before the lengths are believed: a damaged one would lead anywhere in the file.
         if masked(head[:_SUMMED]) != head_crc or after > end:
             raise _malformed(f"the header of the record at byte {at} does not match its checksum")
         yield BlobRecord(file.read(key_length), at + _RECORD.size, key_length + value_length, crc)

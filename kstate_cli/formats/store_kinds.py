@@ -93,6 +93,7 @@ class StoreKind:
     def families_in(self, names: Iterable[str]) -> tuple[Family, ...]:
         """The families that rows of a store with the families ``names`` may lie in, newest first."""
         present = set(names)
+        # Families that are newer than that of a new store count only where the store has them.
         first = next(i for i, own in enumerate(self.families) if own.name in present or own is self.family)
         return self.families[first:]
 
@@ -101,6 +102,7 @@ class StoreKind:
         return next((own.layout for own in self.families if own.name == family), None)
 
 
+# Short names, so that a kind stays a few lines of the table below.
 _K, _V = KeySchema, ValueLayout
 _PLAIN: Final = Family(DEFAULT_CF, _V.PLAIN)
 _TIMESTAMPED: Final = (Family(TIMESTAMPED_CF, _V.TIMESTAMPED), _PLAIN)
@@ -226,11 +228,13 @@ SINGLE_AMBIGUOUS: Final = "key-value"
 
 def short_name(name: str) -> str:
     """A kind in a narrow column: ``kv+ts``, ``window+time+hdr``; what is no kind of the table stays as it is."""
+    if name not in _TABLE:
+        return name
     base, marks = name, ""
     for start, mark in _MARKS.items():
         if base.startswith(start):
             base, marks = base.removeprefix(start), f"{mark}{marks}"
-    return f"{_SHORT.get(base, base)}{marks}" if name in _TABLE else name
+    return f"{_SHORT.get(base, base)}{marks}"
 
 
 def store_kinds() -> tuple[StoreKind, ...]:
@@ -307,4 +311,6 @@ def headers_families() -> frozenset[str]:
 
 def of_no_store(family: str) -> str:
     """Return what to print of a column family that no store of Streams has: its name, and the option that adds it."""
-    return f"{family} (of the option persist_stats_to_disk)" if family == STATISTICS_CF else family
+    if family == STATISTICS_CF:
+        return f"{family} (of the option persist_stats_to_disk)"
+    return family

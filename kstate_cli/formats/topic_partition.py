@@ -89,7 +89,9 @@ def changelog_prefix(app_id: str, topology: str | None) -> str:
 
     ``ProcessorContextUtils.topicNamePrefix``; the internal ``__internal.override.topic.prefix__`` makes it another.
     """
-    return f"{app_id}-{topology}" if topology else app_id
+    if not topology:
+        return app_id
+    return f"{app_id}-{topology}"
 
 
 def changelog_topic(prefix: str, store: str) -> str:
@@ -105,7 +107,9 @@ def is_changelog(topic: str) -> bool:
 def prefix_of_changelog(topic: str, store: str) -> str | None:
     """The prefix under which ``topic`` is the changelog of ``store``, or ``None`` where it is under none."""
     suffix = changelog_topic("", store)
-    return (topic.removesuffix(suffix) or None) if topic.endswith(suffix) else None
+    if not topic.endswith(suffix):
+        return None
+    return topic.removesuffix(suffix) or None
 
 
 def store_of_changelog(topic: str, prefix: str) -> str | None:
@@ -115,7 +119,9 @@ def store_of_changelog(topic: str, prefix: str) -> str | None:
         return None
     # An overlap of prefix and suffix leaves a negative length, which the slice turns into "".
     store = topic[len(start) : len(topic) - len(_CHANGELOG_SUFFIX)]
-    return store if legal_store_name(store) else None
+    if not legal_store_name(store):
+        return None
+    return store
 
 
 def store_in_topologies(topic: str, app_id: str, topologies: Iterable[str | None]) -> tuple[str, str | None] | None:
@@ -123,6 +129,7 @@ def store_in_topologies(topic: str, app_id: str, topologies: Iterable[str | None
 
     ``x-t-a-changelog`` is that of "a" in the topology "t" of the application "x" where that has one, else of "t-a".
     """
+    # The longest name first: "x-t" explains the topic "x-t-a-changelog" better than "x" does.
     for topology in sorted({None, *topologies}, key=lambda topology: -len(topology or "")):
         store = store_of_changelog(topic, changelog_prefix(app_id, topology))
         if store is not None:
@@ -135,7 +142,9 @@ def readings_of_changelog(topic: str) -> Iterator[tuple[str, str]]:
 
     ``x-a-b-changelog`` is that of "a-b" under "x", and that of "b" under "x-a".
     """
-    stem = topic.removesuffix(_CHANGELOG_SUFFIX) if is_changelog(topic) else ""
+    if not is_changelog(topic):
+        return
+    stem = topic.removesuffix(_CHANGELOG_SUFFIX)
     at = stem.find("-", 1)
     while at >= 0:
         if legal_store_name(stem[at + 1 :]):
@@ -177,7 +186,9 @@ class TaskId:
         if self.partition is None:
             return GLOBAL
         task = f"{self.subtopology}_{self.partition}"
-        return task if self.topology is None else f"__{self.topology}__/{task}"
+        if self.topology is None:
+            return task
+        return f"__{self.topology}__/{task}"
 
     @property
     def is_global(self) -> bool:
@@ -197,9 +208,13 @@ def _parsed(name: str) -> TaskId:
     if name == GLOBAL:
         return TaskId()
     topology, numbers = _TOPOLOGY.fullmatch(folder), _TASK.fullmatch(task)
+    # A slash without a folder of a topology, or the reverse, is no name of a task.
     if numbers is None or bool(slash) != bool(topology):
         raise ValueError(f"{name!r} is not the name of a task")
-    return TaskId(topology[1] if topology else None, int(numbers[1]), int(numbers[2]))
+    name_of_topology = None
+    if topology:
+        name_of_topology = topology[1]
+    return TaskId(name_of_topology, int(numbers[1]), int(numbers[2]))
 
 
 def is_task(name: str) -> bool:

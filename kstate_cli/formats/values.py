@@ -66,7 +66,11 @@ def encode_headers(headers: Iterable[Header]) -> bytes:
     for header in in_order:
         key = header.key.encode("utf-8")
         body += zigzag(len(key)) + key
-        body += zigzag(_NULL) if header.value is None else zigzag(len(header.value)) + header.value
+        if header.value is None:
+            body += zigzag(_NULL)
+        else:
+            body += zigzag(len(header.value)) + header.value
+    # hs counts H alone, so that a reader can skip the headers without knowing them.
     return zigzag(len(body)) + bytes(body)
 
 
@@ -79,6 +83,7 @@ def decode_headers(data: bytes) -> tuple[Headers, int]:
     """Read ``hs:zz ‖ H`` at the start of ``data``; the headers, and the offset behind them."""
     reader = Reader(data, "headers")
     size = reader.zigzag("size of headers")
+    # A reader of H alone: a header that runs past hs must not take bytes of the value.
     body = Reader(reader.take(size, "headers"), "headers")
     if not size:
         return (), reader.offset
@@ -89,7 +94,11 @@ def decode_headers(data: bytes) -> tuple[Headers, int]:
     for _ in range(count):
         key = body.text(body.zigzag("length of header key"), "header key")
         length = body.zigzag("length of header value")
-        headers.append(Header(key, None if length == _NULL else body.take(length, "header value")))
+        value = None
+        if length != _NULL:
+            value = body.take(length, "header value")
+        headers.append(Header(key, value))
+    # hs and the headers must agree: a rest would belong to neither.
     body.end()
     return tuple(headers), reader.offset
 
@@ -155,9 +164,11 @@ def strip_headers_to_timestamped(value: bytes) -> tuple[bytes, int]:
 
     The value of an index row of a time-ordered store, empty or ``00`` alone, gives ``(b"", 0)``.
     """
+    # An index row: Streams puts 00 before an empty value when it moves the row to a family with headers.
     if value in {b"", _NO_HEADERS}:
         return b"", 0
     stripped, dropped = _strip(value)
+    # A value that is too short for its timestamp would otherwise become a shorter timestamped value.
     _check_timestamp(stripped)
     return stripped, dropped
 
@@ -174,7 +185,9 @@ def strip_session_headers(value: bytes) -> tuple[bytes, int]:
 
     The empty value of an index row stays empty, and its migrated form ``00`` becomes empty.
     """
-    return _strip(value) if value else (value, 0)
+    if not value:
+        return value, 0
+    return _strip(value)
 
 
 def strip_index_headers(value: bytes) -> tuple[bytes, int]:
@@ -212,6 +225,7 @@ def decode_list(data: bytes) -> tuple[ListEntry | None, ...]:
     """Read what :func:`encode_list` writes; any other strategy or side is malformed."""
     reader = Reader(data, "list value")
     strategy = reader.u8("strategy")
+    # ``ListSerializer`` has other strategies for inner serdes of a fixed size; Streams uses this one here.
     if strategy != _VARIABLE_SIZE:
         raise reader.fail(f"serialization strategy {strategy}")
     count = reader.i32("number of entries")
@@ -223,6 +237,7 @@ def decode_list(data: bytes) -> tuple[ListEntry | None, ...]:
         if length == _NULL:
             entries.append(None)
             continue
+        # Each entry has a reader of its own, so that no value reaches into the next entry.
         entry = Reader(reader.take(length, "entry"), "list entry")
         side = entry.u8("side")
         if side > _LEFT:
@@ -251,14 +266,18 @@ class SubscriptionWrapper:
         """The bytes above; :class:`ValueError` for a combination that Streams does not write."""
         if self.version not in {0, _VERSION_WITH_PARTITION}:
             raise ValueError(f"unknown version {self.version}")
+        # Version 1 added the partition (Kafka 3.4): a reader decides by the version whether four bytes follow.
         if (self.partition is None) != (self.version == 0):
             raise ValueError(f"version {self.version} with partition {self.partition}")
         if not DELETE_KEY_NO_PROPAGATE <= self.instruction <= PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
             raise ValueError(f"unknown instruction {self.instruction}")
         if self.hash is not None and len(self.hash) != _HASH_BYTES:
             raise ValueError(f"a hash has {_HASH_BYTES} bytes, not {len(self.hash)}")
-        first = self.version | (_NO_HASH_BIT if self.hash is None else 0)
-        tail = b"" if self.partition is None else i32(self.partition)
+        first, tail = self.version, b""
+        if self.hash is None:
+            first |= _NO_HASH_BIT
+        if self.partition is not None:
+            tail = i32(self.partition)
         return bytes((first, self.instruction)) + (self.hash or b"") + self.primary_key + tail
 
     @classmethod
@@ -266,17 +285,21 @@ class SubscriptionWrapper:
         """Read the bytes above; a version above 1 or an instruction above 3 is malformed."""
         reader = Reader(data, "subscription")
         first = reader.u8("version")
+        # The highest bit says that there is no hash; the rest is the version.
         version = first & ~_NO_HASH_BIT
         if version > _VERSION_WITH_PARTITION:
             raise reader.fail(f"version {version}", "UnsupportedVersionException")
         instruction = reader.u8("instruction")
         if instruction > PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
             raise reader.fail(f"instruction {instruction}", "IllegalArgumentException")
-        digest = None if first & _NO_HASH_BIT else reader.take(_HASH_BYTES, "hash")
+        digest = None
+        if not first & _NO_HASH_BIT:
+            digest = reader.take(_HASH_BYTES, "hash")
         if version < _VERSION_WITH_PARTITION:
             return cls(version, instruction, digest, reader.rest(), None)
         if reader.remaining < _PARTITION_BYTES:
             raise reader.fail("no room for the partition", "NegativeArraySizeException")
+        # No length is stored: the key is what the partition behind it leaves.
         primary_key = reader.take(reader.remaining - _PARTITION_BYTES, "primary key")
         return cls(version, instruction, digest, primary_key, reader.i32("partition"))
 
@@ -308,6 +331,7 @@ class BufferValue:
 
     def to_bytes(self) -> bytes:
         """The bytes above; :class:`ValueError` if ``trailing`` is neither 0 nor 8 bytes."""
+        # 8 bytes only in a changelog record, or in a row that Streams restored from one.
         if len(self.trailing) not in {0, _CHANGELOG_TIME_BYTES}:
             raise ValueError(f"{len(self.trailing)} trailing bytes")
         topic = self.topic.encode("utf-8")
@@ -316,7 +340,11 @@ class BufferValue:
         for header in self.headers:
             out += _sized(header.key.encode("utf-8")) + _sized(header.value)
         out += _sized(self.prior)
-        out += i32(_SAME_AS_PRIOR) if self.old is not None and self.old == self.prior else _sized(self.old)
+        if self.old is not None and self.old == self.prior:
+            # The old and the prior value are nearly always the same bytes, and Streams writes them once.
+            out += i32(_SAME_AS_PRIOR)
+        else:
+            out += _sized(self.old)
         return bytes(out + _sized(self.new) + self.trailing)
 
     @classmethod
@@ -337,14 +365,18 @@ class BufferValue:
             headers.append(Header(key, _take_sized(reader, reader.i32("length of header value"), "header value")))
         prior = _take_sized(reader, reader.i32("length of prior value"), "prior value")
         length = reader.i32("length of old value")
-        old = prior if length == _SAME_AS_PRIOR else _take_sized(reader, length, "old value")
+        old = prior
+        if length != _SAME_AS_PRIOR:
+            old = _take_sized(reader, length, "old value")
         new = _take_sized(reader, reader.i32("length of new value"), "new value")
+        # Streams cuts the time off before it decodes the value, and leaves it in the row.
         if reader.remaining not in {0, _CHANGELOG_TIME_BYTES}:
             raise reader.fail(f"{reader.remaining} bytes after the new value")
         return cls(timestamp, offset, topic, partition, tuple(headers), prior, old, new, reader.rest())
 
 
 def _strip(value: bytes) -> tuple[bytes, int]:
+    # The usual value: hs = 0, and nothing to decode.
     if value[:1] == _NO_HEADERS:
         return value[1:], 0
     headers, offset = decode_headers(value)
@@ -356,8 +388,12 @@ def _check_timestamp(stripped: bytes) -> None:
 
 
 def _sized(value: bytes | None) -> bytes:
-    return i32(_NULL) if value is None else i32(len(value)) + value
+    if value is None:
+        return i32(_NULL)
+    return i32(len(value)) + value
 
 
 def _take_sized(reader: Reader, length: int, field: str) -> bytes | None:
-    return None if length == _NULL else reader.take(length, field)
+    if length == _NULL:
+        return None
+    return reader.take(length, field)

@@ -80,7 +80,10 @@ class SegmentValue:
             raise ValueError(problem)
         out = bytearray(i64(self.next_timestamp) + i64(self.min_timestamp))
         for version in self.versions:
-            out += i64(version.valid_from) + i32(_TOMBSTONE if version.value is None else len(version.value))
+            size = _TOMBSTONE
+            if version.value is not None:
+                size = len(version.value)
+            out += i64(version.valid_from) + i32(size)
         for version in reversed(self.versions):
             out += version.value or b""
         return bytes(out)
@@ -96,14 +99,17 @@ class SegmentValue:
         next_timestamp = reader.i64("next timestamp")
         min_timestamp = reader.i64("minimum timestamp")
         entries: list[tuple[int, int]] = []
+        # The head has no number of versions: the list ends at the version from ``min``.
         while not entries or entries[-1][0] > min_timestamp:
             timestamp = reader.i64("timestamp of version")
             size = reader.i32("size of version")
             if size < _TOMBSTONE:
                 raise reader.fail(f"size {size} of version {timestamp}")
             entries.append((timestamp, size))
+        # The list went past ``min``: it is not sorted, or ``min`` is not one of its versions.
         if entries[-1][0] != min_timestamp:
             raise reader.fail(f"version {entries[-1][0]} is older than the minimum {min_timestamp}")
+        # Values are oldest first, so that a new version, the newest, is appended to them.
         values = [None if size == _TOMBSTONE else reader.take(size, "value") for _, size in reversed(entries)]
         reader.end()
         versions = tuple(
@@ -129,6 +135,7 @@ def oldest_of_any_order(data: bytes) -> int:
     min_timestamp = reader.i64("minimum timestamp")
     sizes: list[int] = []
     timestamp = None
+    # As Streams reads: until a version is from ``min``, in whatever order the others are.
     while timestamp != min_timestamp:
         timestamp, size = reader.i64("timestamp of version"), reader.i32("size of version")
         if size < _TOMBSTONE:
@@ -142,15 +149,19 @@ def oldest_of_any_order(data: bytes) -> int:
 
 def read_versions(at: VersionedKey, data: bytes) -> LatestValue | SegmentValue:
     """The value of the row ``at``. :class:`~kstate_cli.formats.binary.MalformedBytesError` for what is none."""
-    return LatestValue.from_bytes(data) if at.is_latest else SegmentValue.from_bytes(data)
+    if at.is_latest:
+        return LatestValue.from_bytes(data)
+    return SegmentValue.from_bytes(data)
 
 
 def _problem(next_timestamp: int, versions: tuple[Version, ...]) -> str | None:
     if not versions:
         return "no versions"
+    # A degenerate row, which the first real version replaces.
     if next_timestamp == versions[-1].valid_from:
-        lone = len(versions) == 1 and versions[0].value is None
-        return None if lone else "only a lone tombstone may end when it begins"
+        if len(versions) == 1 and versions[0].value is None:
+            return None
+        return "only a lone tombstone may end when it begins"
     later = next_timestamp
     for version in versions:
         if version.valid_from >= later:

@@ -49,6 +49,7 @@ class StoreLayout:
 
 def layout_of(kind: str, release: Release) -> StoreLayout:
     """The layout of a store, or of one segment, of this kind under ``release``. ValueError as :func:`data_family`."""
+    # In this order, each once: a plain store has its rows in ``default``, which every RocksDB has.
     families = dict.fromkeys((DEFAULT_CF, data_family(kind)))
     if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
         families[OFFSETS_CF] = None
@@ -62,7 +63,9 @@ def create_store(path: Path, layout: StoreLayout) -> None:
     """
     from rocksdict import Rdict
 
+    # RocksDB starts threads as it opens a database, and aborts the process if it cannot.
     require_headroom(WRITING_THREADS)
+    # Without exist_ok: an existing directory may be a store.
     path.mkdir()
     release = layout.release
     try:
@@ -73,17 +76,22 @@ def create_store(path: Path, layout: StoreLayout) -> None:
                 column_families={name: family_options(name, release) for name in layout.column_families},
             ).close()
     finally:
+        # rocksdict leaves its file also after a failed open; Streams would report a file that is not its own.
         remove_config(path)
+    # Streams opens the store with the options in this file (``RocksDB.loadLatestOptions``), so what rocksdict leaves
+    # out is added.
     newest = newest_options(path)
     if newest is None:
         raise RocksError(f"{path} has no OPTIONS file")
     newest.write_text(with_quiet_log(with_filter_bits(newest.read_text(encoding="utf-8"))), encoding="utf-8")
+    # Kilobytes about this host and this process that the application's log would begin with.
     os.truncate(path / "LOG", 0)
 
 
 def rocksdb_version() -> str:
     """``9.8.4``. Raises RocksError, OSError, MalformedBytesError, and ImportError where rocksdict cannot be loaded."""
     require_headroom(WRITING_THREADS)
+    # Imported here: its error for a missing library is the answer of ``kstate version``.
     from rocksdict import Options, Rdict
 
     with temporary.private_folder("version") as folder:
@@ -126,6 +134,7 @@ class SortedFileWriter:
             digest.follow()
 
     def _write(self, writer: SstFileWriter, keys: list[bytes], values: list[bytes | None], *, deletes: bool) -> None:
+        # Nearly always. A tombstone in a part of 1,024 rows makes this part slower.
         if None not in values:
             # The loop is in C but for the two calls a row that rocksdict asks for.
             deque(map(writer.__setitem__, keys, values), maxlen=0)
@@ -142,13 +151,16 @@ class SortedFileWriter:
     @property
     def size(self) -> int:
         """Bytes of the blocks that are complete."""
-        return 0 if self._made is None else self._made[0].file_size()
+        if self._made is None:
+            return 0
+        return self._made[0].file_size()
 
     def finish(self) -> str | None:
         """Completes the file; its SHA-256, in hex. None, and no file, without a row or a delete. Raises OSError too."""
         if self._made is None:
             return None
         (writer, digest), self._made = self._made, None
+        # Only tombstones that nobody needs came: RocksDB's writer refuses to finish an empty file.
         if not self.rows and not self.deletes:
             if os.path.exists(self.path):
                 os.unlink(self.path)

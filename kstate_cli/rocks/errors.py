@@ -36,7 +36,9 @@ class RocksError(Exception):
     @property
     def code(self) -> RocksCode:
         """Return the code of the fault."""
-        return RocksCode.CORRUPT if self.rocks_message is None else self.rocks_message.code
+        if self.rocks_message is None:
+            return RocksCode.CORRUPT
+        return self.rocks_message.code
 
     @property
     def plain(self) -> str:
@@ -53,9 +55,11 @@ def real(error: Exception, private: str, path: str, writes_in: str) -> RocksErro
         return short
     text = str(error)
     message = error.rocks_message if isinstance(error, RocksError) else read_message(text)
+    # RocksDB writes in the private folder only, so a full disk is that of the folder for temporary files.
     if message is not None and message.code is RocksCode.HOST and message.number is not None:
         return host.short_of(message.number, writes_in)
     names_database = private in text or (isinstance(error, RocksError) and error.names_database)
+    # Users know the directory of the application, and the private one no longer exists when they read this.
     text = text.replace(private, path).strip() or type(error).__name__
     return RocksError(text, message, names_database=names_database)
 
@@ -75,15 +79,17 @@ def as_rocks_error() -> Iterator[None]:
     """
     try:
         yield
+    # GeneratorExit: a generator that is closed early has not failed.
     except (RocksError, KstateError, GeneratorExit, OSError):
         raise
     except Exception as error:
         if (short := host.shortage(error)) is not None:
             raise short from None
         message = read_message(str(error))
-        # A shortage of this host stays recognizable as the cause of any later error.
-        number = message.number if message.code is RocksCode.HOST else None
-        cause = None if number is None else OSError(number, os.strerror(number))
+        cause = None
+        if message.code is RocksCode.HOST and message.number is not None:
+            # A shortage of this host stays recognizable as the cause of any later error.
+            cause = OSError(message.number, os.strerror(message.number))
         raise RocksError(str(error).strip() or type(error).__name__, message) from cause
 
 
@@ -143,22 +149,27 @@ def read_message(message: str) -> RocksMessage:
 
 
 def _meaning(message: str) -> tuple[RocksCode, int | None]:
+    # The host first: a shortage says nothing about the database, whatever other words the message has.
     if (number := _errno_in(message, (*SHORT, *FULL))) is not None:
         return RocksCode.HOST, number
     if _errno_in(message, CANNOT) is not None:
         return RocksCode.UNREADABLE, None
+    # RocksDB rejects the request, not the contents, whichever files the message names.
     if message.startswith(_INVALID_ARGUMENT):
         return RocksCode.REFUSED, None
     sizes, version = _SIZES.search(message), _FORMAT.search(message)
     if _NO_SUCH_FILE in message:
         return RocksCode.MISSING, None
-    if sizes:
-        return (RocksCode.TRUNCATED if int(sizes[2]) < int(sizes[1]) else RocksCode.CORRUPT), None
-    if _SHORTER in message:
+    if sizes and int(sizes[2]) >= int(sizes[1]):
+        # Longer than the MANIFEST states: nothing is cut off, but these are not its bytes.
+        return RocksCode.CORRUPT, None
+    if sizes or _SHORTER in message:
         return RocksCode.TRUNCATED, None
     if version:
         return RocksCode.FORMAT, int(version[1])
-    return (RocksCode.TOO_NEW if _NEWER.search(message) else RocksCode.CORRUPT), None
+    if _NEWER.search(message):
+        return RocksCode.TOO_NEW, None
+    return RocksCode.CORRUPT, None
 
 
 def _errno_in(message: str, numbers: tuple[int, ...]) -> int | None:
@@ -172,6 +183,7 @@ def _errno_in(message: str, numbers: tuple[int, ...]) -> int | None:
 def plain(message: str) -> str:
     """Return a message of RocksDB on one line, without its repetitions."""
     line = " ".join(_BLAMES_MANIFEST.sub("", message).split())
+    # A status that passes several layers of RocksDB gets the same prefix in each.
     for prefix in _PREFIXES:
         while line.startswith(prefix):
             line = line.removeprefix(prefix)

@@ -65,7 +65,9 @@ def manifest_number(name: str) -> int:
 def sst_number(name: str) -> int | None:
     """Return the number of an SST, None for a name that is not ``<number>.sst``."""
     match = _SST.fullmatch(name)
-    return None if match is None else int(match[1])
+    if match is None:
+        return None
+    return int(match[1])
 
 
 def is_sst(name: str) -> bool:
@@ -92,13 +94,18 @@ def check_size(path: str, status: os.stat_result) -> NotReadableError | None:
     """The error for a file of RocksDB that is far larger than RocksDB makes it; None where it is not."""
     name = os.path.basename(path)
     most = next((most for pattern, most in _MOST if pattern.fullmatch(name)), None)
-    return None if most is None or status.st_size <= most else too_large(path, status.st_size, most)
+    if most is None or status.st_size <= most:
+        return None
+    return too_large(path, status.st_size, most)
 
 
 def newest_options(path: Path) -> Path | None:
     """The OPTIONS file with the greatest number."""
     numbered = [(int(m[1]), name) for name in os.listdir(path) if (m := _OPTIONS.fullmatch(name))]
-    return path / max(numbered)[1] if numbered else None
+    if not numbered:
+        return None
+    # By number, not by name: OPTIONS-10 comes after OPTIONS-9.
+    return path / max(numbered)[1]
 
 
 def newest_log(path: Path) -> int | None:
@@ -113,16 +120,20 @@ def most_levels(path: Path) -> int:
     RocksDB refuses to open a database that has more levels than ``num_levels``, and opens one that has fewer. Without a
     readable OPTIONS file the result is far above RocksDB's default of 7.
     """
+    text = ""
     try:
         newest = newest_options(path)
-        text = "" if newest is None else read_small(newest, MOST_OPTIONS_BYTES).decode("utf-8", "replace")
+        if newest is not None:
+            text = read_small(newest, MOST_OPTIONS_BYTES).decode("utf-8", "replace")
     except OSError:
-        text = ""
+        # Too high a number is harmless: the open itself reports whatever is wrong with the file.
+        pass
     return max((_USUAL_LEVELS, *map(int, _NUM_LEVELS.findall(text))))
 
 
 def unflushed_logs(path: Path) -> list[str]:
     """The write-ahead logs that still hold rows: none in a database that was flushed and closed."""
+    # RocksDB makes an empty log at each open; only bytes in one are rows.
     return sorted(name for name in os.listdir(path) if is_log(name) and (path / name).stat().st_size)
 
 
@@ -176,6 +187,7 @@ def files_by_level(text: str) -> dict[int, int]:
     for line in text.splitlines():
         if heading := _LEVEL.match(line):
             level = int(heading[1])
+        # One line for each SST: ``number:size[sequences]['first key' .. 'last key']``, which RocksDB prints for people.
         elif _LINE.match(line):
             counts[level] = counts.get(level, 0) + 1
     return counts
@@ -200,8 +212,10 @@ def blob_files(text: str) -> Iterator[BlobFile]:
     """The blob files in RocksDB's property ``rocksdb.sstables``."""
     for line in text.splitlines():
         if match := _BLOB.match(line):
+            # RocksDB counts the bytes of records; header and footer are in the file as well.
             yield BlobFile(f"{int(match[1]):06d}.blob", BLOB_HEADER_LENGTH + int(match[2]) + BLOB_FOOTER_LENGTH)
 
 
 def _internal(key: str, sequence: str, kind: str) -> bytes:
+    # An internal key: user key ‖ (sequence << 8 | type):u64, little-endian (``dbformat.h``).
     return bytes.fromhex(key) + (int(sequence) << 8 | int(kind)).to_bytes(8, "little")

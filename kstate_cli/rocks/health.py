@@ -52,8 +52,11 @@ class DatabaseEntry:
 def entries(path: Path) -> Iterator[DatabaseEntry]:
     """Everything in the directory, by name. Raises OSError."""
     for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
+        # Of the entry itself: the target of a link is not of this database, and opening a FIFO would wait for a writer.
         status, regular = entry.stat(follow_symlinks=False), entry.is_file(follow_symlinks=False)
-        too_large = check_size(entry.path, status) if regular else None
+        too_large = None
+        if regular:
+            too_large = check_size(entry.path, status)
         yield DatabaseEntry(entry.name, status, regular, is_own(entry.name), too_large)
 
 
@@ -67,7 +70,9 @@ class Current:
     def manifest(self) -> str | None:
         """The MANIFEST that RocksDB reads there: its name and a line end, and nothing else."""
         match = _WHOLE_CURRENT.fullmatch(self.content)
-        return None if match is None else match[1].decode()
+        if match is None:
+            return None
+        return match[1].decode()
 
     @property
     def cut(self) -> bool:
@@ -97,6 +102,7 @@ def without_manifest(path: Path) -> bool:
         name = current(path).stated_name
     except OSError:
         return False
+    # A database that a running application is just dropping looks like this: its files go one by one.
     return name is not None and is_manifest(name) and not os.path.lexists(path / name)
 
 
@@ -158,6 +164,7 @@ def sst_end(sst: Path) -> SstEnd:
     """Reads the last bytes of an SST. Raises FileNotFoundError, NotReadableError, OSError."""
     with os.fdopen(open_regular(sst), "rb") as file:
         size = file.seek(0, os.SEEK_END)
+        # The footer is at the end: a file that was cut off shows it without being read.
         file.seek(max(0, size - FOOTER_LENGTH))
         data = file.read()
     try:

@@ -51,9 +51,11 @@ def pieces(family: Rdict, lower: bytes | None, below: bytes | None, *, reverse: 
     items = family.items(backwards=reverse, from_key=None if reverse else lower, read_opt=options)
     last: bytes | None = None
     many = _FIRST_ROWS
+    # Whole pieces: a generator that is resumed for each row costs more than reading the row.
     while rows := list(islice(items, many)):
         piece = cast("list[Row]", rows)
         last = piece[-1][0]
+        # Backwards the lower bound is checked once for each piece, with its last row.
         if reverse and lower is not None and last < lower:
             yield [row for row in piece if row[0] >= lower]
             return
@@ -61,6 +63,7 @@ def pieces(family: Rdict, lower: bytes | None, below: bytes | None, *, reverse: 
         # Few rows come soon; values of a megabyte must not be taken 512 at a time.
         row_bytes = sum(map(len, map(itemgetter(1), piece))) // len(piece) + 1
         many = max(1, min(_MOST_ROWS, 2 * many, _PIECE_BYTES // row_bytes))
+    # Only here: a caller that stops early has no claim to be complete.
     prove_end(family, last, options, lower=lower, reverse=reverse)
 
 
@@ -82,6 +85,7 @@ def in_pieces(rows: Iterator[Row], sizes: PieceSizes) -> Iterator[FlatPiece]:
     while flat := list(chain.from_iterable(islice(rows, many))):
         lengths = array("I", map(len, flat))
         yield flat, lengths
+        # Half of the bytes at most: values may grow from one piece to the next.
         many = max(1, min(sizes.most, 2 * many, sizes.most_bytes * len(flat) // 2 // (sum(lengths) + 1)))
 
 
@@ -107,8 +111,11 @@ def prove_end(
             iterator.seek_to_first()
     else:
         iterator.seek_for_prev(last) if reverse else iterator.seek(last)
+        # A seek finds the key itself, unless it was only the end of an upper bound.
         if iterator.valid() and iterator.key() == last:
             iterator.prev() if reverse else iterator.next()
+    # An iterator is invalid at the end and at an error: only its status tells them apart, so it is read before the
+    # verdict.
     at_end = not iterator.valid()
     iterator.status()
     if not at_end:
@@ -121,6 +128,7 @@ def _options(lower: bytes | None, below: bytes | None) -> ReadOptions:
     options = ReadOptions()
     if below is not None:
         options.set_iterate_upper_bound(below)
+    # A whole scan reads the file from front to back; a short range would read ahead what nobody needs.
     if lower is None and below is None:
         options.set_readahead_size(_READAHEAD)
     return options

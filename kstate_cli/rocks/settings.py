@@ -25,6 +25,8 @@ OWN_SST_FORMAT: Final = 6
 TARGET_FILE_BYTES: Final = 64 << 20
 """The size at which a compaction starts the next file, below the first level (``target_file_size_base``): RocksDB's
 default, which Streams keeps."""
+# ``RocksDBStore``: BLOCK_SIZE, the filter of 10 bits, WRITE_BUFFER_SIZE and MAX_WRITE_BUFFERS, universal compaction,
+# and no compression.
 _BLOCK_BYTES = 4096
 _BLOOM_BITS = 10
 _DATA_BUFFER_BYTES, _DATA_BUFFERS = 16 * 1024 * 1024, 3
@@ -54,7 +56,9 @@ def database_options(release: Release) -> Options:
 
 def family_options(family: str, release: Release) -> Options:
     """Return the options of a column family by its name."""
-    return offsets_options(release) if family == OFFSETS_CF else data_options(release)
+    if family == OFFSETS_CF:
+        return offsets_options(release)
+    return data_options(release)
 
 
 def data_options(release: Release) -> Options:
@@ -93,11 +97,15 @@ def _table(release: Release) -> BlockBasedOptions:
     table = BlockBasedOptions()
     table.set_block_size(_BLOCK_BYTES)
     table.set_format_version(min(release.reads_sst_format, OWN_SST_FORMAT))
-    old = release.reads_sst_format <= OLD_SST_FORMAT
-    table.set_checksum_type(ChecksumType.crc32c() if old else ChecksumType.xxh3())
+    # Every release can read the checksum of the files that it writes itself.
+    if release.reads_sst_format <= OLD_SST_FORMAT:
+        table.set_checksum_type(ChecksumType.crc32c())
+    else:
+        table.set_checksum_type(ChecksumType.xxh3())
     return table
 
 
+# kstate may hold many databases at once, one for each store and segment: each gets few descriptors.
 _OPEN_FILES: Final = 256
 _MANIFEST_PREALLOCATION: Final = 64 * 1024
 _BACKGROUND_JOBS: Final = 2 * max(2, cores_here())

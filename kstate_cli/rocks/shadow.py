@@ -98,6 +98,7 @@ class Shadow:
         from rocksdict import AccessType, Options, Rdict
 
         self._private = private_copy(self.path, writable=False)
+        # Before any open: RocksDB would index its list of folders without a check.
         require_own_folder(self._private)
         private, levels = str(self._private), most_levels(self.path)
         try:
@@ -177,7 +178,10 @@ class Shadow:
         iterator = self._families[family].iter()
         try:
             iterator.seek_to_last()
-            row = (iterator.key(), iterator.value()) if iterator.valid() else None
+            row = None
+            if iterator.valid():
+                row = iterator.key(), iterator.value()
+            # An iterator that met a block it cannot read is invalid too: without this the family would look empty.
             iterator.status()
         except Exception as error:
             raise self._real(error) from None
@@ -214,8 +218,9 @@ class Shadow:
 
     def _real(self, error: Exception) -> RocksError | HostError:
         """The error, its paths those of the real directory; HostError where it is none of the database's."""
-        private = self._private or self.path
-        writes_in = str(private.parent) if self._private else ""
+        private, writes_in = self._private or self.path, ""
+        if self._private:
+            writes_in = str(private.parent)
         translated = real(error, str(private), str(self.path), writes_in)
         if self._private is None or not isinstance(translated, RocksError) or translated.code is not RocksCode.MISSING:
             return translated
@@ -254,16 +259,20 @@ def private_copy(path: Path, *, writable: bool) -> Path:
     with os.scandir(path) as entries:
         # CURRENT first: the MANIFEST that it names is then at least as new.
         ordered = sorted(entries, key=lambda entry: (entry.name != CURRENT, entry.name))
-    copied = _WRITABLE if writable else _READ
+    copied = _READ
+    if writable:
+        copied = _WRITABLE
     small = [entry.name for entry in ordered if copied.fullmatch(entry.name)]
     options = newest_options(path)
     if options is not None:
         # RocksDB reads the newest only, and would delete the older ones.
         small = [name for name in small if not name.startswith("OPTIONS-") or name == options.name]
+    # Known before the folder is made: in memory only if all of it fits.
     size = sum(_size(f"{path}/{name}") for name in small)
     folder = temporary.new_path("shadow", temporary.in_memory(size))
     try:
         with in_temporary(folder):
+            # Rows of a store are for its owner alone, and the folder for temporary files is everyone's.
             os.mkdir(folder, 0o700)
         for name in small:
             with os.fdopen(open_regular(f"{path}/{name}"), "rb") as source:
@@ -274,6 +283,7 @@ def private_copy(path: Path, *, writable: bool) -> Path:
                 if not entry.is_file():
                     # RocksDB would wait for a FIFO.
                     require_regular(os.stat(entry.path), entry.path)
+                # Links, not copies: RocksDB opens an SST for reading only, and never changes one.
                 with in_temporary(folder):
                     os.symlink(f"{real}/{entry.name}", f"{folder}/{entry.name}")
     except BaseException:
@@ -300,11 +310,11 @@ def in_temporary(folder: Path) -> Iterator[None]:
     except OSError as error:
         if (short := shortage(error)) is not None:
             raise short from error
+        hint = "name another folder with TMPDIR, and run the command again"
+        if error.errno in FULL:
+            hint = f"free space there, or {hint}"
         raise HostError(
-            f"{folder.parent}, the folder for temporary files, cannot be used: {error.strerror}",
-            hint="free space there, or name another folder with TMPDIR, and run the command again"
-            if error.errno in FULL
-            else "name another folder with TMPDIR, and run the command again",
+            f"{folder.parent}, the folder for temporary files, cannot be used: {error.strerror}", hint=hint
         ) from error
 
 
@@ -326,7 +336,9 @@ def require_own_folder(copy: Path) -> None:
     RocksDB looks up each path id in its list of folders, and does so without a check: kstate, which has no such list,
     never opens such a database. What is wrong with CURRENT or the MANIFEST otherwise is left to RocksDB.
     """
+    # Of the copy, which RocksDB will read, and not of the directory, which may change meanwhile.
     manifest = _manifest(copy)
+    # Nearly always, and without decoding an edit.
     if not may_have_paths(manifest):
         return
     paths = [path for ssts in _tables(manifest).values() for path in ssts.values()]

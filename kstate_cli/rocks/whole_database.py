@@ -80,6 +80,7 @@ class WholeDatabase(Shadow):
 
         self._private = private_copy(self.path, writable=False)
         require_own_folder(self._private)
+        # Before the open: between the two a compaction might remove a file that the MANIFEST of the copy names.
         self._hold(self._private)
         private, levels = str(self._private), most_levels(self.path)
         try:
@@ -109,6 +110,7 @@ class WholeDatabase(Shadow):
         most = most_descriptors() - _OPEN_TABLES - _SPARE_DESCRIPTORS
         for link in sorted(private.iterdir()):
             if link.is_symlink() and len(self._descriptors) < most:
+                # An open descriptor keeps the bytes of a file that is removed; its path in /proc leads to them.
                 self._descriptors.append(open_regular(self.path / link.name))
                 with in_temporary(private):
                     link.unlink()
@@ -142,6 +144,7 @@ class WholeDatabase(Shadow):
         """
         assert self._private is not None
         folder = self._private / "alone"
+        # The very file that was linked, held or not.
         target = os.readlink(self._private / table.name)
         try:
             with in_temporary(self._private):
@@ -163,6 +166,7 @@ def _read_alone(folder: Path) -> SstContents:
     while piece := list(islice(keys, _MOST_ROWS)):
         rows += len(piece)
         last = piece[-1]
+    # The keys alone: every block of rows is read and its checksum compared, whichever part of a row is asked for.
     prove_end(database, last)
     return SstContents(rows, _counts(database.property_value("rocksdb.aggregated-table-properties") or ""))
 
@@ -170,7 +174,9 @@ def _read_alone(folder: Path) -> SstContents:
 def _counts(text: str) -> EntryCounts | None:
     matches = {name: pattern.search(text) for name, pattern in _COUNTS.items()}
     numbers = {name: int(match[1]) for name, match in matches.items() if match}
-    return EntryCounts(**numbers) if len(numbers) == len(matches) else None
+    if len(numbers) < len(matches):
+        return None
+    return EntryCounts(**numbers)
 
 
 def _options(levels: int) -> Options:
@@ -204,6 +210,8 @@ _COMPARATOR, _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE, _NEW_FILE = 1, 2, 3, 4, 10
 _TERMINATE: Final = 1
 _BLOCK: Final = 32 * 1024
 _HEADER: Final = 7
+_PIECE_KINDS: Final = {(True, True): 1, (True, False): 2, (False, False): 3, (False, True): 4}
+"""The type of a piece of a record, by whether it is the first and the last one: full, first, middle, last."""
 
 
 def make_database(folder: Path, table: Table, target: str) -> None:
@@ -232,12 +240,13 @@ def _edit(table: Table) -> bytes:
 
 
 def _records(data: bytes) -> Iterator[bytes]:
-    """The log format: pieces that end with their block of 32 KiB (full 1, first 2, middle 3, last 4)."""
+    """Yield the pieces of a record in the log format: each ends with its block of 32 KiB."""
     room = _BLOCK - _HEADER
     pieces = [data[at : at + room] for at in range(0, len(data), room)]
     for number, piece in enumerate(pieces):
-        kind = 1 if len(pieces) == 1 else 2 if number == 0 else 4 if number == len(pieces) - 1 else 3
-        body = bytes((kind,)) + piece
+        is_first, is_last = number == 0, number == len(pieces) - 1
+        body = bytes((_PIECE_KINDS[is_first, is_last],)) + piece
+        # crc:u32 (masked) ‖ length:u16 ‖ type:u8 ‖ piece, all little-endian (``log_format.h``).
         yield masked(body).to_bytes(4, "little") + len(piece).to_bytes(2, "little") + body
 
 

@@ -63,6 +63,7 @@ class WritableStore:
             stored = newest_options(self.path)
             if stored is None:
                 raise RocksError(f"{self.path} has no OPTIONS file")
+            # The application's own settings, which close() puts back: Streams opens the store with this file.
             self._before = stored.read_text(encoding="utf-8")
             # In a folder of their own: RocksDB also reads OPTIONS-000099.orig as an OPTIONS file, and as the newest.
             with temporary.private_folder("options") as folder:
@@ -82,6 +83,7 @@ class WritableStore:
         if error is None:
             self.close()
         else:
+            # The error of the block is on its way, and says more than that of closing.
             with contextlib.suppress(Exception):
                 self.close()
 
@@ -102,6 +104,7 @@ class WritableStore:
             raise RocksError(f"column family {family} is missing, and nobody said which release it is for")
         with as_rocks_error():
             options = family_options(family, self._release)
+            # As all families while kstate writes; close() puts the release's own value into the OPTIONS file.
             options.set_disable_auto_compactions(True)
             options.set_optimize_filters_for_hits(False)
             self._open.create_column_family(family, options)
@@ -111,6 +114,7 @@ class WritableStore:
         """Makes ``rows`` the whole content of the column family ``offsets``, created when it is missing."""
         if OFFSETS_CF not in self.column_families:
             self.create(OFFSETS_CF)
+        # Streams reads every row of this family: an old offset that stays would be one of this store.
         stale = [key for key, _ in self.rows(OFFSETS_CF) if key not in rows]
         self.write_rows(OFFSETS_CF, [*((key, None) for key in stale), *sorted(rows.items())])
 
@@ -129,10 +133,12 @@ class WritableStore:
                 else:
                     batch.put(key, value, target)
                 count += 1
+                # A batch is in memory as a whole until it is written.
                 if count % _BATCH_ROWS == 0:
                     self._open.write(batch, _no_wal())
                     batch = WriteBatch(raw_mode=True)
             self._open.write(batch, _no_wal())
+            # To an SST: without a write-ahead log, rows in a memtable are lost when the database is closed.
             handle.flush()
         return count
 
@@ -172,6 +178,7 @@ class WritableStore:
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
         with as_rocks_error():
             handle = self._open.get_column_family(family)
+            # A compaction deletes what it has read: so what it has written is read back first.
             handle.set_options({"paranoid_file_checks": "true"})
             handle.compact_range(None, None, options)
             failures = handle.property_int_value("rocksdb.background-errors") or 0
@@ -201,7 +208,9 @@ class WritableStore:
             idle = 0
             while (overlapping := self.overlapping(family)) > most or handle.property_int_value(_MERGING):
                 # Between two merges nothing runs for a moment; what its picker leaves for good is merged whole below.
-                idle = 0 if handle.property_int_value(_MERGING) else idle + 1
+                idle += 1
+                if handle.property_int_value(_MERGING):
+                    idle = 0
                 if idle > _MOST_IDLE_LOOKS:
                     break
                 time.sleep(_LOOK_SECONDS)
@@ -225,6 +234,7 @@ class WritableStore:
         Only what is named changes in the table options: the filter stays.
         """
         self._keep_new = _FORMAT_KEYS
+        # The text form changes these two and keeps the rest; a new table factory would lose the filter.
         table = f"{{format_version={sst_format};checksum=kXXH3}}"
         for name in families:
             with as_rocks_error():
@@ -252,6 +262,7 @@ class WritableStore:
             raise RocksError(f"{self.path} has no OPTIONS file any more")
         text = newest.read_text(encoding="utf-8")
         newest.write_text(with_filter_bits(_restored(self._before, text, self._keep_new)), encoding="utf-8")
+        # Everything was flushed: a log with bytes in it means that a flush failed without an error.
         logs = unflushed_logs(self.path)
         if logs:
             raise RocksError(f"{', '.join(logs)} still holds rows: the database was not flushed")
@@ -271,6 +282,7 @@ def _in_order() -> ReadOptions:
     from rocksdict import ReadOptions
 
     options = ReadOptions()
+    # With a prefix extractor of the application RocksDB may skip rows of other prefixes.
     options.set_total_order_seek(True)
     return options
 
