@@ -71,12 +71,12 @@ def test_round_after_round_in_one_folder(tmp_path: Path) -> None:
 
 def test_nobody_goes_on_with_what_an_earlier_round_left(tmp_path: Path) -> None:
     for _ in range(2):
-        for one in [Host(tmp_path, name, 3) for name in ("a", "b", "c")]:
-            one.ended()
+        for host in [Host(tmp_path, name, 3) for name in ("a", "b", "c")]:
+            host.ended()
     alone = [Host(tmp_path, name, 3, timeout=2) for name in ("a", "b")]
-    for one in alone:
-        assert not one.ended().all_here
-        assert Waiting(("a", "b"), ("c",), 0, ()) in one.told
+    for host in alone:
+        assert not host.ended().all_here
+        assert Waiting(("a", "b"), ("c",), 0, ()) in host.told
 
 
 def test_one_that_comes_late_is_told_who_did_not_wait(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_names_that_nobody_knows_are_counted(tmp_path: Path) -> None:
 
 
 def test_names_that_are_known_beforehand(tmp_path: Path) -> None:
-    found: list[Waiting] = []
+    waitings: list[Waiting] = []
     names = ("1-of-2", "2-of-2")
-    end = wait_for_all(MeetingPlace(str(tmp_path)), "2-of-2", 2, names=names, timeout=0.1, on_change=found.append)
+    end = wait_for_all(MeetingPlace(str(tmp_path)), "2-of-2", 2, names=names, timeout=0.1, on_change=waitings.append)
     assert end.missing == ("1-of-2",) and end.unknown == 0
-    assert found == [end]
+    assert waitings == [end]
 
 
 def test_two_of_one_name(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_two_of_one_name(tmp_path: Path) -> None:
         while all(twin.is_alive() for twin in twins):
             time.sleep(0.005)
         (other,) = (twin for twin in twins if not isinstance(twin.end, Refused))
-        (refused,) = (twin for twin in twins if isinstance(twin.end, Refused))
-        assert "another host has the name a, too" in str(refused.end)
+        (refusal,) = (twin for twin in twins if isinstance(twin.end, Refused))
+        assert "another host has the name a, too" in str(refusal.end)
         for host in (other, Host(tmp_path, "b", 3), Host(tmp_path, "c", 3)):
             assert host.ended().all_here
 
@@ -137,8 +137,8 @@ def test_what_is_no_word_is_passed_over(tmp_path: Path) -> None:
     ):
         (tmp_path / f"barrier-bad{number}.json").write_text(content)
     assert MeetingPlace(str(tmp_path)).states() == {}
-    for one in [Host(tmp_path, name, 2) for name in ("a", "b")]:
-        assert one.ended().all_here
+    for host in [Host(tmp_path, name, 2) for name in ("a", "b")]:
+        assert host.ended().all_here
 
 
 def test_a_place_that_is_out_of_reach_for_a_while(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_whatever_ends_a_host_the_others_do_not_start_as_if_it_were_here(tmp_pat
     c = Host(tmp_path, "c", 3)
     _told(b, Waiting(("b", "c"), ("a",), 0, ("a",)))
     _told(c, Waiting(("b", "c"), ("a",), 0, ("a",)))
-    for one in (b, c, Host(tmp_path, "a", 3)):
-        assert one.ended().all_here
+    for host in (b, c, Host(tmp_path, "a", 3)):
+        assert host.ended().all_here
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -229,8 +229,8 @@ def test_a_host_that_was_killed_is_not_here(tmp_path: Path, monkeypatch: pytest.
     _told(b, Waiting(("b",), ("a",), 1, ()))
     c = Host(tmp_path, "c", 3)
     _told(b, Waiting(("b", "c"), ("a",), 0, ()))
-    for one in (b, c, Host(tmp_path, "a", 3)):
-        assert one.ended().all_here
+    for host in (b, c, Host(tmp_path, "a", 3)):
+        assert host.ended().all_here
 
 
 def test_a_host_that_has_gone_on_need_not_be_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

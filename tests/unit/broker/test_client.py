@@ -12,7 +12,7 @@ from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 
-NOBODY = "127.0.0.1:1"
+CLOSED_PORT = "127.0.0.1:1"
 
 
 def threads_of_clients() -> list[str]:
@@ -31,11 +31,11 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_connect", lambda admin, heard: None)
+    monkeypatch.setattr(client, "_connect", lambda admin, errors: None)
 
 
 def test_a_client_that_nobody_answers_has_ended_when_that_is_told() -> None:
-    with pytest.raises(RunFailed, match="does not answer") as raised, client.admin_client(NOBODY, {}):
+    with pytest.raises(RunFailed, match="does not answer") as raised, client.admin_client(CLOSED_PORT, {}):
         pass
     assert raised.value.__traceback__ is not None, "which holds whatever was there"
     assert threads_of_clients() == []
@@ -47,7 +47,7 @@ def test_a_client_has_ended_however_it_is_left(error: type[BaseException] | None
     with contextlib.ExitStack() as stack:
         if error is not None:
             stack.enter_context(pytest.raises(error))
-        with client.admin_client(NOBODY, {}) as admin:
+        with client.admin_client(CLOSED_PORT, {}) as admin:
             assert threads_of_clients() != []
             admin.list_consumer_groups(request_timeout=30)
             if error is not None:
@@ -60,11 +60,11 @@ def test_a_consumer_has_ended_however_it_is_left() -> None:
     place = ReadFrom(TopicPartition("topic", 0), 0)
     with (
         pytest.raises(ValueError, match="left"),
-        assigned_consumer(NOBODY, {}, "group", [place], committed=True) as one,
+        assigned_consumer(CLOSED_PORT, {}, "group", [place], committed=True) as consumer,
     ):
         assert threads_of_clients() != []
         raise ValueError("left")
-    assert one is not None
+    assert consumer is not None
     assert threads_of_clients() == []
 
 

@@ -19,15 +19,15 @@ def test_an_id_has_one_spelling(bits: tuple[int, int], tmp_path: Path) -> None:
     """Kafka's client in Java prints base64 for URLs, librdkafka the other one."""
     import confluent_kafka
 
-    told = str(confluent_kafka.Uuid(*bits))
+    topic_id = str(confluent_kafka.Uuid(*bits))
     raw = b"".join(bit.to_bytes(8, "big", signed=True) for bit in bits)
     java = urlsafe_b64encode(raw).decode().rstrip("=")
-    assert canonical_topic_id(told) == canonical_topic_id(java) == java
+    assert canonical_topic_id(topic_id) == canonical_topic_id(java) == java
     file = tmp_path / "offsets.json"
-    file.write_text(json.dumps({"t": {"0": {"start": 0, "end": 1, "id": told}}}), encoding="utf-8")
+    file.write_text(json.dumps({"t": {"0": {"start": 0, "end": 1, "id": topic_id}}}), encoding="utf-8")
     assert read_facts(file)[TopicPartition("t", 0)].topic_id == java
-    one = {"topic": "t", "partition": 0, "rows": 0, "topic_id": told}
-    manifest = {"format": 1, "isolation": "read_committed", "partitions": [one]}
+    row = {"topic": "t", "partition": 0, "rows": 0, "topic_id": topic_id}
+    manifest = {"format": 1, "isolation": "read_committed", "partitions": [row]}
     assert parse(json.dumps(manifest).encode()).partitions[0].topic_id == java
 
 
@@ -46,8 +46,15 @@ def test_what_a_file_says(tmp_path: Path) -> None:
     file.write_text(json.dumps({"t": {"0": facts, "11": {"start": 0, "end": 0}}, "empty": {}}), encoding="utf-8")
     found = read_facts(file)
     assert list(found) == [TopicPartition("t", 0), TopicPartition("t", 11)]
-    one, other = found.values()
-    assert (one.start, one.end, one.committed, one.compacted, one.delete_retention_ms, one.leader_epoch) == (
+    first, other = found.values()
+    assert (
+        first.start,
+        first.end,
+        first.committed,
+        first.compacted,
+        first.delete_retention_ms,
+        first.leader_epoch,
+    ) == (
         3,
         9,
         7,
@@ -55,7 +62,7 @@ def test_what_a_file_says(tmp_path: Path) -> None:
         5,
         2,
     )
-    assert (one.retention_ms, one.min_compaction_lag_ms) == (8, 4)
+    assert (first.retention_ms, first.min_compaction_lag_ms) == (8, 4)
     assert (other.start, other.end, other.topic_id, other.compacted) == (0, 0, None, None)
 
 
@@ -72,6 +79,6 @@ def test_what_a_file_says(tmp_path: Path) -> None:
 def test_what_is_no_such_file(content: str, tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     file.write_text(content, encoding="utf-8")
-    with pytest.raises(UsageError, match="cannot be read as log offsets") as refused:
+    with pytest.raises(UsageError, match="cannot be read as log offsets") as refusal:
         read_facts(file)
-    assert str(file) in str(refused.value) and '"start"' in str(refused.value.hint)
+    assert str(file) in str(refusal.value) and '"start"' in str(refusal.value.hint)

@@ -21,14 +21,14 @@ def given(tmp_path: Path, text: str) -> dict[str, str]:
 
 
 def test_a_file_of_kafkas_own_tools(tmp_path: Path) -> None:
-    found = given(
+    settings = given(
         tmp_path,
         "# of the team\n! too\n\nbootstrap.servers=elsewhere:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
         'sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n  username="al\\"ice" '
         f'password="{SECRET}=;";\n'
         "ssl.endpoint.identification.algorithm=\nrequest.timeout.ms=5000\ngroup.id=x\nkey.deserializer=y\n",
     )
-    assert found == {
+    assert settings == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": 'al"ice',
@@ -36,7 +36,7 @@ def test_a_file_of_kafkas_own_tools(tmp_path: Path) -> None:
         "ssl.endpoint.identification.algorithm": "none",
         "socket.timeout.ms": "5000",
     }
-    AdminClient({**found, "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    AdminClient({**settings, "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 
 
 def test_stores_of_certificates() -> None:
@@ -63,14 +63,14 @@ def test_stores_of_certificates() -> None:
     ],
 )
 def test_what_has_no_counterpart_is_refused_by_name(name: str, value: str) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as refusal:
         translated({name: value}, "client.properties")
-    assert name in str(refused.value)
-    assert SECRET not in str(refused.value) + str(refused.value.hint)
+    assert name in str(refusal.value)
+    assert SECRET not in str(refusal.value) + str(refusal.value.hint)
 
 
 @pytest.mark.parametrize(
-    ("login", "named"),
+    ("login", "name"),
     [
         (f'user="alice" password="{SECRET}"', "user of ScramLoginModule has no counterpart"),
         (f'username="alice" password="{SECRET}" tokenauth="true"', "tokenauth of ScramLoginModule has no counterpart"),
@@ -78,20 +78,20 @@ def test_what_has_no_counterpart_is_refused_by_name(name: str, value: str) -> No
         ("", "has no username"),
     ],
 )
-def test_a_setting_of_a_login_is_refused_by_its_name(login: str, named: str) -> None:
+def test_a_setting_of_a_login_is_refused_by_its_name(login: str, name: str) -> None:
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    with pytest.raises(UsageError, match=named) as refused:
+    with pytest.raises(UsageError, match=name) as refusal:
         translated({"sasl.jaas.config": f"{module} required {login};".replace(" ;", ";")}, "client.properties")
-    assert SECRET not in str(refused.value) + str(refused.value.hint)
+    assert SECRET not in str(refusal.value) + str(refusal.value.hint)
 
 
 @pytest.mark.parametrize("settings", [{"no.such.setting": SECRET}, {"security.protocol": SECRET}])
 def test_what_neither_knows_is_refused_by_name(settings: dict[str, str]) -> None:
     with pytest.raises((KafkaException, ValueError)) as raised:
         AdminClient({**settings, "log_level": 0})
-    told = refused_by_client(raised.value)
-    assert next(iter(settings)) in str(told)
-    assert SECRET not in str(told) + str(told.hint)
+    error = refused_by_client(raised.value)
+    assert next(iter(settings)) in str(error)
+    assert SECRET not in str(error) + str(error.hint)
 
 
 def test_not_a_properties_file(tmp_path: Path) -> None:

@@ -14,18 +14,18 @@ MOST, ALTOGETHER = 50_000, 500_000
 
 @given(st.lists(st.tuples(st.sets(st.integers(-10, 1 << 40), max_size=3), st.integers(0, 1 << 40)), max_size=40))
 def test_little_is_read_and_the_shortest_first(logs: list[tuple[set[int], int]]) -> None:
-    wanted = dict(zip(KEYS, logs, strict=False))
-    taken = short_tails(wanted)
-    spans = {key: end - first for key, (first, end) in taken.items()}
+    expectation = dict(zip(KEYS, logs, strict=False))
+    choice = short_tails(expectation)
+    spans = {key: end - first for key, (first, end) in choice.items()}
     assert all(0 < span <= MOST for span in spans.values()) and sum(spans.values()) <= ALTOGETHER
-    assert all(first >= 0 for first, _ in taken.values()), "what lies below is no offset, and no consumer takes it"
-    assert all(taken[key][0] in wanted[key][0] and taken[key][1] == wanted[key][1] for key in taken)
-    for key, (firsts, end) in wanted.items():
+    assert all(first >= 0 for first, _ in choice.values()), "what lies below is no offset, and no consumer takes it"
+    assert all(choice[key][0] in expectation[key][0] and choice[key][1] == expectation[key][1] for key in choice)
+    for key, (firsts, end) in expectation.items():
         near = [end - first for first in firsts if first >= 0 and 0 < end - first <= MOST]
-        if near and key not in taken:
+        if near and key not in choice:
             assert sum(spans.values()) + max(near) > ALTOGETHER
         # What is asked about and near enough is all in what is read.
-        if near and key in taken:
+        if near and key in choice:
             assert spans[key] == max(near)
 
 

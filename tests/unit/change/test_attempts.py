@@ -19,18 +19,18 @@ LEADS_TO = {
 }
 
 
-@pytest.mark.parametrize("written", list(RestoreState), ids=lambda state: state.value)
+@pytest.mark.parametrize("state", list(RestoreState), ids=lambda state: state.value)
 @pytest.mark.parametrize("settled", LEADS_TO)
-def test_a_settled_run_has_ended(tmp_path: Path, written: RestoreState, settled: str) -> None:
+def test_a_settled_run_has_ended(tmp_path: Path, state: RestoreState, settled: str) -> None:
     app = tmp_path / "app"
     app.mkdir()
     run = create_run(app, "restore --for 4.3")
-    run.write(STATE_EVENT, state=written.value)
+    run.write(STATE_EVENT, state=state.value)
     for event, members in LEADS_TO[settled]:
         run.write(event, **members)
     assert run.state not in UNFINISHED
     ended = (RestoreState.ERROR.value, RestoreState.NOT_RUNNING.value)
-    if written.value in ended:
-        assert state_of(run) == written.value
+    if state.value in ended:
+        assert state_of(run) == state.value
     else:
         assert state_of(run) == (INTERRUPTED if settled == "failed" else "NOT_RUNNING")

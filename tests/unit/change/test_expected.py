@@ -60,19 +60,19 @@ def test_more_is_never_quicker(size: int, workers: int, databases: int) -> None:
 
 @given(st.floats(0.5, 1e5), st.floats(0.1, 1e6))
 def test_a_former_run_puts_the_figures_right(rough: float, took: float) -> None:
-    wanted = plan(*edits(100))
-    by_figures = rough_seconds(wanted, 2)
-    known = expected(wanted, 2, [run(1, took, rough)])
+    steps = plan(*edits(100))
+    by_figures = rough_seconds(steps, 2)
+    estimate = expected(steps, 2, [run(1, took, rough)])
     if rough * 10 < by_figures:
-        assert known == Expected(by_figures, None)
+        assert estimate == Expected(by_figures, None)
     else:
-        assert known.like == "0001-migrate"
-        assert known.seconds == pytest.approx(by_figures * took / rough, rel=1e-3, abs=1e-3)
+        assert estimate.like == "0001-migrate"
+        assert estimate.seconds == pytest.approx(by_figures * took / rough, rel=1e-3, abs=1e-3)
 
 
 def test_the_newest_that_can_tell() -> None:
-    wanted = plan(*edits(100))
-    rough = rough_seconds(wanted, 2)
+    steps = plan(*edits(100))
+    rough = rough_seconds(steps, 2)
     silent = [
         run(3, 5, None),
         run(4, 5, "12"),
@@ -84,9 +84,9 @@ def test_the_newest_that_can_tell() -> None:
         run(10, 5, rough, damage="its journal is empty"),
         run(11, 5, rough / 100),
     ]
-    assert expected(wanted, 2, silent).like is None
-    known = expected(wanted, 2, [run(1, 99, rough), run(2, rough * 3, rough), *silent])
-    assert known.like == "0002-migrate" and known.seconds == pytest.approx(rough * 3, rel=1e-3)
+    assert expected(steps, 2, silent).like is None
+    estimate = expected(steps, 2, [run(1, 99, rough), run(2, rough * 3, rough), *silent])
+    assert estimate.like == "0002-migrate" and estimate.seconds == pytest.approx(rough * 3, rel=1e-3)
 
 
 @given(st.floats(0, 1e8))
@@ -98,9 +98,9 @@ def test_no_more_digits_than_are_known(seconds: float) -> None:
 
 
 def restored(number: int, took: float, records: object, *, state: RunState = RunState.KEPT) -> Run:
-    one = run(number, took, 1.0, command="restore --for 4.3", state=state)
-    one.events.insert(1, {"event": "sorted", "at": BEGAN.isoformat(), "records": records})
-    return one
+    attempt = run(number, took, 1.0, command="restore --for 4.3", state=state)
+    attempt.events.insert(1, {"event": "sorted", "at": BEGAN.isoformat(), "records": records})
+    return attempt
 
 
 def test_a_rate_is_that_of_the_newest_restoration_that_can_tell() -> None:
@@ -116,7 +116,7 @@ def test_a_rate_is_that_of_the_newest_restoration_that_can_tell() -> None:
         run(10, 5, 1.0),
     ]
     assert measured_rate(silent, 9000) is None
-    known = [restored(1, 10, 9000), restored(2, 3, 9000), *silent]
-    assert measured_rate(known, 9000) == Rate(3000.0, "0002-migrate")
+    attempts = [restored(1, 10, 9000), restored(2, 3, 9000), *silent]
+    assert measured_rate(attempts, 9000) == Rate(3000.0, "0002-migrate")
     # Of ten records it says how long ten take, and a hundred; no more.
-    assert measured_rate(known, 100) == Rate(2.0, "0009-migrate")
+    assert measured_rate(attempts, 100) == Rate(2.0, "0009-migrate")

@@ -116,16 +116,16 @@ def test_no_line_follows_one_that_it_cannot_follow(app: Path, state: RunState) -
 
 
 def test_a_sweep_that_was_cut_off_after_an_announced_switch_goes_on(app: Path) -> None:
-    for left in ("nothing", "an empty tree"):
+    for remainder in ("nothing", "an empty tree"):
         run = create_run(app, "migrate --to 4.2")
         run.tree.mkdir()
         assert run.token is not None
         put_mark(run.tree, STAGED, run.token)
         write(run, "switching")
         (run.tree / STAGED).unlink()
-        if left == "nothing":
+        if remainder == "nothing":
             run.tree.rmdir()
-        assert [one.outcome for one in recover(app, print)] == [RecoveryOutcome.SWEPT]
+        assert [run.outcome for run in recover(app, print)] == [RecoveryOutcome.SWEPT]
         assert read_run(run.path).state is RunState.FAILED
 
 
@@ -159,7 +159,7 @@ def test_whatever_settles_a_run_finds_room_on_a_full_disk(
         return real(descriptor, data)
 
     monkeypatch.setattr(os, "write", full)
-    assert [one.outcome for one in recover(app, print)] == [outcome]
+    assert [run.outcome for run in recover(app, print)] == [outcome]
     assert read_run(run.path).damage is None
 
 
@@ -236,8 +236,8 @@ def test_a_journal_that_gets_its_other_name_while_it_is_read_is_no_damage(
         return names
 
     monkeypatch.setattr(os, "listdir", listdir)
-    found = read_run(run.path)
-    assert (found.state, found.damage) == (RunState.CLEANING, None)
+    journal = read_run(run.path)
+    assert (journal.state, journal.damage) == (RunState.CLEANING, None)
 
 
 def test_a_run_with_something_foreign_in_its_folder_is_not_forgotten(app: Path) -> None:
@@ -246,32 +246,34 @@ def test_a_run_with_something_foreign_in_its_folder_is_not_forgotten(app: Path) 
     run.write("failed", why="refused")
     (run.path / "notes").write_text("mine")
     forget(app, run)
-    (found,) = read_runs(app)
-    assert found.damage is None
-    assert found.state is RunState.FAILED
+    (journal,) = read_runs(app)
+    assert journal.damage is None
+    assert journal.state is RunState.FAILED
 
 
 def test_an_error_within_a_run_keeps_its_hint_and_its_place(app: Path) -> None:
     error = HostError("no descriptors are left", where="/x", hint="raise ulimit -n", hint_details=["to 4096"])
-    told = _failed(Plan(app, "migrate --to 4.2", "4.3", "4.2", ()), None, error)
-    assert isinstance(told, RunFailed)
-    assert told.where == "/x"
-    assert told.hint_details == ("raise ulimit -n", "to 4096")
-    assert "is unchanged" in str(told.hint)
+    failure = _failed(Plan(app, "migrate --to 4.2", "4.3", "4.2", ()), None, error)
+    assert isinstance(failure, RunFailed)
+    assert failure.where == "/x"
+    assert failure.hint_details == ("raise ulimit -n", "to 4096")
+    assert "is unchanged" in str(failure.hint)
 
 
 def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it is cut off, the next command can go on with what is left."""
     names = ["journal.jsonl", "kept.json", "made.json"]
-    for kept in range(len(names) + 1):
+    for number in range(len(names) + 1):
         run = create_run(app, "wipe --store s")
         for name in names[1:]:
             (run.path / name).write_text("{}")
         run.write("failed", why="refused")
-        gone: list[str] = []
+        removals: list[str] = []
         real = os.unlink
 
-        def unlink(path: Path, gone: list[str] = gone, kept: int = kept, real: Callable[[Path], None] = real) -> None:
+        def unlink(
+            path: Path, gone: list[str] = removals, kept: int = number, real: Callable[[Path], None] = real
+        ) -> None:
             if len(gone) == kept:
                 raise OSError(errno.EIO, "Input/output error")
             gone.append(path.name)
@@ -280,7 +282,7 @@ def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkey
         with monkeypatch.context() as patched:
             patched.setattr(os, "unlink", unlink)
             forget(app, run)
-        assert all(run.damage is None for run in read_runs(app)), gone
+        assert all(run.damage is None for run in read_runs(app)), removals
         recover(app, print)
 
 

@@ -20,8 +20,8 @@ ROWS = st.fixed_dictionaries({"event": st.sampled_from(["staged", "note"]), "at"
 def test_there_and_back(row: dict[str, Any], number: int) -> None:
     line = encode_line(row, number)
     assert line.endswith(b"\n") and line.count(b"\n") == 1
-    found = decode_line(line[:-1], number)
-    assert {name: found[name] for name in row} == row
+    decoded_line = decode_line(line[:-1], number)
+    assert {name: decoded_line[name] for name in row} == row
 
 
 @given(ROWS, st.data())
@@ -42,7 +42,7 @@ def test_a_line_that_was_moved_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({"event": "created", "at": AT, "command": "wipe", "app": "/a"}, "created has token"),
         ({"event": "switching", "at": AT, "kept": 1, "made": "x"}, "switching has kept"),
@@ -51,8 +51,8 @@ def test_a_line_that_was_moved_is_noticed() -> None:
         ({"event": 7, "at": AT}, "names no event"),
     ],
 )
-def test_nothing_is_written_that_would_not_be_read(row: dict[str, Any], said: str) -> None:
-    with pytest.raises(JournalError, match=said):
+def test_nothing_is_written_that_would_not_be_read(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(JournalError, match=message):
         encode_line(row, 0)
 
 

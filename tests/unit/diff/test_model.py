@@ -16,8 +16,8 @@ Rows = dict[bytes, bytes]
 
 
 def found(*stores: StoreDiff, positions: bool = False, as_of: str = "closed", **more: object) -> Diff:
-    given = {"tasks": [], "unreadable": [], **more}
-    return Diff(list(stores), positions=positions, as_of=(as_of, "closed"), **given)  # type: ignore[arg-type]
+    members = {"tasks": [], "unreadable": [], **more}
+    return Diff(list(stores), positions=positions, as_of=(as_of, "closed"), **members)  # type: ignore[arg-type]
 
 
 def one(**more: object) -> StoreDiff:
@@ -77,4 +77,4 @@ def test_every_row_of_both_sides_comes_once_and_meets_its_other(a: Rows, b: Rows
 
     joined = list(_join(rows(a), rows(b)))
     assert joined == [(key, a.get(key), b.get(key)) for key in sorted({*a, *b})]
-    assert all(left[0] < right[0] for left, right in itertools.pairwise(joined))
+    assert all(earlier[0] < right[0] for earlier, right in itertools.pairwise(joined))

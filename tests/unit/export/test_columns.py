@@ -146,17 +146,17 @@ Outcome = tuple[list[tuple[Any, int]], tuple[str, ...]]
 
 def _outcome(layout: Layout, key: str, value: str, rows: list[Row], shape: Shape | None = None) -> Outcome:
     """The batches, each with the bytes of its buffers, by which row groups are cut; and the error that ended them."""
-    found = []
+    results = []
     try:
         for batch in batches(
             in_pieces(iter(rows), columns.PIECES), layout, shape or shape_of(layout.kind), 3, serde(key), serde(value)
         ):
             batch.validate(full=True)
-            found.append((batch, batch.nbytes))
+            results.append((batch, batch.nbytes))
     except (SerdeError, MalformedBytesError) as error:
         hint = error.hint if isinstance(error, SerdeError) else ""
-        return found, (type(error).__name__, str(error), str(hint))
-    return found, ()
+        return results, (type(error).__name__, str(error), str(hint))
+    return results, ()
 
 
 def _row_by_row(*store: Any) -> Outcome:
@@ -170,10 +170,10 @@ def _row_by_row(*store: Any) -> Outcome:
 def _same(outcome: Outcome, other: Outcome) -> None:
     assert outcome[1] == other[1]
     assert [size for _, size in outcome[0]] == [size for _, size in other[0]]
-    for (batch, _), (wanted, _) in zip(outcome[0], other[0], strict=True):
-        assert batch.schema.equals(wanted.schema, check_metadata=True)
+    for (batch, _), (expected_batch, _) in zip(outcome[0], other[0], strict=True):
+        assert batch.schema.equals(expected_batch.schema, check_metadata=True)
         # A NaN is not equal to itself; its bits are.
-        assert list(map(_bits, batch.columns)) == list(map(_bits, wanted.columns))
+        assert list(map(_bits, batch.columns)) == list(map(_bits, expected_batch.columns))
 
 
 def _bits(column: Any) -> Any:
@@ -198,6 +198,6 @@ def test_many_good_rows_are_read_at_once(layout: Layout, names: tuple[str, str])
 
     shape = replace(shape_of(layout.kind), records=nobody)
     with mock.patch.object(columns, "_reader", nobody):
-        found = _outcome(layout, *names, rows, shape)
-    assert [batch.num_rows for batch, _ in found[0]] == [64, 128, 108]
-    _same(found, _row_by_row(layout, *names, rows))
+        outcome = _outcome(layout, *names, rows, shape)
+    assert [batch.num_rows for batch, _ in outcome[0]] == [64, 128, 108]
+    _same(outcome, _row_by_row(layout, *names, rows))

@@ -67,15 +67,15 @@ def test_files_of_somebody_else_are_never_touched(tmp_path: Path, overwrite: boo
 
 
 def test_what_was_killed_is_taken_over_by_the_same_export_only(tmp_path: Path) -> None:
-    left = tmp_path / INCOMPLETE
-    left.mkdir()
-    (left / "export.json").write_text(json.dumps(OWNER))
-    (left / "renaming.json").write_text(json.dumps([PART]))
-    (left / "half").touch()
+    remainder = tmp_path / INCOMPLETE
+    remainder.mkdir()
+    (remainder / "export.json").write_text(json.dumps(OWNER))
+    (remainder / "renaming.json").write_text(json.dumps([PART]))
+    (remainder / "half").touch()
     (tmp_path / PART).write_text("half of it has its name")
     with pytest.raises(Refused, match="interrupted export of something else"):
         write(tmp_path, owner={**OWNER, "store": "other"})
-    assert (left / "half").exists()
+    assert (remainder / "half").exists()
     write(tmp_path)
     assert names(tmp_path) == [MANIFEST, PART] and (tmp_path / PART).read_text() == "rows"
 

@@ -22,8 +22,8 @@ TABLES = st.lists(
 )
 
 
-def holds(one: Range, key: bytes) -> bool:
-    lower, below = one
+def holds(span: Range, key: bytes) -> bool:
+    lower, below = span
     return (lower is None or lower <= key) and (below is None or key < below)
 
 
@@ -31,9 +31,9 @@ def holds(one: Range, key: bytes) -> bool:
 def test_every_key_is_in_one_range(tables: list[Table], size: int, keys: list[bytes]) -> None:
     ranges = split(tables, size)
     assert ranges[0][0] is None and ranges[-1][1] is None
-    for key in [*keys, *(one.first for one in tables), *(one.last for one in tables)]:
+    for key in [*keys, *(table.first for table in tables), *(table.last for table in tables)]:
         assert sum(holds(span, key) for span in ranges) == 1
-    assert len(ranges) <= 1 + sum(one.size for one in tables) / size
+    assert len(ranges) <= 1 + sum(table.size for table in tables) / size
 
 
 def test_ranges_are_of_the_size_that_was_asked_for() -> None:

@@ -21,12 +21,12 @@ from tests.golden import unpack
 
 PATCH = {"3.9": "3.9.2", "4.2": "4.2.1", "4.3": "4.3.1"}
 LAST = OffsetsRecord({TopicPartition("a-s-changelog", 0): 41}, None, 0)
-TOLD = (
+REPORTED = (
     "compression", "compaction_style", "write_buffer_size", "max_write_buffer_number", "optimize_filters_for_hits",
     "comparator", "merge_operator", "num_levels", "disable_auto_compactions", "target_file_size_base",
 )  # fmt: skip
-TOLD_DB = ("atomic_flush", "info_log_level")
-TOLD_TABLE = ("block_size", "filter_policy", "format_version", "index_type", "whole_key_filtering")
+REPORTED_DB = ("atomic_flush", "info_log_level")
+REPORTED_TABLE = ("block_size", "filter_policy", "format_version", "index_type", "whole_key_filtering")
 
 
 def options(path: Path) -> StoredOptions:
@@ -59,7 +59,7 @@ def contents(path: Path, family: str) -> dict[bytes, bytes]:
 def footers(path: Path) -> set[tuple[int, int]]:
     """(format_version, checksum type) of every SST."""
     found = (sst.footer(file.read_bytes()[-sst.FOOTER_LENGTH :]) for file in path.glob("*.sst"))
-    return {(one.format_version, one.checksum_type) for one in found}
+    return {(footer.format_version, footer.checksum_type) for footer in found}
 
 
 @pytest.mark.parametrize("name", sorted(PATCH))
@@ -67,15 +67,15 @@ def test_the_options_are_those_that_the_release_writes(tmp_path: Path, name: str
     golden = unpack(f"{PATCH[name]}-kinds-eos", tmp_path)
     path = tmp_path / "new"
     create_store(path, layout_of("timestamped-key-value", release(name)))
-    made, real = options(path), options(next(golden.glob("*_*/rocksdb/kv-timestamped")))
-    assert made.column_families.keys() == real.column_families.keys()
-    assert {key: made.db[key] for key in TOLD_DB} == {key: real.db[key] for key in TOLD_DB}
+    own, real = options(path), options(next(golden.glob("*_*/rocksdb/kv-timestamped")))
+    assert own.column_families.keys() == real.column_families.keys()
+    assert {key: own.db[key] for key in REPORTED_DB} == {key: real.db[key] for key in REPORTED_DB}
     assert (path / "LOG").stat().st_size == 0
     for family in real.column_families:
-        one, other = made.column_families[family], real.column_families[family]
-        assert {k: one[k] for k in TOLD} == {k: other[k] for k in TOLD}, family
-        one, other = made.tables[family], real.tables[family]
-        assert {k: one[k] for k in TOLD_TABLE} == {k: other[k] for k in TOLD_TABLE}, family
+        own_family, other = own.column_families[family], real.column_families[family]
+        assert {k: own_family[k] for k in REPORTED} == {k: other[k] for k in REPORTED}, family
+        own_family, other = own.tables[family], real.tables[family]
+        assert {k: own_family[k] for k in REPORTED_TABLE} == {k: other[k] for k in REPORTED_TABLE}, family
     assert not (path / "rocksdict-config.json").exists()
 
 
@@ -115,12 +115,12 @@ def test_later_files_win_and_a_compaction_drops_what_is_deleted(tmp_path: Path, 
         assert store.write_rows("default", [(b"a", None), (b"e", b"5"), (b"e", b"6")]) == 3
         store.ingest("default", [[file] for file in files[2:]], move=move)
         store.set_offsets(encode_rows(LAST))
-    wanted = {b"b": b"4", b"d": b"3", b"e": b"6"}
-    assert contents(path, "default") == wanted
+    expected_rows = {b"b": b"4", b"d": b"3", b"e": b"6"}
+    assert contents(path, "default") == expected_rows
     assert [file.exists() for file in files] == [not move] * 4
     with WritableStore(path) as store:
         store.compact("default")
-    assert contents(path, "default") == wanted
+    assert contents(path, "default") == expected_rows
     with Shadow(path) as shadow:
         properties = shadow.table_properties("default")
         assert decode_rows(shadow.rows("offsets")) == LAST
@@ -129,8 +129,8 @@ def test_later_files_win_and_a_compaction_drops_what_is_deleted(tmp_path: Path, 
     assert "filter block size=0;" not in properties
     assert footers(path) == {(6, sst.CHECKSUM_XXH3)}
     assert unflushed_logs(path) == []
-    kept = options(path).column_families["default"]
-    assert (kept["disable_auto_compactions"], kept["optimize_filters_for_hits"]) == ("false", "true")
+    own = options(path).column_families["default"]
+    assert (own["disable_auto_compactions"], own["optimize_filters_for_hits"]) == ("false", "true")
 
 
 def test_runs_of_a_release_before_4_0_have_format_5(tmp_path: Path) -> None:
@@ -145,29 +145,29 @@ def test_runs_of_a_release_before_4_0_have_format_5(tmp_path: Path) -> None:
     assert footers(path) == {(5, sst.CHECKSUM_CRC32C)}
 
 
-@pytest.mark.parametrize("name", [one.name for one in RELEASES])
+@pytest.mark.parametrize("name", [release.name for release in RELEASES])
 def test_every_release_reads_what_is_written_for_it(tmp_path: Path, name: str) -> None:
     """One that reads a later format than kstate's own RocksDB writes gets the latest of those."""
-    one = release(name)
-    layout = layout_of("timestamped-key-value", one)
+    version = release(name)
+    layout = layout_of("timestamped-key-value", version)
     create_store(tmp_path / "store", layout)
     with WritableStore(tmp_path / "store") as store:
         store.write_rows(data_family("timestamped-key-value"), [(b"a", b"1")])
-    assert {number for number, _ in footers(tmp_path / "store")} == {min(one.reads_sst_format, OWN_SST_FORMAT)}
+    assert {number for number, _ in footers(tmp_path / "store")} == {min(version.reads_sst_format, OWN_SST_FORMAT)}
 
 
 def test_later_formats_are_those_of_another_rocksdb(tmp_path: Path) -> None:
     from rocksdict import BlockBasedOptions, Options, Rdict
 
     for number, opens in ((OWN_SST_FORMAT, True), (OWN_SST_FORMAT + 1, False)):
-        table, wanted = BlockBasedOptions(), Options(raw_mode=True)
+        table, all_options = BlockBasedOptions(), Options(raw_mode=True)
         table.set_format_version(number)
-        wanted.set_block_based_table_factory(table)
+        all_options.set_block_based_table_factory(table)
         if opens:
-            Rdict(str(tmp_path / str(number)), wanted).close()
+            Rdict(str(tmp_path / str(number)), all_options).close()
         else:
             with pytest.raises(Exception, match="format_version"):
-                Rdict(str(tmp_path / str(number)), wanted)
+                Rdict(str(tmp_path / str(number)), all_options)
 
 
 def test_a_broken_run_is_an_error(tmp_path: Path) -> None:

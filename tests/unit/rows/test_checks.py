@@ -190,8 +190,8 @@ def test_of_a_row_cut_anywhere_a_record_is_made_where_the_check_finds_it_good(
         if _index_row(kind, k):
             continue
         good = _read(lambda k=k, v=v: _rule(kind, family).decode(k, v))
-        made = _read(lambda k=k, v=v: list(shape_of(kind).records([(k, lift + v)], layout)))
-        assert made if good else (not made or kind == "foreign-key-subscription"), (k, v)
+        records = _read(lambda k=k, v=v: list(shape_of(kind).records([(k, lift + v)], layout)))
+        assert records if good else (not records or kind == "foreign-key-subscription"), (k, v)
         # A key without parts is any bytes.
         parts = key_fields(kind, k)
         assert (len(parts) > 1) == (schema is not KeySchema.KEY and _read(lambda k=k: schema.read(k))), (k, parts)

@@ -49,34 +49,34 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def _same(one: Any, other: Any) -> bool:
-    both_nan = isinstance(one, float) and math.isnan(one) and isinstance(other, float) and math.isnan(other)
-    return both_nan or one == other
+def _same(first: Any, other: Any) -> bool:
+    both_nan = isinstance(first, float) and math.isnan(first) and isinstance(other, float) and math.isnan(other)
+    return both_nan or first == other
 
 
 @pytest.mark.parametrize("name", VALUES)
 @given(data=st.data())
 def test_round_trips(name: str, data: st.DataObject) -> None:
     """To bytes and back; to text and back; and to JSON, which has no NaN and no bytes."""
-    value, known = data.draw(VALUES[name]), serde(name)
-    written = known.serialize(value)
-    assert _same(known.deserialize(written), value)
-    assert known.name == name
-    again = known.parse(known.text(value))
-    assert _same(known.deserialize(known.serialize(again)), value)
-    json.loads(json.dumps(known.render(value), allow_nan=False))
+    value, codec = data.draw(VALUES[name]), serde(name)
+    content = codec.serialize(value)
+    assert _same(codec.deserialize(content), value)
+    assert codec.name == name
+    again = codec.parse(codec.text(value))
+    assert _same(codec.deserialize(codec.serialize(again)), value)
+    json.loads(json.dumps(codec.render(value), allow_nan=False))
 
 
 @given(data=st.binary(max_size=40))
 @pytest.mark.parametrize("name", VALUES)
 def test_any_bytes_are_a_value_or_a_value_error(name: str, data: bytes) -> None:
-    known = serde(name)
+    codec = serde(name)
     try:
-        value = known.deserialize(data)
+        value = codec.deserialize(data)
     except ValueError:
         return
-    known.text(value)
-    json.dumps(known.render(value), allow_nan=False)
+    codec.text(value)
+    json.dumps(codec.render(value), allow_nan=False)
 
 
 @given(data=st.binary())
@@ -109,8 +109,8 @@ def test_different_bytes_are_different_texts(data: bytes) -> None:
     ],
 )  # fmt: skip
 def test_text_of_a_command_line(name: str, text: str, data: str) -> None:
-    known = serde(name)
-    assert known.serialize(known.parse(text)).hex() == data
+    codec = serde(name)
+    assert codec.serialize(codec.parse(text)).hex() == data
 
 
 @pytest.mark.parametrize(
@@ -154,11 +154,11 @@ def test_depth_is_no_crash() -> None:
 
 def test_numbers_keep_all_their_digits() -> None:
     for name, text in (("long", "-9223372036854775808"), ("json", "123456789012345678901234567890")):
-        known = serde(name)
-        assert known.text(known.parse(text)) == json.dumps(known.render(known.parse(text))) == text
-    known = serde("double")
+        codec = serde(name)
+        assert codec.text(codec.parse(text)) == json.dumps(codec.render(codec.parse(text))) == text
+    codec = serde("double")
     (payload,) = struct.unpack(">d", bytes.fromhex("7ff8000000000001"))
-    assert [known.render(one) for one in (math.inf, -math.inf, payload)] == ["Infinity", "-Infinity", "NaN"]
+    assert [codec.render(number) for number in (math.inf, -math.inf, payload)] == ["Infinity", "-Infinity", "NaN"]
 
 
 class Colour(Enum):
@@ -244,15 +244,15 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("mine")
 @pytest.mark.parametrize("name", ["Upper", "upper", "made", "Space.inner"])
 def test_own_code(name: str) -> None:
-    known = serde(f"my_serdes_under_test:{name}")
-    assert known.name == f"my_serdes_under_test:{name}"
-    assert (known.serialize("ab"), known.deserialize(b"AB")) == (b"AB", "ab")
+    codec = serde(f"my_serdes_under_test:{name}")
+    assert codec.name == f"my_serdes_under_test:{name}"
+    assert (codec.serialize("ab"), codec.deserialize(b"AB")) == (b"AB", "ab")
     if name == "made":
-        assert (known.parse('"x"'), known.render("x"), known.text("x")) == ("x", {"said": "x"}, "<x>")
+        assert (codec.parse('"x"'), codec.render("x"), codec.text("x")) == ("x", {"said": "x"}, "<x>")
     else:
-        assert (known.parse("x"), known.render("x"), known.text("x")) == ("x", "x", "x")
-    assert serde(f"time-windowed:{known.name}").serialize(Windowed("a", 1, None)) == b"A" + bytes(7) + b"\x01"
-    assert serde(f"time-windowed:{known.name}:5").deserialize(b"A" + bytes(8)) == Windowed("a", 0, 5)
+        assert (codec.parse("x"), codec.render("x"), codec.text("x")) == ("x", "x", "x")
+    assert serde(f"time-windowed:{codec.name}").serialize(Windowed("a", 1, None)) == b"A" + bytes(7) + b"\x01"
+    assert serde(f"time-windowed:{codec.name}:5").deserialize(b"A" + bytes(8)) == Windowed("a", 0, 5)
 
 
 @pytest.mark.usefixtures("mine")
@@ -288,7 +288,7 @@ def test_a_signal_is_no_error_of_own_code() -> None:
 
 @pytest.mark.usefixtures("mine")
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("not_there_at_all:x", "there is no such module"),
         ("not_there_at_all.sub:x", "there is no such module"),
@@ -304,8 +304,8 @@ def test_a_signal_is_no_error_of_own_code() -> None:
         (":x", "cannot be imported"),
     ],
 )
-def test_own_code_that_is_none(name: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_own_code_that_is_none(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         serde(name)
 
 
@@ -347,7 +347,7 @@ def test_times_that_are_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "meaning"),
     [
         ("20240501", "2024-05-01"),
         ("202405011230", "2024-05-01T12:30:00Z"),
@@ -355,12 +355,12 @@ def test_times_that_are_none(text: str) -> None:
         ("1714521600", "2024-05-01T00:00:00Z in seconds"),
     ],
 )
-def test_digits_that_may_be_another_time_are_refused(text: str, meant: str) -> None:
+def test_digits_that_may_be_another_time_are_refused(text: str, meaning: str) -> None:
     """Never another time than was meant in silence; what is said can be pasted."""
-    with pytest.raises(ValueError, match=f"may be {re.escape(meant)}: write that, or {text}ms"):
+    with pytest.raises(ValueError, match=f"may be {re.escape(meaning)}: write that, or {text}ms"):
         parse_time(text)
     assert parse_time(f"{text}ms") == int(text)
-    assert parse_time(meant.partition(" ")[0]) > int(text) or len(text) == 14
+    assert parse_time(meaning.partition(" ")[0]) > int(text) or len(text) == 14
 
 
 @given(time=LONG | st.integers(-(10**13), 10**14) | st.integers(20_000_101, 20_991_231))

@@ -26,7 +26,7 @@ def kept(tmp_path: Path) -> Path:
     folder.chmod(0o700)
     (folder / "some.jsa").write_bytes(b"classes" * 1000)
     size, crc = kept_start.checksum(folder / "some.jsa")
-    told = {
+    outputs = {
         "format": 1,
         "archive": "some.jsa",
         "bytes": size,
@@ -34,25 +34,25 @@ def kept(tmp_path: Path) -> Path:
         "command": ["/java", "-cp", "a b", MAIN_CLASS],
         "environment": {"SPARK_HOME": "/spark"},
     }
-    (folder / f"{KEY}.json").write_text(json.dumps(told))
+    (folder / f"{KEY}.json").write_text(json.dumps(outputs))
     for file in folder.iterdir():
         file.chmod(0o600)
     return folder
 
 
 def test_what_is_whole_is_taken(kept: Path) -> None:
-    found = kept_start.read(kept, KEY)
-    assert found is not None
-    argv = found.argv({"spark.app.name": "x y"})
+    start = kept_start.read(kept, KEY)
+    assert start is not None
+    argv = start.argv({"spark.app.name": "x y"})
     assert argv[:3] == ["/java", "-cp", "a b"]
     assert argv[argv.index(MAIN_CLASS) :] == [MAIN_CLASS, "--conf", "spark.app.name=x y", "pyspark-shell"]
     assert f"-XX:SharedArchiveFile={kept / 'some.jsa'}" in argv and "-Xshare:auto" in argv
-    assert found.environment == {"SPARK_HOME": "/spark"}
+    assert start.environment == {"SPARK_HOME": "/spark"}
     assert kept_start.read(kept, "1" * 32) is None
     link = kept.parent / "link"
     link.symlink_to("kept")
     through = kept_start.read(link, KEY)
-    assert through is not None and through.archive == found.archive, "what was looked at is what is used"
+    assert through is not None and through.archive == start.archive, "what was looked at is what is used"
 
 
 def _told(folder: Path, **other: Any) -> None:
@@ -168,14 +168,14 @@ def _java(folder: Path, version: str) -> Path:
 
 
 def test_another_java_has_another_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = {_key()}
+    keys = {_key()}
     for version in ("17.0.1", "21.0.2"):
         _java(tmp_path / version, version)
         monkeypatch.setenv("JAVA_HOME", str(tmp_path / version))
-        found.add(_key())
-    assert len(found) == 3
+        keys.add(_key())
+    assert len(keys) == 3
     (tmp_path / "21.0.2" / "lib" / "server" / "libjvm.so").write_text("patched in its place")
-    assert _key() not in found
+    assert _key() not in keys
     _java(tmp_path / "11", "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "11"))
     with pytest.raises(NotKept, match="is older"):
@@ -210,8 +210,8 @@ def test_where_the_files_of_a_user_are(monkeypatch: pytest.MonkeyPatch) -> None:
         assert of_user() == Path("/home/somebody/.cache/kstate/spark")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME")
-    found = of_user()
-    assert found is None or found.is_absolute(), "of the table of users"
+    folder = of_user()
+    assert folder is None or folder.is_absolute(), "of the table of users"
     monkeypatch.setenv("HOME", "relative")
     assert of_user() is None
     assert kept_start.find(conf_of(SparkSettings(), "kstate restore")) is None

@@ -16,8 +16,8 @@ def place(tmp_path: Path) -> Path:
     """A file three folders deep, nobody's but this user's."""
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)
-    for one in (tmp_path / "a", folder):
-        one.chmod(0o700)
+    for path in (tmp_path / "a", folder):
+        path.chmod(0o700)
     file = folder / "file"
     file.touch(0o600)
     return Path(os.path.realpath(file))

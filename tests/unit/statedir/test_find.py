@@ -50,7 +50,7 @@ def test_an_application_that_is_called_like_a_task(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "asked", "said"),
+    ("names", "name", "message"),
     [
         ((), "nothing", "does not exist"),
         (("file",), "file", "is not a directory"),
@@ -61,19 +61,19 @@ def test_an_application_that_is_called_like_a_task(tmp_path: Path) -> None:
         (("state/.kstate/shop/0001-wipe/tree/.lock",), "state/.kstate/shop/0001-wipe/tree", "or of what kstate keeps"),
     ],
 )
-def test_what_is_none(tmp_path: Path, names: tuple[str, ...], asked: str, said: str) -> None:
+def test_what_is_none(tmp_path: Path, names: tuple[str, ...], name: str, message: str) -> None:
     make(tmp_path, *names)
-    with pytest.raises(UsageError, match=said) as refused:
-        find_application(tmp_path / asked)
-    assert refused.value.hint
+    with pytest.raises(UsageError, match=message) as refusal:
+        find_application(tmp_path / name)
+    assert refusal.value.hint
 
 
 def test_a_link_is_refused_and_its_end_named(tmp_path: Path) -> None:
     app = make(tmp_path / "shop", ".lock")
     (tmp_path / "link").symlink_to(app)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as refusal:
         find_application(tmp_path / "link")
-    assert str(app) in refused.value.advice
+    assert str(app) in refusal.value.advice
 
 
 def test_a_directory_that_is_lost_is_known_by_its_runs(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_tasks_in_their_order(tmp_path: Path) -> None:
     make(tmp_path, "0_10/", "0_2/", "10_0/", "2_0/", "global/", "__t__/1_0/", "__t__/0_0/", "__t__/notes/", "x_0/")
     make(tmp_path, "3_0", ".lock", "0_0x/")
     (tmp_path / "4_0").symlink_to(tmp_path / "2_0")
-    found = task_directories(tmp_path)
-    assert [name for name, _ in found] == ["0_2", "0_10", "2_0", "10_0", "__t__/0_0", "__t__/1_0", "global"]
-    assert all(path == tmp_path / name for name, path in found)
+    rows = task_directories(tmp_path)
+    assert [name for name, _ in rows] == ["0_2", "0_10", "2_0", "10_0", "__t__/0_0", "__t__/1_0", "global"]
+    assert all(path == tmp_path / name for name, path in rows)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_start_that_a_segments_name_says(name: str, start: int | None) -> No
 
 
 @pytest.mark.parametrize(
-    ("names", "held"),
+    ("names", "remains"),
     [
         ((), ()),
         (("0_0/",), ()),
@@ -128,10 +128,10 @@ def test_the_start_that_a_segments_name_says(name: str, start: int | None) -> No
         (("0_0/a/a.0/CURRENT", "0_0/a/a.0/000001.sst"), CONTENTS),
     ],
 )
-def test_what_is_left_of_an_application(tmp_path: Path, names: tuple[str, ...], held: tuple[str, ...]) -> None:
+def test_what_is_left_of_an_application(tmp_path: Path, names: tuple[str, ...], remains: tuple[str, ...]) -> None:
     app = make(tmp_path / "shop", *names)
-    assert contents(app) == frozenset(held)
-    assert holds_tasks(app) == bool(held)
+    assert contents(app) == frozenset(remains)
+    assert holds_tasks(app) == bool(remains)
 
 
 def test_what_a_running_application_drops_meanwhile_is_not_there(

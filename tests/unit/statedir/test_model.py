@@ -15,26 +15,28 @@ DOUBT = Problem(ProblemCode.SST_NOT_NAMED, COUNT, "an SST that no MANIFEST names
 
 
 @pytest.mark.parametrize(
-    ("statuses", "told"),
+    ("statuses", "message"),
     [([], None), ([None], None), ([0], "closed"), ([0, None], "closed"), ([0, OPEN], "open"), ([None, 7], "open")],
 )
-def test_a_store_is_open_where_any_database_is(statuses: list[int | None], told: str | None) -> None:
-    found = store("win", *(database("win", start=n, offsets=record(1, status=one)) for n, one in enumerate(statuses)))
-    assert found.status == told
+def test_a_store_is_open_where_any_database_is(statuses: list[int | None], message: str | None) -> None:
+    state = store(
+        "win", *(database("win", start=n, offsets=record(1, status=status)) for n, status in enumerate(statuses))
+    )
+    assert state.status == message
 
 
 def test_the_position_is_the_highest_of_all_places() -> None:
-    found = store("win", *(database("win", start=n, offsets=record(1, position=n)) for n in (4, 9, 2)), position=7)
-    assert found.position.as_map() == {"events": {0: 9}}
+    state = store("win", *(database("win", start=n, offsets=record(1, position=n)) for n in (4, 9, 2)), position=7)
+    assert state.position.as_map() == {"events": {0: 9}}
     assert store("count", database(), position=7).position.as_map() == {"events": {0: 7}}
     assert store("count", database()).position.is_empty
 
 
 def test_a_position_that_cannot_be_read_is_not_known() -> None:
-    found = store("count", database(), position=7)
-    assert found.position_file is not None and found.position_is_readable and not found.remarks
+    state = store("count", database(), position=7)
+    assert state.position_file is not None and state.position_is_readable and not state.remarks
     broken = replace(
-        found, position_file=replace(found.position_file, content=None, error=MalformedBytesError("is garbled"))
+        state, position_file=replace(state.position_file, content=None, error=MalformedBytesError("is garbled"))
     )
     assert not broken.position_is_readable and broken.position.is_empty
     assert broken.remarks == ("0_0/count.position: is garbled: the Position of the store is not known",)
@@ -57,7 +59,7 @@ def test_problems_of_every_level() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "starts", "told"),
+    ("name", "kind", "starts", "is_reported"),
     [
         ("x", "grace-buffer", [0], True),
         ("join-Buffer", "windowed", [0], True),
@@ -66,6 +68,6 @@ def test_problems_of_every_level() -> None:
         ("join", "windowed", [0], False),
     ],
 )
-def test_the_buffer_of_a_stream_table_join(name: str, kind: str, starts: list[int], told: bool) -> None:
-    found = store(name, *(database(name, start=start) for start in starts), kind=kind, segmented=True)
-    assert found.is_grace_buffer == told
+def test_the_buffer_of_a_stream_table_join(name: str, kind: str, starts: list[int], is_reported: bool) -> None:
+    state = store(name, *(database(name, start=start) for start in starts), kind=kind, segmented=True)
+    assert state.is_grace_buffer == is_reported

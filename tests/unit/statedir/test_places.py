@@ -65,17 +65,17 @@ def test_how_names_are_written_that_streams_never_gives() -> None:
 
 @pytest.mark.parametrize("code", ProblemCode)
 def test_what_is_in_doubt_does_not_stop_a_change(code: ProblemCode) -> None:
-    one = Problem(code, task_place("0_0"), "is odd", "a rule")
-    assert not (one.doubt and one.fatal)
-    assert (one.text, one.reasoned) == ("0_0: is odd", "0_0: is odd (a rule)")
+    problem = Problem(code, task_place("0_0"), "is odd", "a rule")
+    assert not (problem.doubt and problem.fatal)
+    assert (problem.text, problem.reasoned) == ("0_0: is odd", "0_0: is odd (a rule)")
 
 
 def test_every_code_is_somebodys_and_says_what_it_is() -> None:
     """No code is left over, and none stands for whatever has no other."""
-    used = {
+    codes = {
         node.attr
         for _, tree in syntax.modules()
         for node in syntax.nodes(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ProblemCode"
     }
-    assert used == {code.name for code in ProblemCode} and "OTHER" not in used
+    assert codes == {code.name for code in ProblemCode} and "OTHER" not in codes

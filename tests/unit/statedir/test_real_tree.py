@@ -20,5 +20,5 @@ def test_the_root_of_a_real_directory(name: str) -> None:
         assert members[".lock"].isreg() and members[".lock"].size == 0
         process = archive.extractfile(members["kafka-streams-process-metadata"])
         assert process is not None
-        said = json.load(process)
-    assert said.keys() == {"processId"} and str(uuid.UUID(said["processId"])) == said["processId"]
+        document = json.load(process)
+    assert document.keys() == {"processId"} and str(uuid.UUID(document["processId"])) == document["processId"]

@@ -25,13 +25,13 @@ def options() -> Options:
     table.set_format_version(5)
     table.set_checksum_type(ChecksumType.crc32c())
     table.set_bloom_filter(10, False)
-    found = Options(raw_mode=True)
-    found.create_if_missing(True)
-    found.create_missing_column_families(True)
-    found.set_block_based_table_factory(table)
-    found.set_compression_type(DBCompressionType.none())
-    found.set_disable_auto_compactions(True)
-    return found
+    settings = Options(raw_mode=True)
+    settings.create_if_missing(True)
+    settings.create_missing_column_families(True)
+    settings.set_block_based_table_factory(table)
+    settings.set_compression_type(DBCompressionType.none())
+    settings.set_disable_auto_compactions(True)
+    return settings
 
 
 def database(path: Path, *runs: dict[bytes, bytes | None], family: str = "default") -> Path:

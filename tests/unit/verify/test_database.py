@@ -79,17 +79,17 @@ def test_a_flipped_byte_that_a_range_deletion_covers(tmp_path: Path) -> None:
 
 def test_truncated_missing_and_corrupt_at_once(tmp_path: Path) -> None:
     path = database(tmp_path / "db", *(rows(3000, start, 4) for start in range(4)))
-    one, two, three, _ = ssts(path)
-    os.truncate(one, one.stat().st_size - 1)
+    first, two, three, _ = ssts(path)
+    os.truncate(first, first.stat().st_size - 1)
     two.unlink()
     flip(three, 100)
     assert _found(path) == [
-        ("truncated", f"0_0/db/{one.name}"),
+        ("truncated", f"0_0/db/{first.name}"),
         ("missing", f"0_0/db/{two.name}"),
         ("corrupt", f"0_0/db/{three.name}"),
     ]
-    os.truncate(one, 0)
-    assert ("truncated", f"0_0/db/{one.name}") in _found(path)
+    os.truncate(first, 0)
+    assert ("truncated", f"0_0/db/{first.name}") in _found(path)
 
 
 def test_keys_out_of_order(tmp_path: Path) -> None:
@@ -124,8 +124,10 @@ def test_overlapping_ssts_are_counted_one_by_one_when_asked(tmp_path: Path) -> N
 
 
 def test_deletions_and_versions_are_counted_right(tmp_path: Path) -> None:
-    gone = dict.fromkeys(rows(30), None)
-    for number, runs in enumerate(((rows(50), gone), (gone,), (rows(10), rows(50, 10)), (rows(50), rows(50), gone))):
+    no_rows = dict.fromkeys(rows(30), None)
+    for number, runs in enumerate(
+        ((rows(50), no_rows), (no_rows,), (rows(10), rows(50, 10)), (rows(50), rows(50), no_rows))
+    ):
         path = database(tmp_path / str(number), *runs)
         assert verify(path).findings == verify(path, each=True).findings == ()
 
@@ -216,17 +218,17 @@ def test_offsets_that_do_not_decode(tmp_path: Path) -> None:
 
 def test_the_digest_is_of_rows_and_of_nothing_else(tmp_path: Path) -> None:
     whole = rows(2000)
-    one = verify(database(tmp_path / "one", whole)).digest
+    digest = verify(database(tmp_path / "one", whole)).digest
     parts = verify(
         database(tmp_path / "parts", rows(2000, 0, 2, size=7), rows(2000, 1, 2), {b"x": b"y"}, rows(2000), {b"x": None})
     )
     assert parts.findings == ()
-    assert parts.digest == one
-    moved = tmp_path / "moved"
-    database(moved, {b"topic-0": bytes(8)}, family="offsets")
-    database(moved, whole)
-    assert verify(moved).digest == one
-    seen = {one}
+    assert parts.digest == digest
+    copy = tmp_path / "moved"
+    database(copy, {b"topic-0": bytes(8)}, family="offsets")
+    database(copy, whole)
+    assert verify(copy).digest == digest
+    digests = {digest}
     for number, other in enumerate(
         (
             {**whole, b"key-000000000": b"other"},
@@ -235,9 +237,9 @@ def test_the_digest_is_of_rows_and_of_nothing_else(tmp_path: Path) -> None:
             {},
         )
     ):
-        seen.add(verify(database(tmp_path / f"other-{number}", other)).digest)
-    seen.add(verify(database(tmp_path / "family", whole, family="keyValueWithTimestamp")).digest)
-    assert len(seen) == 6
+        digests.add(verify(database(tmp_path / f"other-{number}", other)).digest)
+    digests.add(verify(database(tmp_path / "family", whole, family="keyValueWithTimestamp")).digest)
+    assert len(digests) == 6
 
 
 def test_a_family_of_nobody(tmp_path: Path) -> None:
@@ -287,8 +289,8 @@ def test_a_signal_amid_the_closing_leaves_no_descriptor(tmp_path: Path, monkeypa
     db.flush()
     db.close()
     whole = WholeDatabase(path).__enter__()
-    held = list(whole._descriptors)
-    assert held
+    descriptors = list(whole._descriptors)
+    assert descriptors
     close = Shadow.close
 
     def interrupted(shadow: Shadow) -> None:
@@ -298,6 +300,6 @@ def test_a_signal_amid_the_closing_leaves_no_descriptor(tmp_path: Path, monkeypa
     monkeypatch.setattr(Shadow, "close", interrupted)
     with pytest.raises(Interrupted):
         whole.close()
-    for descriptor in held:
+    for descriptor in descriptors:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)

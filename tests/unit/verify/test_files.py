@@ -69,6 +69,6 @@ def test_what_ends_too_early_is_told_whatever_current_says(healthy: Path, tmp_pa
     begin(path, STARTS[start])
     sst = next(path.glob("*.sst"))
     os.truncate(sst, 20)
-    found = verify(path).findings, read_database(path, None, PLACE).problems
-    for of_one in found:
-        assert PLACE / sst.name in {one.place for one in of_one}
+    results = verify(path).findings, read_database(path, None, PLACE).problems
+    for problems in results:
+        assert PLACE / sst.name in {problem.place for problem in problems}

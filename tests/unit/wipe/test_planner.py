@@ -45,15 +45,18 @@ def new() -> Application:
 
 
 def test_up_to_42_a_line_says_from_the_beginning() -> None:
-    found = wipe(old(), "count")
-    omitted, position, written = found.steps
+    plan = wipe(old(), "count")
+    omitted, position, offsets_step = plan.steps
     assert isinstance(omitted, OmitTree) and omitted.path == "0_0/rocksdb/count"
     assert isinstance(position, RemoveFile) and position.path == "0_0/count.position"
-    assert isinstance(written, WriteFile) and written.keep_time, "or the age of the other stores' data would be lost"
-    assert (
-        f"{COUNT.topic} 0 {OFFSET_UNKNOWN}\n".encode() in written.data and f"{SUM.topic} 0 8\n".encode() in written.data
+    assert isinstance(offsets_step, WriteFile) and offsets_step.keep_time, (
+        "or the age of the other stores' data would be lost"
     )
-    assert (found.source, found.target, found.command) == ("4.2", "4.2", "wipe --store count")
+    assert (
+        f"{COUNT.topic} 0 {OFFSET_UNKNOWN}\n".encode() in offsets_step.data
+        and f"{SUM.topic} 0 8\n".encode() in offsets_step.data
+    )
+    assert (plan.source, plan.target, plan.command) == ("4.2", "4.2", "wipe --store count")
 
 
 def test_from_43_on_an_empty_database_says_it() -> None:
@@ -72,10 +75,10 @@ def test_of_a_segmented_store_a_segment_says_it() -> None:
 def test_a_grace_buffer_keeps_only_its_file() -> None:
     inside = database("b-Buffer", start=0, offsets=record(9, "b-Buffer"))
     buffer = store("b-Buffer", inside, kind="grace-buffer", segmented=True, offset=9)
-    found = wipe(application(task(buffer)), "b-Buffer")
-    assert steps(found) == [("leave out", "0_0/b-Buffer"), ("write file", "0_0/.checkpoint_b-Buffer")]
-    written = found.steps[1]
-    assert isinstance(written, WriteFile) and written.data.endswith(b" 0 -4\n")
+    plan = wipe(application(task(buffer)), "b-Buffer")
+    assert steps(plan) == [("leave out", "0_0/b-Buffer"), ("write file", "0_0/.checkpoint_b-Buffer")]
+    step = plan.steps[1]
+    assert isinstance(step, WriteFile) and step.data.endswith(b" 0 -4\n")
 
 
 @pytest.mark.parametrize("app", [old(), new()], ids=["4.2", "4.3"])
@@ -86,9 +89,9 @@ def test_a_whole_task_leaves_nothing_behind(app: Application) -> None:
 
 def test_a_global_store_leaves_no_line() -> None:
     topic = TopicPartition("customers", 0)
-    one = store("customers", database("customers", version=OLD))
-    one = replace(one, path=Path("/state/shop/global/rocksdb/customers"))
-    app = application(task(one, name="global", lines={topic: 5}))
+    customers = store("customers", database("customers", version=OLD))
+    customers = replace(customers, path=Path("/state/shop/global/rocksdb/customers"))
+    app = application(task(customers, name="global", lines={topic: 5}))
     assert steps(wipe(app, "customers")) == [
         ("leave out", "global/rocksdb/customers"), ("remove file", "global/.checkpoint"),
     ]  # fmt: skip
@@ -101,9 +104,9 @@ def test_a_line_that_may_be_another_stores_is_not_touched() -> None:
     app = application(task(*stores, lines={source: 5}))
     with pytest.raises(
         Refused, match="does not say whether the offset of events:0 is that of one or of two"
-    ) as refused:
+    ) as refusal:
         wipe(app, "one")
-    assert refused.value.advice.endswith("kstate wipe /state/shop --task 0_0")
+    assert refusal.value.advice.endswith("kstate wipe /state/shop --task 0_0")
     assert ("write file", "0_0/.checkpoint") in steps(wipe(app, "one", "two"))
 
 
@@ -111,12 +114,12 @@ def test_a_database_that_cannot_be_read_keeps_its_task() -> None:
     """Without an offset 4.3 wipes the whole task: which changelog it has another task tells, or its usual name."""
     damaged = replace(database("count"), column_families=(), live={})
     alone = application(task(store("count", damaged), store("sum", database("sum", offsets=record(8, "sum")))))
-    found = wipe(alone, "count")
-    created = found.steps[1]
+    plan = wipe(alone, "count")
+    created = plan.steps[1]
     assert isinstance(created, CreateDatabase) and created.offsets.offsets == {COUNT: OFFSET_UNKNOWN}
-    assert any("its changelog is taken to be" in warning for warning in found.warnings)
-    named = replace(record(4), offsets={TopicPartition("other-name", 1): 4})
-    twin = task(store("count", database("count", offsets=named), task="0_1"), name="0_1")
+    assert any("its changelog is taken to be" in warning for warning in plan.warnings)
+    renamed = replace(record(4), offsets={TopicPartition("other-name", 1): 4})
+    twin = task(store("count", database("count", offsets=renamed), task="0_1"), name="0_1")
     created = wipe(application(*alone.tasks, twin), "count", tasks=["0_0"]).steps[1]
     assert isinstance(created, CreateDatabase)
     assert created.offsets.offsets == {TopicPartition("other-name", 0): OFFSET_UNKNOWN}
@@ -128,8 +131,8 @@ def test_a_database_that_cannot_be_read_keeps_its_task() -> None:
 
 def test_rows_without_an_offset_are_named() -> None:
     app = application(task(store("plain", database("plain", version=OLD)), lines={}))
-    for found in (wipe(app, "plain"), wipe(app, tasks=["0_0"])):
-        assert any("has rows and no offset" in warning for warning in found.warnings)
+    for plan in (wipe(app, "plain"), wipe(app, tasks=["0_0"])):
+        assert any("has rows and no offset" in warning for warning in plan.warnings)
 
 
 def test_what_was_wiped_before_is_nothing_to_do() -> None:
@@ -138,7 +141,7 @@ def test_what_was_wiped_before_is_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stores", "more", "said"),
+    ("stores", "more", "message"),
     [
         ((), {}, "nothing was named"),
         (("count",), {"every_task": True}, "--all is everything"),
@@ -148,9 +151,9 @@ def test_what_was_wiped_before_is_nothing_to_do() -> None:
         (("sum",), {"tasks": ["0_1"]}, "no store of this name there: sum"),
     ],
 )
-def test_names_that_are_not_there(stores: tuple[str, ...], more: dict[str, object], said: str) -> None:
+def test_names_that_are_not_there(stores: tuple[str, ...], more: dict[str, object], message: str) -> None:
     app = application(*old().tasks, task(store("count", database(version=OLD), task="0_1"), name="0_1"))
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         wipe(app, *stores, **more)
 
 
