@@ -13,12 +13,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from kstate_cli.cli import subject
 
 if TYPE_CHECKING:
+    from kstate_cli.cli.lines.shared import ErrorLine
     from kstate_cli.errors import CommandEnd
 
 SCHEMA_VERSION: Final = 2
@@ -52,20 +52,6 @@ class JsonLines:
         begin, length = head
         # One write per line, so that a signal leaves no partial line.
         (self._stream or sys.stdout).write(f"{begin}{self._encode(line)[length:]}\n")
-
-    def line(self, kind: str, members: dict[str, Any]) -> None:
-        """Print a line of type ``kind`` with ``members``: values that ``json`` encodes, without the first three."""
-        self.print({"type": kind, **members})
-
-    def summary(self, members: dict[str, Any]) -> None:
-        """Print the last line; only an ``error`` may follow."""
-        self.line("summary", members)
-
-
-def lines_about(app: Path) -> JsonLines:
-    """Return lines about the application directory ``app``; an ``error`` will name the same directory."""
-    subject.set_app(app)
-    return JsonLines(app)
 
 
 # --- failures: whoever ends the process tells them --------------------------------------------------------------------
@@ -125,18 +111,17 @@ def print_error(error: CommandEnd, code: int, more: Sequence[str] = ()) -> bool:
     if _Command.has_failed or not _Command.wants_json:
         return False
     _Command.has_failed = True
-    JsonLines(subject.app_path()).line(
-        "error",
-        {
-            "code": error.code_for(code),
-            "exit": code,
-            "message": error.headline,
-            "where": error.where,
-            "details": [*error.details, *more],
-            "hint": error.hint,
-            "hint_details": list(error.hint_details),
-        },
-    )
+    line: ErrorLine = {
+        "type": "error",
+        "code": error.code_for(code),
+        "exit": code,
+        "message": error.headline,
+        "where": error.where,
+        "details": [*error.details, *more],
+        "hint": error.hint,
+        "hint_details": list(error.hint_details),
+    }
+    JsonLines(subject.app_path()).print(line)
     return True
 
 

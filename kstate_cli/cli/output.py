@@ -39,6 +39,10 @@ class Format(str, Enum):
     json = "json"
 
 
+def _nothing() -> None:
+    """Print nothing."""
+
+
 _Line_contra = TypeVar("_Line_contra", contravariant=True)
 
 
@@ -50,7 +54,9 @@ class Output(ABC, Generic[_Line_contra]):
     """
 
     def __init__(self, app: Path | None, *, quiet: bool = False, on_standard_error: bool = False) -> None:
-        self._app, self._quiet, self._on_standard_error = app, quiet, on_standard_error
+        self.quiet = quiet
+        """Whether the user asked for results and errors only."""
+        self._on_standard_error = on_standard_error
 
     @abstractmethod
     def show(self, lines: Iterable[_Line_contra], text: Callable[[], object]) -> None:
@@ -59,6 +65,14 @@ class Output(ABC, Generic[_Line_contra]):
         Only the format's own part is evaluated, so pass a generator if the lines take work.
         """
 
+    def lines(self, lines: Iterable[_Line_contra]) -> None:
+        """Print lines for programs that people need not read: messages have shown them the same."""
+        self.show(lines, _nothing)
+
+    def text(self, text: Callable[[], object]) -> None:
+        """Print for people what no line has a member for."""
+        self.show((), text)
+
     @property
     @abstractmethod
     def is_silent(self) -> bool:
@@ -66,7 +80,7 @@ class Output(ABC, Generic[_Line_contra]):
 
     def say(self, text: str) -> None:
         """Print a message on standard error, in every format; not if quiet."""
-        say(text, quiet=self._quiet)
+        say(text, quiet=self.quiet)
 
     def remark(self, text: str) -> None:
         """Print a message on standard error that only helps people to read the results."""
@@ -74,11 +88,7 @@ class Output(ABC, Generic[_Line_contra]):
 
     def about(self, app: Path | None) -> Self:
         """Return the same output for lines about another application directory."""
-        return type(self)(app, quiet=self._quiet, on_standard_error=self._on_standard_error)
-
-    def of_progress(self) -> Self:
-        """Return the same output on standard error: progress must not mix with results."""
-        return type(self)(self._app, quiet=self._quiet, on_standard_error=True)
+        return type(self)(app, quiet=self.quiet, on_standard_error=self._on_standard_error)
 
 
 class TableOutput(Output[_Line_contra]):
@@ -91,7 +101,7 @@ class TableOutput(Output[_Line_contra]):
     @property
     def is_silent(self) -> bool:
         """Whether the command is quiet."""
-        return self._quiet
+        return self.quiet
 
 
 class JsonOutput(Output[_Line_contra]):
@@ -115,11 +125,16 @@ class JsonOutput(Output[_Line_contra]):
 _OUTPUTS: Final[Mapping[Format, type[Output[Any]]]] = {Format.table: TableOutput, Format.json: JsonOutput}
 
 
-def output_of(output_format: Format, app: Path | None, *, quiet: bool = False) -> Output[Any]:
-    """Return the output of a command about the application directory ``app``, which an error will name too."""
+def output_of(
+    output_format: Format, app: Path | None, *, quiet: bool = False, on_standard_error: bool = False
+) -> Output[Any]:
+    """Return the output of a command about the application directory ``app``, which an error will name too.
+
+    ``on_standard_error``: for progress, which must not mix with results.
+    """
     if app is not None:
         subject.set_app(app)
-    return _OUTPUTS[output_format](app, quiet=quiet)
+    return _OUTPUTS[output_format](app, quiet=quiet, on_standard_error=on_standard_error)
 
 
 def safe(text: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,12 +36,14 @@ from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import EXIT_OK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import timedelta
 
-    from kstate_cli.check.findings import Records
+    from kstate_cli.check.findings import Prediction, Records
     from kstate_cli.check.predict import Report
     from kstate_cli.check.snapshot import CheckRequest
-    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.lines.outlook import CheckDumpPartLine, CheckLine, CheckPredictionLine, CheckSummaryLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.cli.views.check import Start
     from kstate_cli.statedir.model import Application
 
@@ -115,10 +117,10 @@ def check(
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.ending import report_no
-    from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.application import read_topologies
     from kstate_cli.cli.options.logs import LogSources
+    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.check import damage_in, parts_of, say_parts, show_report, start_of
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.specification.homes import StoreKey
@@ -128,10 +130,10 @@ def check(
     # A kstate.toml may be named for all commands; a --spec that was typed was meant.
     refuse_without_topology(topology, typed(context, "old", "spec"))
     path = find_application(app)
-    lines = lines_about(path)
+    results: Output[CheckLine] = output_of(output, path, quiet=quiet)
     logs = LogSources(offsets, bootstrap_server, kafka_settings, dump)
     logs.validate()
-    to = chosen_release("--for", release, for_jar, quiet=quiet or output is Format.json)
+    to = chosen_release("--for", release, for_jar, quiet=results.is_silent)
     cleaned_after = _age("--max-age", max_age)
     retained = _age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
@@ -154,14 +156,15 @@ def check(
         report = predict(application, request)
         start = start_of(application, report, request, logs)
         parts = parts_of(dump) if dump is not None else []
-        if output is Format.json:
-            _print_json(lines, application, request, report, start, parts)
-        else:
+
+        def show() -> None:
             show_report(request.release.version, report, start, every_store=every_store)
             sys.stdout.flush()
             _say_running(application, quiet=quiet)
             if dump is not None:
                 say_parts(dump, parts, quiet=quiet)
+
+        results.show(_lines(application, request, report, start, parts), show)
         metrics.findings = Counter((finding.code.name, finding.level.value) for finding in report.findings)
         if not report.clean:
             error = ConditionNotMet(_verdict(report, request.release.version), where=str(path))
@@ -190,75 +193,76 @@ def _verdict(report: Report, release: str) -> str:
     return ": ".join(filter(None, (fails, ", ".join(counts)))) or "not all is as expected"
 
 
-def _print_json(
-    lines: JsonLines,
-    app: Application,
-    request: CheckRequest,
-    report: Report,
-    start: Start,
-    parts: list[dict[str, Any]],
-) -> None:
+def _lines(
+    app: Application, request: CheckRequest, report: Report, start: Start, parts: list[CheckDumpPartLine]
+) -> Iterator[CheckLine]:
+    yield from (_prediction_line(prediction, start) for prediction in report.predictions)
+    for finding in report.findings:
+        yield {
+            "type": "finding",
+            "task": finding.task,
+            "store": finding.store,
+            "code": finding.code.name,
+            "level": finding.level.value,
+            "message": finding.text,
+            "rule": finding.code.rule,
+            "hint": finding.hint,
+        }
+    yield from parts
+    yield _summary_line(app, request, report, start)
+
+
+def _prediction_line(prediction: Prediction, start: Start) -> CheckPredictionLine:
     from kstate_cli.cli.views.stores import lag_members
 
-    for prediction in report.predictions:
-        lines.line(
-            "prediction",
-            {
-                "task": prediction.task,
-                "store": prediction.store,
-                "outcome": prediction.outcome.value,
-                "or_else": getattr(prediction.or_else, "value", None),
-                **_records_members("records", prediction.records),
-                "code": getattr(prediction.code, "name", None),
-                "path": prediction.file,
-                "messages": list(prediction.messages),
-                **lag_members(start.lags.get((prediction.task, prediction.store or ""))),
-            },
-        )
-    for finding in report.findings:
-        lines.line(
-            "finding",
-            {
-                "task": finding.task,
-                "store": finding.store,
-                "code": finding.code.name,
-                "level": finding.level.value,
-                "message": finding.text,
-                "rule": finding.code.rule,
-                "hint": finding.hint,
-            },
-        )
-    for part in parts:
-        lines.line("dump-part", part)
+    records, is_exact = _count_of(prediction.records)
+    return {
+        "type": "prediction",
+        "task": prediction.task,
+        "store": prediction.store,
+        "outcome": prediction.outcome.value,
+        "or_else": getattr(prediction.or_else, "value", None),
+        "records": records,
+        "records_exact": is_exact,
+        "code": getattr(prediction.code, "name", None),
+        "path": prediction.file,
+        "messages": list(prediction.messages),
+        **lag_members(start.lags.get((prediction.task, prediction.store or ""))),
+    }
+
+
+def _summary_line(app: Application, request: CheckRequest, report: Report, start: Start) -> CheckSummaryLine:
     levels = [finding.level.value for finding in report.findings]
-    lines.summary(
-        {
-            "release": request.release.version,
-            "guarantee": (Guarantee.exactly_once if request.exactly_once else Guarantee.at_least_once).value,
-            "start_fails": report.fails,
-            "errors": levels.count("error"),
-            "warnings": levels.count("warning"),
-            "expected": levels.count("expected"),
-            **_records_members("restores", start.records),
-            "seconds_to_running": start.seconds,
-            **_rate_members(start),
-            "running": app.running,
-            "as_of": app.as_of,
-        }
-    )
+    records, is_exact = _count_of(start.records)
+    guarantee = Guarantee.at_least_once
+    if request.exactly_once:
+        guarantee = Guarantee.exactly_once
+    rate, run = None, None
+    if start.rate is not None:
+        rate, run = round(start.rate.per_second, 1), start.rate.run
+    return {
+        "type": "summary",
+        "release": request.release.version,
+        "guarantee": guarantee.value,
+        "start_fails": report.fails,
+        "errors": levels.count("error"),
+        "warnings": levels.count("warning"),
+        "expected": levels.count("expected"),
+        "restores": records,
+        "restores_exact": is_exact,
+        "seconds_to_running": start.seconds,
+        "rate": rate,
+        "rate_from": run,
+        "running": app.running,
+        "as_of": app.as_of,
+    }
 
 
-def _records_members(name: str, records: Records | None) -> dict[str, Any]:
-    """Return a number of records as two members: the number, and whether it is exact."""
+def _count_of(records: Records | None) -> tuple[int | None, bool | None]:
+    """Return the number of records, and whether it is exact; None for both if it is not known."""
     if records is None:
-        return {name: None, f"{name}_exact": None}
-    return {name: records.count, f"{name}_exact": records.exact}
-
-
-def _rate_members(start: Start) -> dict[str, Any]:
-    if start.rate is None:
-        return {"rate": None, "rate_from": None}
-    return {"rate": round(start.rate.per_second, 1), "rate_from": start.rate.run}
+        return None, None
+    return records.count, records.exact
 
 
 def _say_running(app: Application, *, quiet: bool) -> None:

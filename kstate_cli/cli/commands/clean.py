@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli.cli.json_lines import lines_about
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Wait, age
-from kstate_cli.cli.output import Format, say
+from kstate_cli.cli.output import Format, output_of, say
 from kstate_cli.texts import size_text
 
 if TYPE_CHECKING:
     from kstate_cli.change.clean import Choice
     from kstate_cli.change.journal import Run
+    from kstate_cli.cli.lines.changes import CleanLine
+    from kstate_cli.cli.output import Output
 
 
 def clean(
@@ -53,21 +53,21 @@ def clean(
     from kstate_cli.statedir.names import LOCK
 
     path = find_application_or_runs(app)
-    lines = _RunLines(path, as_json=output is Format.json, quiet=quiet)
+    report = _CleanReport(output_of(output, path, quiet=quiet))
     request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.
     nobody_holds = not os.path.lexists(path / LOCK)
     runs = read_runs(path)
     if dry_run or not runs or (nobody_holds and not choose(request).runs):
         choice = choose(request, locked=nobody_holds)
-        lines.choice(choice)
+        report.choice(choice)
         for candidate in choice.runs:
-            lines.run(candidate.name, pinned_bytes(candidate), deleted=False)
+            report.run(candidate.name, pinned_bytes(candidate), deleted=False)
         if not dry_run and not runs and runs_folder(path).parent.is_dir():
             with kstate_lock(path, wait):
                 remove_drafts(path)
                 remove_empty_folders(path)
-        lines.end()
+        report.end()
         return EXIT_OK
     stays: list[str] = []
 
@@ -89,42 +89,40 @@ def clean(
     with kstate_lock(path, wait):
         # Only under the lock a run that has not ended is one that was interrupted.
         choice = choose(request)
-        lines.choice(choice)
+        report.choice(choice)
         for name, freed in clean_runs(request, choice, elsewhere):
-            lines.run(name, freed, deleted=True)
+            report.run(name, freed, deleted=True)
         remove_drafts(path)
         remove_empty_folders(path)
-    lines.end()
+    report.end()
     return EXIT_WARNINGS if stays else EXIT_OK
 
 
-class _RunLines:
-    """Print runs as lines of JSON, or for people."""
+class _CleanReport:
+    """Print each run that is deleted as soon as it is, and count them."""
 
-    def __init__(self, app: Path, *, as_json: bool, quiet: bool) -> None:
-        self._lines = lines_about(app)
-        self._json, self._quiet = as_json, quiet
+    def __init__(self, results: Output[CleanLine]) -> None:
+        self._results = results
         self._runs = self._bytes = 0
         self._deleted = False
 
     def choice(self, choice: Choice) -> None:
         """Print the runs that stay although they are old enough."""
         for folder in choice.retained:
-            say(folder.text, quiet=self._quiet)
-            if self._json:
-                self._lines.line("left", {"run": folder.run, "message": folder.why})
+            self._results.say(folder.text)
+            self._results.lines([{"type": "left", "run": folder.run, "message": folder.why}])
         if not choice.runs:
-            say("nothing to clean", quiet=self._quiet)
+            self._results.say("nothing to clean")
 
     def run(self, name: str, size: int, *, deleted: bool) -> None:
         """Print a run that is deleted, or would be."""
         freed = f"deleted, {size_text(size)} freed" if deleted else f"{size_text(size)} would be freed"
-        say(f"run {name}: {freed}", quiet=self._quiet)
+        self._results.say(f"run {name}: {freed}")
         self._runs, self._bytes, self._deleted = self._runs + 1, self._bytes + size, self._deleted or deleted
-        if self._json:
-            self._lines.line("run", {"run": name, "bytes_pinned": size, "executed": deleted})
+        self._results.lines([{"type": "run", "run": name, "bytes_pinned": size, "executed": deleted}])
 
     def end(self) -> None:
         """Print the end of the list."""
-        if self._json:
-            self._lines.summary({"runs": self._runs, "bytes_pinned": self._bytes, "executed": self._deleted})
+        self._results.lines(
+            [{"type": "summary", "runs": self._runs, "bytes_pinned": self._bytes, "executed": self._deleted}]
+        )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -22,7 +23,10 @@ from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
 
 if TYPE_CHECKING:
-    from kstate_cli.cli.json_lines import JsonLines
+    from collections.abc import Iterator
+
+    from kstate_cli.cli.lines.rows import DiffLine, DiffStoreLine, InBoth, OffsetsInBoth
+    from kstate_cli.cli.output import Output
     from kstate_cli.diff.model import Diff, StoreDiff
 
 
@@ -52,7 +56,7 @@ def diff(
     layout has timestamps or headers, they are not compared, and diff says so.
     Exit 1 if nothing differs but rows may be missing, 3 if something differs, 6 if something cannot be read.
     """
-    from kstate_cli.cli.json_lines import lines_about
+    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.diff import DiffReport
     from kstate_cli.diff.applications import DiffRequest, diff_applications
     from kstate_cli.host import STORES_STAY
@@ -75,13 +79,10 @@ def diff(
         last_flush=last_flush,
         workers=at_once(workers),
     )
-    lines = lines_about(request.a)
-    report = DiffReport(limit, lines if output is Format.json else None, quiet=quiet)
+    results: Output[DiffLine] = output_of(output, request.a, quiet=quiet)
+    report = DiffReport(limit, results)
     compared = diff_applications(request, report)
-    if output is Format.json:
-        _print_json(lines, compared, request.b)
-    else:
-        _show(compared)
+    results.show(_lines(compared, request.b), partial(_show, compared))
     report.remarks(compared)
     sys.stdout.flush()
     if compared.unread:
@@ -136,35 +137,36 @@ def _show(compared: Diff) -> None:
     )
 
 
-def _print_json(lines: JsonLines, compared: Diff, other: Path) -> None:
+def _lines(compared: Diff, other: Path) -> Iterator[DiffLine]:
     for name, where in compared.tasks:
-        lines.line("task", {"task": name, "only_in": where.value})
+        yield {"type": "task", "task": name, "only_in": where.value}
     for store in compared.stores:
-        lines.line("store", _store(compared, store))
-    lines.summary(
-        {
-            "other": str(other),
-            "equal": compared.equal,
-            "doubts": compared.doubtful,
-            "stores": len(compared.stores),
-            "differing": compared.differing,
-            "unread": compared.unread,
-            "messages": [message.text for message in compared.unreadable],
-            "rows_a": sum(store.rows_a for store in compared.stores),
-            "rows_b": sum(store.rows_b for store in compared.stores),
-            "only_in_a": sum(store.only_a for store in compared.stores),
-            "only_in_b": sum(store.only_b for store in compared.stores),
-            "different": sum(store.different for store in compared.stores),
-            "as_of_a": compared.as_of[0],
-            "as_of_b": compared.as_of[1],
-        }
-    )
+        yield _store_line(compared, store)
+    yield {
+        "type": "summary",
+        "other": str(other),
+        "equal": compared.equal,
+        "doubts": compared.doubtful,
+        "stores": len(compared.stores),
+        "differing": compared.differing,
+        "unread": compared.unread,
+        "messages": [message.text for message in compared.unreadable],
+        "rows_a": sum(store.rows_a for store in compared.stores),
+        "rows_b": sum(store.rows_b for store in compared.stores),
+        "only_in_a": sum(store.only_a for store in compared.stores),
+        "only_in_b": sum(store.only_b for store in compared.stores),
+        "different": sum(store.different for store in compared.stores),
+        "as_of_a": compared.as_of[0],
+        "as_of_b": compared.as_of[1],
+    }
 
 
-def _store(compared: Diff, store: StoreDiff) -> dict[str, Any]:
+def _store_line(compared: Diff, store: StoreDiff) -> DiffStoreLine:
     from kstate_cli.diff.model import In
 
+    offsets: dict[str, InBoth] = {name: {"a": in_a, "b": in_b} for name, (in_a, in_b) in store.offsets.items()}
     return {
+        "type": "store",
         "task": store.task,
         "store": store.store,
         "only_in": None if store.where is In.BOTH else store.where.value,
@@ -177,5 +179,6 @@ def _store(compared: Diff, store: StoreDiff) -> dict[str, Any]:
         "different": store.different,
         "not_compared": list(store.left_out),
         "message": None if store.unreadable is None else store.unreadable.text,
-        "offsets": {name: {"a": in_a, "b": in_b} for name, (in_a, in_b) in store.offsets.items()},
+        # The names are those of the type: changelog and position.
+        "offsets": cast("OffsetsInBoth", offsets),
     }

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from kstate_cli.cli.options.declared import declared
 from kstate_cli.cli.options.dump import DumpReportOptions, DumpSourceOptions, ReadingOptions
-from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
-    from kstate_cli.cli.json_lines import JsonLines
+    from collections.abc import Iterator
+
+    from kstate_cli.cli.lines.dumps import DumpLine, DumpMembers, DumpNoteLine, DumpRoundLine, DumpWarningLine
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import Output
     from kstate_cli.dump_writer.plan import DumpRequest, PartitionPlan, RoundOutcome
 
 
@@ -25,6 +27,7 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
     After a gap, a recreated topic, or deletes that the log may have lost, kstate writes a full dump of the partition.
     """
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.dump import DumpProgress
     from kstate_cli.dump_writer.rounds import dump_round, follow
     from kstate_cli.dump_writer.s3_objects import is_s3
@@ -33,12 +36,13 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
     request = _request(source, how)
     if source.follow is not None and source.dry_run:
         raise UsageError("--follow and --dry-run exclude each other", hint="leave out one of them")
+    results: Output[DumpLine] = output_of(report.output, None, quiet=report.quiet)
     folder = None if is_s3(request.out) else Path(request.out)
     application = source.app or request.group or request.out.rpartition("/")[2]
     with Metrics(report.metrics_file, "dump", folder, application=application) as metrics:
 
         def round_done(outcome: RoundOutcome) -> None:
-            _show_round(request, outcome, report)
+            _show_round(request, outcome, results)
             _measure(metrics, outcome)
             metrics.round_done(_code(outcome, report))
 
@@ -47,10 +51,7 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
                 follow(request, progress, source.follow, round_done)
             outcome = dump_round(request, progress)
         _measure(metrics, outcome)
-        if report.output is Format.json:
-            _print_json(request, outcome)
-        else:
-            _show(request, outcome, quiet=report.quiet)
+        results.show(_lines(request, outcome), lambda: _show(request, outcome, quiet=report.quiet))
         return metrics.finish(_code(outcome, report))
 
 
@@ -122,55 +123,50 @@ def _range_text(plan: PartitionPlan) -> str:
     return "full"
 
 
-def _print_json(request: DumpRequest, outcome: RoundOutcome) -> None:
-    from kstate_cli.cli.json_lines import JsonLines
+def _lines(request: DumpRequest, outcome: RoundOutcome) -> Iterator[DumpLine]:
     from kstate_cli.cli.views.plan import engine_members
 
-    lines = JsonLines(None)
     is_written = outcome.generation is not None
     for plan in outcome.plans:
         records, size = outcome.by_partition.get(plan.key, (0, 0 if is_written else None))
-        lines.line(
-            "partition",
-            {
-                "topic": plan.key.topic,
-                "partition": plan.key.partition,
-                "dumped": _range_text(plan),
-                "why": plan.why,
-                "start": plan.start,
-                "end": plan.end,
-                "open_from": plan.open_from,
-                "held_back": plan.held_back,
-                "records": records if is_written else plan.records,
-                "bytes": size,
-            },
-        )
-    _print_texts(outcome, lines)
-    lines.summary({**_members(request, outcome), **engine_members(request.engine)})
+        yield {
+            "type": "partition",
+            "topic": plan.key.topic,
+            "partition": plan.key.partition,
+            "dumped": _range_text(plan),
+            "why": plan.why,
+            "start": plan.start,
+            "end": plan.end,
+            "open_from": plan.open_from,
+            "held_back": plan.held_back,
+            "records": records if is_written else plan.records,
+            "bytes": size,
+        }
+    yield from _text_lines(outcome)
+    yield {"type": "summary", **_members(request, outcome), **engine_members(request.engine)}
 
 
-def _print_texts(outcome: RoundOutcome, lines: JsonLines) -> None:
-    for kind, texts in (("warning", outcome.warnings), ("note", outcome.notes)):
-        for text in texts:
-            lines.line(kind, {"message": text})
+def _text_lines(outcome: RoundOutcome) -> Iterator[DumpWarningLine | DumpNoteLine]:
+    for text in outcome.warnings:
+        yield {"type": "warning", "message": text}
+    for text in outcome.notes:
+        yield {"type": "note", "message": text}
 
 
-def _show_round(request: DumpRequest, outcome: RoundOutcome, report: DumpReportOptions) -> None:
-    from kstate_cli.cli.json_lines import JsonLines
-    from kstate_cli.cli.output import print_line, say
+def _show_round(request: DumpRequest, outcome: RoundOutcome, results: Output[DumpLine]) -> None:
+    from kstate_cli.cli.output import print_line
 
-    if report.output is Format.json:
-        lines = JsonLines(None)
-        _print_texts(outcome, lines)
-        lines.line("round", _members(request, outcome))
-    else:
-        print_line(_written_text(outcome))
-        for text in outcome.notes:
-            say(text, quiet=report.quiet)
+    results.lines(_text_lines(outcome))
+    # A cast, because the size may only be unknown of a dry run, and a dry run has no rounds.
+    line = cast("DumpRoundLine", {"type": "round", **_members(request, outcome)})
+    results.show([line], lambda: print_line(_written_text(outcome)))
+    for text in outcome.notes:
+        results.remark(text)
+    # A program that follows reads each round when it ends.
     sys.stdout.flush()
 
 
-def _members(request: DumpRequest, outcome: RoundOutcome) -> dict[str, Any]:
+def _members(request: DumpRequest, outcome: RoundOutcome) -> DumpMembers:
     return {
         "out": request.out,
         "executed": outcome.generation is not None,

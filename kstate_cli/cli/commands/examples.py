@@ -26,6 +26,9 @@ from kstate_cli.texts import EXAMPLES, command, quoted
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    from kstate_cli.cli.lines.errands import ExamplesLine
+    from kstate_cli.cli.output import Output
+
 
 def examples(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory to create; it must not exist.")],
@@ -36,23 +39,24 @@ def examples(
 
     Its README.md describes each example. Nothing is overwritten. If an error occurs, DIR is not created.
     """
-    from kstate_cli.cli.json_lines import JsonLines
-    from kstate_cli.cli.output import say, table
+    from kstate_cli.cli.output import output_of, table
     from kstate_cli.texts import command
 
     folder = Path(os.path.abspath(out))
     files = write_examples(folder)
-    if output is Format.json:
-        lines = JsonLines(None)
-        for path, size in files:
-            lines.line("file", {"path": str(folder / path), "bytes": size})
-        lines.summary({"out": str(folder), "files": len(files), "bytes": sum(size for _, size in files)})
-        return 0
-    table(None, ("file", "bytes"), [(path, f"{size:,}") for path, size in files], right=frozenset({"bytes"}))
-    say(f"a description of each: {folder / 'README.md'}", quiet=quiet)
+    results: Output[ExamplesLine] = output_of(output, None, quiet=quiet)
+    rows = [(path, f"{size:,}") for path, size in files]
+    results.show(_lines(folder, files), lambda: table(None, ("file", "bytes"), rows, right=frozenset({"bytes"})))
+    results.remark(f"a description of each: {folder / 'README.md'}")
     restored = (out.with_name("orders"), "--from-changelog", out / "dump", "--spec", out / "dump.toml", "--for", "4.3")
-    say(f"to try a restoration of the dump: {command('restore', *restored)}", quiet=quiet)
+    results.remark(f"to try a restoration of the dump: {command('restore', *restored)}")
     return 0
+
+
+def _lines(folder: Path, files: list[tuple[PurePosixPath, int]]) -> Iterator[ExamplesLine]:
+    for path, size in files:
+        yield {"type": "file", "path": str(folder / path), "bytes": size}
+    yield {"type": "summary", "out": str(folder), "files": len(files), "bytes": sum(size for _, size in files)}
 
 
 _SCRIPT = b"#!"

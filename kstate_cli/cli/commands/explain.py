@@ -14,7 +14,8 @@ from kstate_cli.cli.shell_completion import codes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.lines.errands import ExplainLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.explain.model import Explanation
 
 _INDENT: Final = "  "
@@ -39,7 +40,7 @@ def explain(
     A text is a line of a log of Kafka Streams, an exception with its causes, or a note of kstate. Times, threads, paths
     and line breaks in it do not matter. A text with quotes in it is for standard input.
     """
-    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.output import output_of
     from kstate_cli.explain.catalogue import explanations, find, groups
 
     sentences: tuple[str, ...] = ()
@@ -50,14 +51,17 @@ def explain(
         entries = find(text)
         if not entries:
             entries, sentences = _fitting(text)
-    if output is Format.json:
-        _print_json(JsonLines(None), entries)
-    elif not words:
-        _print("\n\n".join(_index(group.title, group.name, group.explanations) for group in groups()))
-    elif len(entries) > _MOST_IN_FULL:
-        _print("\n".join(_choice(entries, sentences)))
-    else:
-        _print("\n\n".join("\n".join([*_lines(entry), *_where(entry, sentences)]) for entry in entries))
+
+    def show() -> None:
+        if not words:
+            _print("\n\n".join(_index(group.title, group.name, group.explanations) for group in groups()))
+        elif len(entries) > _MOST_IN_FULL:
+            _print("\n".join(_choice(entries, sentences)))
+        else:
+            _print("\n\n".join("\n".join([*_lines(entry), *_where(entry, sentences)]) for entry in entries))
+
+    results: Output[ExplainLine] = output_of(output, None)
+    results.show(_json_lines(entries), show)
     return 0
 
 
@@ -117,23 +121,21 @@ def _where(entry: Explanation, sentences: Sequence[str]) -> Iterator[str]:
         yield f"{_INDENT}{documentation(f'docs/codes/{entry.group}.md')}"
 
 
-def _print_json(lines: JsonLines, entries: Sequence[Explanation]) -> None:
+def _json_lines(entries: Sequence[Explanation]) -> Iterator[ExplainLine]:
     for entry in entries:
         first, *more = entry.do
-        lines.line(
-            "explanation",
-            {
-                "group": entry.group,
-                "code": entry.code,
-                "level": entry.level,
-                "message": entry.meaning,
-                "rule": entry.rule,
-                "messages": None if entry.log is None else list(entry.log),
-                "hint": first,
-                "hint_details": more,
-            },
-        )
-    lines.summary({"explanations": len(entries)})
+        yield {
+            "type": "explanation",
+            "group": entry.group,
+            "code": entry.code,
+            "level": entry.level,
+            "message": entry.meaning,
+            "rule": entry.rule,
+            "messages": None if entry.log is None else list(entry.log),
+            "hint": first,
+            "hint_details": more,
+        }
+    yield {"type": "summary", "explanations": len(entries)}
 
 
 def _print(text: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,13 +15,11 @@ from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
-    from kstate_cli.cli.json_lines import JsonLines
-    from kstate_cli.export.store_export import Exported
+    from collections.abc import Iterator
 
-_OF_THE_SUMMARY: Final = (
-    *("application", "store", "kind", "as_of", "key_serde", "value_serde", "rows", "columns", "remarks"),
-)
-"""Members of the manifest."""
+    from kstate_cli.cli.lines.stores import ExportLine
+    from kstate_cli.cli.output import Output
+    from kstate_cli.export.store_export import Exported
 
 
 def export(
@@ -55,8 +54,7 @@ def export(
     Changes nothing in the application directory. kstate writes _manifest.json last: with it the export is complete.
     The export includes expired rows. Exit 1 if the export is written, but rows may be missing from the store.
     """
-    from kstate_cli.cli.json_lines import lines_about
-    from kstate_cli.cli.output import say
+    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.export import ExportProgress
     from kstate_cli.export.store_export import ExportRequest, export_store
     from kstate_cli.specification.draft import SpecDraft
@@ -77,38 +75,54 @@ def export(
         overwrite=overwrite,
         last_flush=last_flush,
     )
-    lines = lines_about(request.app)
+    results: Output[ExportLine] = output_of(output, request.app, quiet=quiet)
     with ExportProgress(request.engine, quiet=quiet) as progress:
         exported = export_store(request, progress)
     for remark in exported.remarks:
-        say(remark, quiet=quiet)
-    if output is Format.json:
-        _print_json(lines, exported, request.engine.reason)
-    else:
-        _show(exported)
+        results.say(remark)
+    results.show(_lines(exported, request.engine.reason), partial(_show, exported))
     return EXIT_WARNINGS if exported.remarks and exported.warned else EXIT_OK
 
 
-def _print_json(lines: JsonLines, exported: Exported, reason: str) -> None:
-    """Print the manifest, with its tasks and files as lines."""
-    tasks, members = exported.manifest["tasks"], {*_OF_THE_SUMMARY}
+def _lines(exported: Exported, reason: str) -> Iterator[ExportLine]:
+    """Yield the manifest, with its tasks and files as lines."""
+    manifest = exported.manifest
+    tasks = manifest["tasks"]
     for task in tasks:
-        lines.line("task", {**{name: task[name] for name in task if name != "files"}, "files": len(task["files"])})
-        for file in task["files"]:
-            path = str(exported.out / file["name"])
-            lines.line(
-                "file", {"task": task["task"], "partition": task["partition"], "path": path, "rows": file["rows"]}
-            )
-    lines.summary(
-        {
-            **{name: value for name, value in exported.manifest.items() if name in members},
-            "out": str(exported.out),
-            "engine": exported.engine,
-            "engine_reason": reason,
-            "files": sum(len(task["files"]) for task in tasks),
-            "bytes": exported.size,
+        yield {
+            "type": "task",
+            "task": task["task"],
+            "partition": task["partition"],
+            "kind": task["kind"],
+            "rows": task["rows"],
+            "position": task["position"],
+            "files": len(task["files"]),
         }
-    )
+        for file in task["files"]:
+            yield {
+                "type": "file",
+                "task": task["task"],
+                "partition": task["partition"],
+                "path": str(exported.out / file["name"]),
+                "rows": file["rows"],
+            }
+    yield {
+        "type": "summary",
+        "application": manifest["application"],
+        "store": manifest["store"],
+        "kind": manifest["kind"],
+        "as_of": manifest["as_of"],
+        "key_serde": manifest["key_serde"],
+        "value_serde": manifest["value_serde"],
+        "rows": manifest["rows"],
+        "columns": manifest["columns"],
+        "remarks": manifest["remarks"],
+        "out": str(exported.out),
+        "engine": exported.engine,
+        "engine_reason": reason,
+        "files": sum(len(task["files"]) for task in tasks),
+        "bytes": exported.size,
+    }
 
 
 def _show(exported: Exported) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from kstate_cli.broker.client import StreamsGroup
     from kstate_cli.broker.facts import Facts
+    from kstate_cli.cli.lines.outlook import FleetLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.fleet.findings import FleetFinding
     from kstate_cli.fleet.model import Fleet, HostReport
     from kstate_cli.specification.draft import SpecDraft
@@ -79,8 +81,9 @@ def fleet(
     from collections import Counter
 
     from kstate_cli.cli.ending import report_no
-    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import output_of
+    from kstate_cli.cli.views.fleet import fleet_lines
     from kstate_cli.errors import ConditionNotMet, UsageError
     from kstate_cli.fleet.judge import judge
     from kstate_cli.fleet.listing import STREAM, read_listings
@@ -100,12 +103,8 @@ def fleet(
             from kstate_cli.cli.views.fleet_page import write_page
 
             write_page(html, all_of_it, findings)
-        if output is Format.json:
-            from kstate_cli.cli.views.fleet import print_fleet
-
-            print_fleet(JsonLines(None), all_of_it, findings)
-        else:
-            _show(all_of_it, findings, by, quiet=quiet)
+        results: Output[FleetLine] = output_of(output, None, quiet=quiet)
+        results.show(fleet_lines(all_of_it, findings), lambda: _show(all_of_it, findings, by, quiet=quiet))
         metrics.findings = Counter((finding.code.name, finding.level.value) for finding in findings)
         if not findings:
             return metrics.finish(EXIT_OK)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +15,8 @@ from kstate_cli.errors import EXIT_OK
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kstate_cli.cli.lines.dumps import LsDumpLine, LsDumpPartitionLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.dump_reader.open import DumpedPartition, DumpOverview
 
 
@@ -27,19 +30,17 @@ def ls_dump(
     Only manifests and footers are read; kstate verify-dump reads the files. A gap is a range of offsets between two
     full dumps that neither has: the log had forgotten it. Exit code 3: a file is missing, or damaged.
     """
-    from kstate_cli.cli.output import say
+    from kstate_cli.cli.output import output_of
     from kstate_cli.dump_reader.open import read_overview
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.texts import plural, some
 
     overview = read_overview(dump)
     verified_ms = _verified_ms(dump)
-    if output is Format.json:
-        _print_json(dump, overview, verified_ms)
-    else:
-        _show(overview)
-        for line in _ending(dump, overview, verified_ms):
-            say(line, quiet=quiet)
+    results: Output[LsDumpLine] = output_of(output, None, quiet=quiet)
+    results.show(_lines(dump, overview, verified_ms), partial(_show, overview))
+    for sentence in _ending(dump, overview, verified_ms):
+        results.remark(sentence)
     damaged = [partition for partition in overview.partitions if partition.damage is not None]
     if damaged:
         named = some([str(partition.key) for partition in damaged], 5)
@@ -112,30 +113,27 @@ def _ending(dump: str, overview: DumpOverview, verified_ms: int | None) -> Itera
         yield f"every file was read in full since {utc_text(verified_ms)}"
 
 
-def _print_json(dump: str, overview: DumpOverview, verified_ms: int | None) -> None:
-    from kstate_cli.cli.json_lines import JsonLines
+def _lines(dump: str, overview: DumpOverview, verified_ms: int | None) -> Iterator[LsDumpLine]:
     from kstate_cli.clock import utc_text
     from kstate_cli.dump_reader.location import absolute, uri_text
 
-    lines = JsonLines(None)
-    for partition in overview.partitions:
-        lines.line("partition", _members(partition))
-    lines.summary(
-        {
-            "path": uri_text(absolute(dump)),
-            "ok": all(partition.damage is None for partition in overview.partitions),
-            "generation": overview.generation,
-            "partitions": len(overview.partitions),
-            "records": sum(partition.records for partition in overview.partitions),
-            "verified": None if verified_ms is None else utc_text(verified_ms),
-        }
-    )
+    yield from map(_partition_line, overview.partitions)
+    yield {
+        "type": "summary",
+        "path": uri_text(absolute(dump)),
+        "ok": all(partition.damage is None for partition in overview.partitions),
+        "generation": overview.generation,
+        "partitions": len(overview.partitions),
+        "records": sum(partition.records for partition in overview.partitions),
+        "verified": None if verified_ms is None else utc_text(verified_ms),
+    }
 
 
-def _members(partition: DumpedPartition) -> dict[str, Any]:
+def _partition_line(partition: DumpedPartition) -> LsDumpPartitionLine:
     from kstate_cli.clock import utc_text
 
     return {
+        "type": "partition",
         "topic": partition.key.topic,
         "partition": partition.key.partition,
         "start": partition.start,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections import Counter
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +20,8 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kstate_cli.cli.lines.errands import MaintainLine, MaintainMaintainedLine, MaintainSummaryLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.errors import KstateError
     from kstate_cli.maintain.rounds import StepEnd
     from kstate_cli.maintain.steps import StepCommand
@@ -43,6 +48,7 @@ def maintain(
     that this one did not complete.
     """
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import output_of
     from kstate_cli.errors import UsageError
     from kstate_cli.maintain.measures import measures
     from kstate_cli.maintain.memory import read_memory, take_lock
@@ -50,6 +56,7 @@ def maintain(
     from kstate_cli.maintain.steps import directories, maintenance_of, require_apart, tasks
     from kstate_cli.specification.toml_file import read_configuration
 
+    results: Output[MaintainLine] = output_of(output, None, quiet=quiet)
     path_text = config or os.environ.get(VARIABLE)
     if not path_text:
         raise UsageError("nothing says what is to be done", hint=f"--config FILE, or {VARIABLE}: a kstate.toml")
@@ -60,7 +67,7 @@ def maintain(
     dump = configuration.defaults.get("dump")
     if dry_run:
         memory = read_memory(maintenance.memory_file)
-        _show_plan(tasks(configuration, maintenance, memory, _now(), quiet=quiet), output)
+        _show_plan(tasks(configuration, maintenance, memory, _now(), quiet=quiet), results)
         return EXIT_OK
     metrics_file = metrics_file or maintenance.metrics_file
     if metrics_file is not None:
@@ -79,10 +86,10 @@ def maintain(
                 memory,
                 LockedMemory(maintenance.memory_file, lock),
                 under_way=lambda progress: _under_way(progress, quiet=quiet),
-                on_end=lambda end: _hear(end, output, quiet=quiet),
+                on_end=lambda end: _show_end(end, results),
                 warnings_ok=warnings_ok,
             )
-            code = _end(ends, output, quiet=quiet)
+            code = _end(ends, results)
             return metrics.finish(EXIT_OK if code == EXIT_WARNINGS and warnings_ok else code)
     finally:
         os.close(lock)
@@ -101,47 +108,36 @@ def _name(configuration: Configuration, maintenance: Maintenance) -> str:
     return path.name if path is not None else Path(str(configuration.defaults["dump"])).name
 
 
-def _show_plan(commands: Iterable[StepCommand], output: Format) -> None:
+def _show_plan(commands: Iterable[StepCommand], results: Output[MaintainLine]) -> None:
     from kstate_cli.cli.output import print_line
     from kstate_cli.maintain.rounds import NOT_DUE, PLANNED, StepEnd
     from kstate_cli.texts import command
 
     ends = [StepEnd(step, NOT_DUE if step.not_due else PLANNED, message=step.not_due) for step in commands]
     for end in ends:
-        if output is Format.json:
-            _print_json(end)
-        elif end.task.not_due is None:
-            print_line(command(*end.task.words))
-        else:
-            print_line(f"{end.task.name}: {end.task.not_due}")
-    if output is Format.json:
-        _print_summary(ends, EXIT_OK, executed=False)
+        text = command(*end.task.words)
+        if end.task.not_due is not None:
+            text = f"{end.task.name}: {end.task.not_due}"
+        results.about(end.task.directory).show([_line(end)], partial(print_line, text))
+    results.lines([_summary_line(ends, EXIT_OK, executed=False)])
 
 
-def _print_json(end: StepEnd) -> None:
-    from kstate_cli.cli.json_lines import JsonLines
-
-    JsonLines(None if end.task.directory is None else end.task.directory).line(
-        "maintained",
-        {
-            "step": end.task.step,
-            "subject": end.task.of,
-            "words": list(end.task.words),
-            "came": end.outcome,
-            "ended": end.exit,
-            "seconds": None if end.seconds is None else round(end.seconds, 3),
-            "message": end.message,
-        },
-    )
+def _line(end: StepEnd) -> MaintainMaintainedLine:
+    return {
+        "type": "maintained",
+        "step": end.task.step,
+        "subject": end.task.of,
+        "words": list(end.task.words),
+        "came": end.outcome,
+        "ended": end.exit,
+        "seconds": None if end.seconds is None else round(end.seconds, 3),
+        "message": end.message,
+    }
 
 
-def _print_summary(ends: list[StepEnd], code: int, *, executed: bool) -> None:
-    from kstate_cli.cli.json_lines import JsonLines
-
-    came: dict[str, int] = {}
-    for end in ends:
-        came[end.outcome] = came.get(end.outcome, 0) + 1
-    JsonLines(None).summary({"executed": executed, "ended": code, "outcomes": came})
+def _summary_line(ends: list[StepEnd], code: int, *, executed: bool) -> MaintainSummaryLine:
+    outcomes = Counter(end.outcome for end in ends)
+    return {"type": "summary", "executed": executed, "ended": code, "outcomes": dict(outcomes)}
 
 
 @contextmanager
@@ -174,15 +170,15 @@ def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
         yield
 
 
-def _hear(end: StepEnd, output: Format, *, quiet: bool) -> None:
-    import sys
+def _show_end(end: StepEnd, results: Output[MaintainLine]) -> None:
+    results.about(end.task.directory).show([_line(end)], lambda: _show_text(end, quiet=results.quiet))
+    # The next step may take hours: whoever reads a pipe sees this one now.
+    sys.stdout.flush()
 
+
+def _show_text(end: StepEnd, *, quiet: bool) -> None:
     from kstate_cli.cli.output import print_line, safe, say
 
-    if output is Format.json:
-        _print_json(end)
-        sys.stdout.flush()
-        return
     took = "" if end.seconds is None else f", {end.seconds:.1f} s"
     why = f": {end.message}" if end.message else ""
     line = f"{end.task.name}: {end.outcome.replace('-', ' ')}{took}{why}"
@@ -190,20 +186,17 @@ def _hear(end: StepEnd, output: Format, *, quiet: bool) -> None:
         say(line, quiet=quiet)
     else:
         print_line(safe(line))
-        sys.stdout.flush()
 
 
-def _end(ends: list[StepEnd], output: Format, *, quiet: bool) -> int:
+def _end(ends: list[StepEnd], results: Output[MaintainLine]) -> int:
     """Return 0 or 1; raise a more severe end as the class of error with its exit code."""
-    from kstate_cli.cli.output import say
     from kstate_cli.maintain.rounds import worst
 
     bad = worst(ends)
     code = EXIT_OK if bad is None else bad.exit or EXIT_OK
-    if output is Format.json:
-        _print_summary(ends, code, executed=bad is not None)
+    results.lines([_summary_line(ends, code, executed=bad is not None)])
     if bad is None:
-        say("nothing is due", quiet=quiet)
+        results.say("nothing is due")
     if bad is not None and code > EXIT_WARNINGS:
         raise _error(bad, [end for end in ends if end.exit is not None])
     return code

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
     from kstate_cli.check.snapshot import CheckRequest
+    from kstate_cli.cli.lines.changes import MigrateLine, MigrateSummaryLine, PlanEnd
+    from kstate_cli.cli.output import Output
     from kstate_cli.offsets.ages import Age
     from kstate_cli.statedir.model import Application
 
@@ -121,8 +123,7 @@ def migrate(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import say
-    from kstate_cli.cli.subject import set_app
+    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.plan import PlanView, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.errors import UsageError
@@ -131,7 +132,8 @@ def migrate(
     from kstate_cli.offsets.ages import add_ages, ages_of_converted
     from kstate_cli.statedir.find import find_application
 
-    target = chosen_release("--to", to, to_jar, quiet=quiet or output is Format.json)
+    results: Output[MigrateLine] = output_of(output, None, quiet=quiet)
+    target = chosen_release("--to", to, to_jar, quiet=results.is_silent)
     if wipe_unclean and unclean is OnUnclean.refuse:
         raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="leave out one of them")
     options = MigrateOptions(
@@ -143,7 +145,7 @@ def migrate(
         unproven=unproven,
     )
     path = find_application(app)
-    set_app(path)
+    results = output_of(output, path, quiet=quiet)
     ages: list[Age] = []
 
     def planner(application: Application) -> Plan:
@@ -152,7 +154,7 @@ def migrate(
         return plan
 
     stores_at_once = at_once(workers)
-    view = PlanView(output, quiet=quiet, verbose=verbose, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    view = PlanView(results, verbose=verbose, dry_run=dry_run, workers=stores_at_once, copied=copy)
     request = ChangeRequest(
         Terms(
             path,
@@ -172,20 +174,19 @@ def migrate(
                 metrics.warnings = len(plan.warnings)
                 show_plan(plan, view)
 
-            outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
+            outcome = change(request, on_plan=on_plan, progress=progress, tell=results.say)
         check_request = CheckRequest(
             target,
             exactly_once=not options.at_least_once,
             headers_format=options.headers_format,
             transactional=options.transactional,
         )
-        return metrics.finish(_finish(outcome, check_request, output, quiet=quiet, warnings_ok=warnings_ok))
+        return metrics.finish(_finish(outcome, check_request, results, warnings_ok=warnings_ok))
 
 
 def _finish(
-    outcome: ChangeOutcome, check_request: CheckRequest, output: Format, *, quiet: bool, warnings_ok: bool
+    outcome: ChangeOutcome, check_request: CheckRequest, results: Output[MigrateLine], *, warnings_ok: bool
 ) -> int:
-    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.output import say
     from kstate_cli.cli.views.check import warning_of_next_start
     from kstate_cli.cli.views.plan import exit_code, show_end
@@ -193,22 +194,21 @@ def _finish(
 
     plan, result = outcome.plan, outcome.result
 
-    def lines(result: RunResult) -> Iterator[str]:
+    def sentences(result: RunResult) -> Iterator[str]:
         yield f"migrated to {plan.target} (run {result.run})"
         if result.rows_converted:
             yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"
         yield f"next: start the application with {plan.target}; back: {command('undo', plan.app)}"
 
-    members = {
-        "release": plan.target,
-        "headers_dropped": result.headers_dropped if result else 0,
-        "rows_converted": result.rows_converted if result else 0,
-    }
+    def summary(end: PlanEnd) -> MigrateSummaryLine:
+        headers, rows = 0, 0
+        if result is not None:
+            headers, rows = result.headers_dropped, result.rows_converted
+        return {"type": "summary", "release": plan.target, "headers_dropped": headers, "rows_converted": rows, **end}
+
     warning = None if result is None else warning_of_next_start(plan.app, check_request)
-    if warning is not None and output is Format.json:
-        JsonLines(plan.app).line("warning", {"message": warning})
-    elif warning is not None:
-        say(f"warning: {warning}")
+    if warning is not None:
+        results.show([{"type": "warning", "message": warning}], lambda: say(f"warning: {warning}"))
     nothing = f"{plan.app} is where {plan.target} wants it"
-    show_end(plan, result, output, members=members, nothing=nothing, lines_of=lines, quiet=quiet)
+    show_end(plan, result, results, summary=summary, nothing=nothing, sentences=sentences)
     return exit_code(plan, warnings_ok=warnings_ok, warned=warning is not None)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from kstate_cli.cli.options.query import RowFormat, StoreRequest
+from kstate_cli.cli.options.query import StoreRequest
 from kstate_cli.cli.options.shared import bound_of
 from kstate_cli.cli.output import say
 from kstate_cli.cli.subject import set_app
-from kstate_cli.cli.views.query import Row, View
+from kstate_cli.cli.views.query import Row, View, view_of
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, InUse
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
@@ -40,8 +41,6 @@ from kstate_cli.query.result import hints
 from kstate_cli.query.streams import Handlers
 from kstate_cli.rows.errors import Advice, joined, look_closer, own_advice
 from kstate_cli.specification.draft import Spec
-
-_ROWS_OF_A_TABLE = 1000
 
 
 def answer(
@@ -87,7 +86,7 @@ def answer(
                 for remark in reader_remarks(store, running=bool(running)):
                     say(remark, quiet=options.quiet)
                     doubts = not running
-        view = View(request, columns, streams.path)
+        view = view_of(request, columns, streams.path)
         return _Answer(request, view, row, streams).print_all(answers, collated=collated) or (
             EXIT_WARNINGS if doubts else EXIT_OK
         )
@@ -99,9 +98,7 @@ class _Answer:
         self._view = view
         self._row = row
         self._streams = streams
-        limit = request.options.limit
-        capped = limit is None and request.options.output is RowFormat.table
-        self._limit = _ROWS_OF_A_TABLE if capped else limit
+        self._limit = request.options.limit or view.rows_by_default
         self._more = False
         self._failed: dict[int | None, FailureReason] = {}
         self._by_host = False
@@ -129,19 +126,21 @@ class _Answer:
         self._view.end()
         for partition, result in results.items():
             if result.is_failure:
-                message = self._failure_text(result)
+                message = self._view.failure_text(result)
                 self._fail(partition, result.failure_reason, message, by_host=result.failed_by_host)
                 if result.failure_reason is FailureReason.STORE_EXCEPTION:
                     self._advices.append(result.advice)
-        self._view.object(
-            "summary",
-            {
-                "store": self._request.store,
-                "rows": self._view.count,
-                "more": self._more,
-                "unread": self._view.unreadable,
-                "failures": len(self._failed),
-            },
+        self._view.results.lines(
+            [
+                {
+                    "type": "summary",
+                    "store": self._request.store,
+                    "rows": self._view.count,
+                    "more": self._more,
+                    "unread": self._view.unreadable,
+                    "failures": len(self._failed),
+                }
+            ]
         )
         self._view.end()
         self._raise_failures()
@@ -190,15 +189,13 @@ class _Answer:
             self._fail(partition, FailureReason.STORE_EXCEPTION, str(error), by_host=error.by_host)
             self._advices.append(own_advice(error))
 
-    def _failure_text(self, result: QueryResult[Any]) -> str:
-        """Return the message of Streams for programs, and its meaning for people."""
-        return result.failure_message if self._request.options.output is RowFormat.json else result.failure_in_words
-
     def _fail(self, partition: int | None, reason: FailureReason, message: str, *, by_host: bool) -> None:
         self._failed[partition] = reason
         self._by_host |= by_host
         more = self._kinds() if reason is FailureReason.UNKNOWN_QUERY_TYPE else ""
-        self._view.object("failure", {"partition": partition, "code": reason.value, "message": message})
+        self._view.results.lines(
+            [{"type": "failure", "partition": partition, "code": reason.value, "message": message}]
+        )
         self._view.end()
         say(f"{self._name(partition)}: {reason.value}: {message}{more}")
 
@@ -213,14 +210,28 @@ class _Answer:
     def _explain(self, results: dict[int | None, QueryResult[Any]]) -> None:
         for partition, result in results.items():
             position = result.position.as_map() if result.position is not None else None
-            if self._request.options.output is RowFormat.json:
-                info = {"position": position, "execution_info": list(result.execution_info)}
-                self._view.object("partition", {"partition": partition, **info})
-                continue
-            offsets = "unknown" if position is None else " ".join(typed_offsets(position)) or "empty"
-            say(f"{self._name(partition)}: position {offsets}")
-            for line in result.execution_info:
-                say(f"{self._name(partition)}: {line}")
+            execution_info = list(result.execution_info)
+            self._view.results.show(
+                [
+                    {
+                        "type": "partition",
+                        "partition": partition,
+                        "position": position,
+                        "execution_info": execution_info,
+                    }
+                ],
+                partial(self._say_explanation, partition, position, execution_info),
+            )
+
+    def _say_explanation(
+        self, partition: int | None, position: Mapping[str, Mapping[int, int]] | None, execution_info: Sequence[str]
+    ) -> None:
+        offsets = "unknown"
+        if position is not None:
+            offsets = " ".join(typed_offsets(position)) or "empty"
+        say(f"{self._name(partition)}: position {offsets}")
+        for line in execution_info:
+            say(f"{self._name(partition)}: {line}")
 
     def _verdict(self) -> InUse | StoreUnreadable | QueryFailedError:
         counts = Counter(reason.value for reason in self._failed.values())

@@ -5,7 +5,6 @@ Where a task lacks stores after the move, ``restore`` plans them into the same c
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,10 +37,12 @@ from kstate_cli.cli.options.shared import (
 from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
+    from kstate_cli.cli.lines.changes import PlanEnd, RehomeLine, RehomeSummaryLine, RestoreProgressLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.cli.views.plan import PlanView
     from kstate_cli.dump_reader.model import Dump
     from kstate_cli.offsets.ages import Age
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from kstate_cli.releases import Release
     from kstate_cli.restore.planning.plan import RestorePlan, StoreWork
     from kstate_cli.restore.running.restoration import RestoreOutcome, RestoreRequest
+    from kstate_cli.restore.running.steps import RestoredStore
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.statedir.model import Application
 
@@ -127,8 +129,7 @@ def rehome(
     from kstate_cli.change.earlier_runs import refuse_after_error
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import say
-    from kstate_cli.cli.subject import set_app
+    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.plan import PlanView, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.offsets.ages import add_ages
@@ -149,7 +150,7 @@ def rehome(
     )
     options = replace(options, cluster=source.cluster(dry_run=dry_run), complete=frozenset(completion.complete or ()))
     path = find_application(app)
-    set_app(path)
+    results: Output[RehomeLine] = output_of(output, path, quiet=quiet)
     ages: list[Age] = []
 
     def planned(application: Application, plan: Plan) -> None:
@@ -173,23 +174,22 @@ def rehome(
         lock_is_shared=lock_is_shared,
         dry_run=dry_run,
     )
-    view = PlanView(output, quiet=quiet, verbose=verbose, dry_run=dry_run, workers=stores_at_once, copied=copy)
+    view = PlanView(results, verbose=verbose, dry_run=dry_run, workers=stores_at_once, copied=copy)
     larger, restore_request = None, None
     if completion.from_changelog is not None:
         restore_request = completion.request(options, terms, source, after_error=after_error)
         options = replace(options, command=f"{options.command} --from-changelog {quoted(restore_request.dump)}")
         larger = CompletedRehoming(options, planned, last_word)
     if options.cluster is not None and wait and not dry_run:
-        await_end(options.cluster, path.name, wait, lambda line: say(f"kstate: {line}", quiet=quiet))
+        await_end(options.cluster, path.name, wait, lambda line: results.say(f"kstate: {line}"))
     with Metrics(metrics_file, "rehome", path) as metrics:
         if restore_request is not None and larger is not None:
-            completed = _complete(restore_request, larger, view)
+            progress_lines: Output[RestoreProgressLine] = output_of(output, path, quiet=quiet, on_standard_error=True)
+            completed = _complete(restore_request, larger, view, progress_lines)
             plan, result = completed.plan.change, completed.result
             metrics.records = sum(report.records for report in completed.reports)
             metrics.warnings = len(plan.warnings)
-            return metrics.finish(
-                _finish(plan, result, output, quiet=quiet, warnings_ok=warnings_ok, outcome=completed)
-            )
+            return metrics.finish(_finish(plan, result, results, warnings_ok=warnings_ok, outcome=completed))
         request = ChangeRequest(terms, planner=planner, last_word=last_word)
         with RunProgress(quiet=quiet) as progress:
 
@@ -198,21 +198,21 @@ def rehome(
                 metrics.warnings = len(plan.warnings)
                 show_plan(plan, view)
 
-            outcome = change(request, on_plan=on_plan, progress=progress, tell=lambda line: say(line, quiet=quiet))
-        return metrics.finish(_finish(outcome.plan, outcome.result, output, quiet=quiet, warnings_ok=warnings_ok))
+            outcome = change(request, on_plan=on_plan, progress=progress, tell=results.say)
+        return metrics.finish(_finish(outcome.plan, outcome.result, results, warnings_ok=warnings_ok))
 
 
-def _complete(request: RestoreRequest, larger: CompletedRehoming, view: PlanView) -> RestoreOutcome:
+def _complete(
+    request: RestoreRequest, larger: CompletedRehoming, view: PlanView, progress_lines: Output[RestoreProgressLine]
+) -> RestoreOutcome:
     """Move the stores and complete tasks from the dump, in one run of ``restore``."""
     from dataclasses import replace
 
-    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.views.plan import show_plan
     from kstate_cli.cli.views.restore import RestoreProgress
     from kstate_cli.restore.running.pipeline import engine_for, restore
 
-    lines = JsonLines(request.terms.app, sys.stderr) if view.output is Format.json else None
-    with RestoreProgress(lines, quiet=view.quiet) as progress:
+    with RestoreProgress(progress_lines) as progress:
 
         def on_plan(plan: RestorePlan) -> None:
             progress.expect(plan)
@@ -224,9 +224,8 @@ def _complete(request: RestoreRequest, larger: CompletedRehoming, view: PlanView
 def _finish(
     plan: Plan,
     result: RunResult | None,
-    output: Format,
+    results: Output[RehomeLine],
     *,
-    quiet: bool,
     warnings_ok: bool,
     outcome: RestoreOutcome | None = None,
 ) -> int:
@@ -236,24 +235,35 @@ def _finish(
     from kstate_cli.texts import command, plural
 
     if outcome is not None:
-        show_restored(outcome, output, quiet=quiet)
-    engine = outcome.engine if outcome is not None and outcome.plan.work else None
-    reports = outcome.reports if outcome is not None else []
+        show_restored(outcome, results)
+    work: Sequence[StoreWork] = ()
+    reports: Sequence[RestoredStore] = ()
+    if outcome is not None:
+        work, reports = outcome.plan.work, outcome.reports
     move_count = sum(1 for step in plan.steps if isinstance(step, MoveStore))
 
-    def lines(result: RunResult) -> Iterator[str]:
+    def sentences(result: RunResult) -> Iterator[str]:
         restored = f", restored {plural(len(reports), 'store')} from the dump" if reports else ""
         yield f"rehomed {plural(move_count, 'store')}{restored} (run {result.run})"
         yield f"next: start the application with the new topology; back: {command('undo', plan.app)}"
 
-    members = {
-        "moved": move_count,
-        "stores": len(outcome.plan.work) if outcome is not None else 0,
-        "records": sum(report.records for report in reports),
-        **engine_members(engine),
-    }
+    def summary(end: PlanEnd) -> RehomeSummaryLine:
+        engine, reason = None, None
+        if outcome is not None and work:
+            members = engine_members(outcome.engine)
+            engine, reason = members["engine"], members["engine_reason"]
+        return {
+            "type": "summary",
+            "moved": move_count,
+            "stores": len(work),
+            "records": sum(report.records for report in reports),
+            "engine": engine,
+            "engine_reason": reason,
+            **end,
+        }
+
     nothing = f"every store of {plan.app} is in its task"
-    show_end(plan, result, output, members=members, nothing=nothing, lines_of=lines, quiet=quiet)
+    show_end(plan, result, results, summary=summary, nothing=nothing, sentences=sentences)
     return exit_code(plan, warnings_ok=warnings_ok, warned=any(report.null_keys for report in reports))
 
 

@@ -11,7 +11,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +32,7 @@ from kstate_cli.cli.options.restore import (
     committed_of,
 )
 from kstate_cli.cli.options.shared import Guarantee, Verify, at_once
-from kstate_cli.cli.output import Format, say
+from kstate_cli.cli.output import say
 from kstate_cli.errors import KstateError, UsageError
 from kstate_cli.texts import command, quoted
 
@@ -41,7 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kstate_cli.barrier import Waiting
+    from kstate_cli.cli.lines.changes import RestoreLine, RestoreProgressLine
     from kstate_cli.cli.options.restore import FleetOptions
+    from kstate_cli.cli.output import Output
     from kstate_cli.cli.views.barrier import BarrierView
     from kstate_cli.cli.views.plan import PlanView
     from kstate_cli.cli.views.restore import RestoreProgress
@@ -62,10 +63,8 @@ def restore(
     report: ReportOptions,
 ) -> int:
     """Restore stores in bulk from a changelog dump. Undo it with `kstate undo`."""
-    from kstate_cli.cli.json_lines import JsonLines
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import say
-    from kstate_cli.cli.subject import set_app
+    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.plan import PlanView
     from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, show_round
     from kstate_cli.restore.running.pipeline import application_path, engine_for, follow_dump
@@ -76,34 +75,34 @@ def restore(
     if cases.follow is not None:
         _refuse_beside_follow(selection, cases)
     path = application_path(app)
-    set_app(path)
+    results: Output[RestoreLine] = output_of(report.output, path, quiet=report.quiet)
+    progress_lines: Output[RestoreProgressLine] = output_of(
+        report.output, path, quiet=report.quiet, on_standard_error=True
+    )
     barrier = barrier_of(selection.fleet, is_started=not cases.standby and cases.follow is None)
-    request = _request(path, selection, logs, cases, work, report)
-    output, quiet = report.output, report.quiet
+    request = _request(path, selection, logs, cases, work, report, is_silent=results.is_silent)
     listener = None
     if report.on_state_change is not None:
         listener = StateCommand(report.on_state_change, path)
     view = PlanView(
-        output,
-        quiet=quiet,
+        results,
         dry_run=selection.dry_run,
         workers=request.terms.run.workers,
         verbose=report.verbose,
         copied=work.copy,
     )
     with Metrics(report.metrics_file, "restore", path) as metrics:
-        lines = JsonLines(path, sys.stderr) if output is Format.json else None
-        with RestoreProgress(lines, quiet=quiet, on_state=listener) as progress:
+        with RestoreProgress(progress_lines, on_state=listener) as progress:
 
             def show_plan_of(plan: RestorePlan) -> None:
-                _show_plan(plan, replace(view, engine=engine_for(request, plan)), progress)
+                _show_plan(plan, replace(view, engine=engine_for(request, plan)), progress, results)
 
             def count(outcome: RestoreOutcome) -> None:
                 metrics.records = sum(report.records for report in outcome.reports)
                 metrics.warnings = len(outcome.plan.change.warnings)
 
             def round_done(outcome: RestoreOutcome) -> None:
-                show_round(outcome, output, quiet=quiet)
+                show_round(outcome, results)
                 count(outcome)
                 metrics.round_done(code_of(outcome, warnings_ok=report.warnings_ok))
 
@@ -113,15 +112,12 @@ def restore(
         count(outcome)
 
         def ended(waiting: Waiting | None) -> int:
-            return finish(
-                outcome, output, quiet=quiet, warnings_ok=report.warnings_ok, waiting=waiting, standby=cases.standby
-            )
+            return finish(outcome, results, warnings_ok=report.warnings_ok, waiting=waiting, standby=cases.standby)
 
         if barrier is None or selection.dry_run:
             return metrics.finish(ended(None))
-        if output is Format.table:
-            say(f"{path} is ready", quiet=quiet)
-        wait = partial(barrier.wait, JsonLines(path) if output is Format.json else None, quiet=quiet)
+        results.remark(f"{path} is ready")
+        wait = partial(barrier.wait, results)
         return metrics.finish(wait_at_barrier(wait, ended, warnings_ok=report.warnings_ok))
 
 
@@ -132,6 +128,8 @@ def _request(
     cases: CaseOptions,
     work: WorkOptions,
     report: ReportOptions,
+    *,
+    is_silent: bool,
 ) -> RestoreRequest:
     """Return the request that the options make. Raises UsageError and Refused, and what reading their files raises."""
     from kstate_cli.change.course import Terms
@@ -159,7 +157,7 @@ def _request(
             may_be_lost=True,
         ),
         dump=selection.from_changelog,
-        options=_options(path, selection, logs, cases, report),
+        options=_options(path, selection, logs, cases, is_silent=is_silent),
         engine=engine_of(work.engine, spark),
         spark=spark,
         spec=read_draft(spec) if spec else None,
@@ -178,16 +176,15 @@ def _request(
 
 
 def _options(
-    path: Path, selection: SelectionOptions, logs: LogOptions, cases: CaseOptions, report: ReportOptions
+    path: Path, selection: SelectionOptions, logs: LogOptions, cases: CaseOptions, *, is_silent: bool
 ) -> RestoreOptions:
     """Return what the planner is asked: which stores, by which release, and what is allowed."""
     from kstate_cli.restore.planning.judge import Permissions
     from kstate_cli.restore.planning.plan import RestoreOptions
 
     elsewhere, only = tasks_of(selection.fleet, path.name)
-    says_release = report.output is Format.table and not report.quiet
     return RestoreOptions(
-        release=chosen_release("--for", selection.release_name, selection.for_jar, quiet=not says_release),
+        release=chosen_release("--for", selection.release_name, selection.for_jar, quiet=is_silent),
         tasks=frozenset(selection.task or ()),
         stores=frozenset(selection.store or ()),
         partitions=frozenset(selection.partition or ()),
@@ -224,19 +221,14 @@ def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> No
         )
 
 
-def _show_plan(plan: RestorePlan, how: PlanView, progress: RestoreProgress) -> None:
-    from kstate_cli.cli.json_lines import JsonLines
-    from kstate_cli.cli.output import say
+def _show_plan(plan: RestorePlan, how: PlanView, progress: RestoreProgress, results: Output[RestoreLine]) -> None:
     from kstate_cli.cli.views.plan import show_plan
 
     progress.expect(plan)
     show_plan(plan.change, how)
-    lines = JsonLines(plan.change.app)
     for store in plan.unchanged:
-        if how.output is Format.json:
-            lines.line("left", {"task": store.task, "store": store.store, "message": store.why})
-        else:
-            say(f"{store.title}: unchanged: {store.why}", quiet=how.quiet)
+        results.lines([{"type": "left", "task": store.task, "store": store.store, "message": store.why}])
+        results.remark(f"{store.title}: unchanged: {store.why}")
 
 
 _MAKE = command("fleet", "HOST.json", "-o", "json")

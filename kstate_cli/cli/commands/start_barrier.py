@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, WarningsOk
 from kstate_cli.cli.output import Format
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.lines.errands import StartBarrierLine
+    from kstate_cli.cli.output import Output
 
 
 def start_barrier(
@@ -39,12 +43,11 @@ def start_barrier(
     An instance of Kafka Streams that starts alone gets every task, and restores from the broker what the other hosts
     have on disk. Each host writes one small file to PLACE; the next round overwrites it.
     """
-    from kstate_cli.cli.json_lines import JsonLines
-    from kstate_cli.cli.views.barrier import BarrierView, barrier_members
+    from kstate_cli.cli.output import output_of
+    from kstate_cli.cli.views.barrier import BarrierView, barrier_result
 
     view = BarrierView(place, host=host, hosts=hosts, timeout=timeout)
-    lines = JsonLines(None) if output is Format.json else None
-    waiting = view.wait(lines, quiet=quiet)
-    if lines is not None:
-        lines.summary({"barrier": barrier_members(waiting), **view.members(waiting)})
+    results: Output[StartBarrierLine] = output_of(output, None, quiet=quiet)
+    waiting = view.wait(results)
+    results.lines([{"type": "summary", "barrier": barrier_result(waiting), **view.members(waiting)}])
     return EXIT_OK if waiting.all_here or warnings_ok else EXIT_WARNINGS

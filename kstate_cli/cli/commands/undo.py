@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Reason, Wait
 from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.lines.changes import UndoLine
+    from kstate_cli.cli.output import Output
 
 
 def undo(
@@ -37,24 +41,23 @@ def undo(
     from kstate_cli.change.lockfile import application_lock, check_location
     from kstate_cli.change.undo import UndoOptions
     from kstate_cli.change.undo import undo as undo_run
-    from kstate_cli.cli.json_lines import lines_about
-    from kstate_cli.cli.output import say
+    from kstate_cli.cli.output import output_of
     from kstate_cli.statedir.find import find_application_or_runs
 
     path = find_application_or_runs(app)
-    lines = lines_about(path)
+    results: Output[UndoLine] = output_of(output, path, quiet=quiet)
 
     def end(run: str | None, message: str) -> int:
-        if output is Format.json:
-            lines.summary({"run": run, "executed": run is not None, "message": message})
+        # People have read the message on standard error, so their part of the result is empty.
+        results.lines([{"type": "summary", "run": run, "executed": run is not None, "message": message}])
         return 0
 
     if not read_runs(path):
-        say("nothing to undo", quiet=quiet)
+        results.say("nothing to undo")
         return end(None, "nothing to undo")
     check_location(path, lock_is_shared=lock_is_shared)
     with application_lock(path, wait):
-        recovered = recover(path, lambda line: say(line, quiet=quiet))
+        recovered = recover(path, results.say)
         back = [
             recovery
             for recovery in recovered
@@ -64,5 +67,5 @@ def undo(
             # What was to be taken back never switched, or is back already: an earlier run is not what was meant.
             return end(back[-1].run, back[-1].text)
         run, message = undo_run(path, UndoOptions(discard_newer, times_lost, lock_is_shared), reason=reason)
-    say(message, quiet=quiet)
+    results.say(message)
     return end(None if run is None else run.name, message)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,7 +26,10 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, InUse, Re
 from kstate_cli.texts import command, first_lines
 
 if TYPE_CHECKING:
-    from kstate_cli.cli.json_lines import JsonLines
+    from collections.abc import Iterator
+
+    from kstate_cli.cli.lines.stores import VerifyLine, VerifyStoreLine, VerifySummaryLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.verify.application import AppReport, StoreReport
     from kstate_cli.verify.findings import VerifyCode
 
@@ -54,8 +58,8 @@ def verify(
     Exit 3 if something is damaged, 4 if something cannot be judged (too new, unreadable, unknown), 5 if the
     directory changes too fast.
     """
-    from kstate_cli.cli.json_lines import lines_about
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.stores import backups_of_missing, say_backups
     from kstate_cli.cli.views.verify import VerifyProgress
     from kstate_cli.statedir.find import find_application
@@ -69,7 +73,7 @@ def verify(
         workers=at_once(workers),
         each_sst=each_sst,
     )
-    lines = lines_about(request.app)
+    results: Output[VerifyLine] = output_of(output, request.app, quiet=quiet)
     began = time.monotonic()
     with Metrics(metrics_file, "verify", request.app) as metrics:
         with VerifyProgress(quiet=quiet) as progress:
@@ -77,12 +81,8 @@ def verify(
         codes = Counter(finding.code for finding in report.findings)
         metrics.records = sum(store.rows for store in report.stores)
         metrics.findings = {(code.name, code.level.value): count for code, count in codes.items()}
-        if output is Format.json:
-            _print_json(lines, report)
-            lines.summary(_summary(report, subset, time.monotonic() - began))
-        else:
-            _show(report, quiet=quiet)
-            _sum_up(report)
+        seconds = time.monotonic() - began
+        results.show(_lines(report, subset, seconds), partial(_show, report, quiet=quiet))
         sys.stdout.flush()
         _remarks(report, subset, quiet=quiet)
         emptied = backups_of_missing(request.app)
@@ -185,6 +185,7 @@ def _show(report: AppReport, *, quiet: bool) -> None:
     for finding in report.findings:
         # Lines, not a table: a path that is folded cannot be searched for.
         sys.stdout.write(safe(f"{finding.code.name}: {finding.file}: {finding.text}") + "\n")
+    _sum_up(report)
 
 
 def _sum_up(report: AppReport) -> None:
@@ -204,51 +205,57 @@ def _sum_up(report: AppReport) -> None:
         print_line(f"{read}: nothing is damaged", "bold green")
 
 
-def _print_json(lines: JsonLines, report: AppReport) -> None:
-    """Print a line for each store, and for each task with findings, each followed by its findings."""
+def _lines(report: AppReport, subset: str, seconds: float) -> Iterator[VerifyLine]:
+    """Yield a line for each store, and for each task with findings, each followed by its findings."""
     from kstate_cli.verify.application import OUTSIDE_TASKS
 
     for part in (*report.stores, *report.tasks):
+        # Files beside the tasks are in no task.
         task = None if part.task == OUTSIDE_TASKS else part.task
-        lines.line("task" if part.store is None else "store", {"task": task, **_members(part, report)})
+        # Of the files of a task itself, a report has neither a store nor a kind.
+        if part.store is None or part.kind is None:
+            yield {"type": "task", "task": task, "ok": not part.findings and not part.doubt}
+        else:
+            yield _store_line(part, (part.store, part.kind), report)
         for finding in part.findings:
-            lines.line(
-                "finding",
-                {
-                    "task": task,
-                    "store": part.store,
-                    "code": finding.code.name,
-                    "level": finding.code.level.value,
-                    "path": finding.file,
-                    "message": finding.text,
-                },
-            )
+            yield {
+                "type": "finding",
+                "task": task,
+                "store": part.store,
+                "code": finding.code.name,
+                "level": finding.code.level.value,
+                "path": finding.file,
+                "message": finding.text,
+            }
+    yield _summary_line(report, subset, seconds)
 
 
-def _members(store: StoreReport, report: AppReport) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    if store.store is not None:
-        members |= {
-            "store": store.store,
-            "kind": store.kind,
-            "kind_certain": store.kind_certain,
-            "databases": store.databases,
-            "rows": store.rows,
-            "content_bytes": store.content_bytes,
-            "digest": store.digest,
-            "running": report.running,
-            "as_of": report.as_of,
-            "remarks": list(store.remarks),
-            "seconds": store.seconds,
-        }
-    return {**members, "ok": not store.findings and not store.doubt}
+def _store_line(store: StoreReport, named: tuple[str, str], report: AppReport) -> VerifyStoreLine:
+    name, kind = named
+    return {
+        "type": "store",
+        "task": store.task,
+        "store": name,
+        "kind": kind,
+        "kind_certain": store.kind_certain,
+        "databases": store.databases,
+        "rows": store.rows,
+        "content_bytes": store.content_bytes,
+        "digest": store.digest,
+        "running": report.running,
+        "as_of": report.as_of,
+        "remarks": list(store.remarks),
+        "seconds": store.seconds,
+        "ok": not store.findings and not store.doubt,
+    }
 
 
-def _summary(report: AppReport, subset: str, seconds: float) -> dict[str, Any]:
+def _summary_line(report: AppReport, subset: str, seconds: float) -> VerifySummaryLine:
     from kstate_cli.verify.application import NOT_COVERED
 
     codes = Counter(finding.code.name for finding in report.findings)
     return {
+        "type": "summary",
         "ok": not codes and not report.doubtful,
         "doubtful": list(report.doubtful),
         "stores": len(report.stores),

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,9 +17,10 @@ from kstate_cli.cli.views.progress import BYTES, Meter
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.lines.dumps import VerifyDumpFindingLine, VerifyDumpLine, VerifyDumpSummaryLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.dump_reader.verification import DumpFile, FileFinding
     from kstate_cli.dump_writer.verified import VerifiedPart
 
@@ -46,7 +47,7 @@ def verify_dump(
     records when each part was read, and kstate check --dump shows it. A second call resumes an interrupted one.
     Exit 3 if a file is damaged or missing, 4 if a file cannot be read.
     """
-    from kstate_cli.cli.output import say
+    from kstate_cli.cli.output import output_of
     from kstate_cli.clock import utc_text
     from kstate_cli.dump_reader.location import absolute, uri_text
     from kstate_cli.dump_reader.verification import files_of_dump, verify_files
@@ -58,11 +59,11 @@ def verify_dump(
     dump_files = files_of_dump(dump)
     files = [file for file in dump_files.files if file.part(parts) == number]
     reading = _PartReading(dump, (number, parts), files, recorded=not no_record)
+    results: Output[VerifyDumpLine] = output_of(output, None, quiet=quiet)
     if reading.earlier:
-        say(
+        results.say(
             f"continued: {reading.earlier} of {len(files)} files were read since {utc_text(reading.began_ms)} "
-            "by a call that was interrupted",
-            quiet=quiet,
+            "by a call that was interrupted"
         )
 
     def read(file: DumpFile, finding: FileFinding | None) -> None:
@@ -74,64 +75,51 @@ def verify_dump(
     size = sum(file.size or 0 for file in files)
     part = VerifiedPart(reading.began_ms, dump_files.generation, len(files), len(findings))
     warning = None if no_record else _recorded(dump, (number, parts), part, findings)
-    if output is Format.json:
-        members = {
-            "path": uri_text(absolute(dump)),
-            "ok": not findings,
-            "files": len(files),
-            "bytes": size,
-            "findings": dict(Counter(finding.code for finding in findings)),
-            "subset": subset,
-            "read_before": reading.earlier,
-            "left_out": len(dump_files.files) - len(files),
-            "seconds": round(time.monotonic() - began, 3),
-        }
-        _print_json(findings, warning, members)
-    else:
-        files_text = plural(len(files), "file")
-        if parts > 1:
-            files_text += f" of part {subset}"
-        _print_table(findings, warning, f"{files_text}, {size_text(size)}")
+    files_text = plural(len(files), "file")
+    if parts > 1:
+        files_text += f" of part {subset}"
+    summary: VerifyDumpSummaryLine = {
+        "type": "summary",
+        "path": uri_text(absolute(dump)),
+        "ok": not findings,
+        "files": len(files),
+        "bytes": size,
+        "findings": dict(Counter(finding.code for finding in findings)),
+        "subset": subset,
+        "read_before": reading.earlier,
+        "left_out": len(dump_files.files) - len(files),
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    results.show(
+        _lines(findings, warning, summary), lambda: _show(findings, warning, f"{files_text}, {size_text(size)}")
+    )
+    sys.stdout.flush()
     if findings:
         raise _verdict(findings, None if dump_files.generation is None else dump)
     return EXIT_WARNINGS if warning else EXIT_OK
 
 
-def _print_json(findings: Sequence[FileFinding], warning: str | None, summary: dict[str, Any]) -> None:
-    from kstate_cli.cli.json_lines import JsonLines
-
-    lines = JsonLines(None)
-    for finding in findings:
-        _print_finding(lines, finding)
+def _lines(
+    findings: Sequence[FileFinding], warning: str | None, summary: VerifyDumpSummaryLine
+) -> Iterator[VerifyDumpLine]:
+    yield from map(_finding_line, findings)
     if warning:
-        lines.line("warning", {"message": warning})
-    lines.summary(summary)
-    sys.stdout.flush()
+        yield {"type": "warning", "message": warning}
+    yield summary
 
 
-def _print_table(findings: Sequence[FileFinding], warning: str | None, files_text: str) -> None:
-    from kstate_cli.cli.output import say
-    from kstate_cli.texts import plural
-
-    _show(findings)
-    verdict = "nothing is damaged"
-    if findings:
-        verdict = f"{plural(len(findings), 'file')} not as written"
-    sys.stdout.write(f"{files_text}: {verdict}\n")
-    sys.stdout.flush()
-    if warning:
-        say(f"warning: {warning}")
-
-
-def _print_finding(lines: JsonLines, finding: FileFinding) -> None:
+def _finding_line(finding: FileFinding) -> VerifyDumpFindingLine:
     level = "damage"
     if finding.code == _unreadable():
         # Rights or a host that does not answer: nothing is known of the bytes.
         level = "unknown"
-    lines.line(
-        "finding",
-        {"code": finding.code, "level": level, "path": finding.file.path, "message": finding.message},
-    )
+    return {
+        "type": "finding",
+        "code": finding.code,
+        "level": level,
+        "path": finding.file.path,
+        "message": finding.message,
+    }
 
 
 def _unreadable() -> str:
@@ -153,13 +141,21 @@ def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: 
     return None
 
 
-def _show(findings: Sequence[FileFinding]) -> None:
+def _show(findings: Sequence[FileFinding], warning: str | None, files_text: str) -> None:
+    """Print the findings as a table, then the number of files and the verdict."""
     from kstate_cli.cli.columns import Column, Fold
-    from kstate_cli.cli.output import table
+    from kstate_cli.cli.output import say, table
+    from kstate_cli.texts import plural
 
+    verdict = "nothing is damaged"
     if findings:
         rows = [(finding.file.relative, finding.code, finding.message) for finding in findings]
         table(None, ("file", "code", Column("message", fold=Fold.WORDS)), rows)
+        verdict = f"{plural(len(findings), 'file')} not as written"
+    sys.stdout.write(f"{files_text}: {verdict}\n")
+    sys.stdout.flush()
+    if warning:
+        say(f"warning: {warning}")
 
 
 def _verdict(findings: Sequence[FileFinding], growing: str | None) -> Exception:

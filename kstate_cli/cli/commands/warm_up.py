@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.lines.errands import WarmUpLine, WarmUpSummaryLine
+    from kstate_cli.cli.output import Output
 
 
 def warm_up(
@@ -24,25 +28,24 @@ def warm_up(
     this Spark. Run it again after an update of either. If the archive is missing, damaged or writable by others, Spark
     starts without it.
     """
-    from kstate_cli.cli.json_lines import JsonLines
-    from kstate_cli.cli.output import say
+    from kstate_cli.cli.output import output_of
     from kstate_cli.spark.warming import warm_up as make
     from kstate_cli.texts import printable, size_text
 
-    warmed = make(for_all=for_all, phase=lambda text: say(text, quiet=quiet))
-    if output is Format.json:
-        JsonLines(None).summary(
-            {
-                "path": str(warmed.archive),
-                "bytes": warmed.bytes,
-                "made": warmed.is_new,
-                "seconds": None if warmed.seconds is None else round(warmed.seconds, 3),
-            }
-        )
-        return 0
+    results: Output[WarmUpLine] = output_of(output, None, quiet=quiet)
+    warmed = make(for_all=for_all, phase=results.say)
     size, where = size_text(warmed.bytes), printable(str(warmed.archive))
-    if warmed.seconds is None:
-        say(f"exists already: {where}, {size}", quiet=quiet)
-    else:
-        say(f"created: {where}, {size}; Spark starts, works and ends in {warmed.seconds:.1f} s", quiet=quiet)
+    line: WarmUpSummaryLine = {
+        "type": "summary",
+        "path": str(warmed.archive),
+        "bytes": warmed.bytes,
+        "made": warmed.is_new,
+        "seconds": None,
+    }
+    text = f"exists already: {where}, {size}"
+    if warmed.seconds is not None:
+        line["seconds"] = round(warmed.seconds, 3)
+        text = f"created: {where}, {size}; Spark starts, works and ends in {warmed.seconds:.1f} s"
+    results.lines([line])
+    results.remark(text)
     return 0

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kstate_cli.change.course import ChangeOutcome
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
+    from kstate_cli.cli.lines.changes import PlanEnd, WipeLine, WipeSummaryLine
+    from kstate_cli.cli.output import Output
 
 
 def wipe(
@@ -72,8 +74,7 @@ def wipe(
     from kstate_cli.change.earlier_runs import refuse_after_error
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import say
-    from kstate_cli.cli.subject import set_app
+    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.plan import PlanView, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.errors import UsageError
@@ -86,11 +87,9 @@ def wipe(
         raise UsageError("--purge deletes the stores: nothing can be undone", hint="to confirm, say --yes too")
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
-    set_app(path)
+    results: Output[WipeLine] = output_of(output, path, quiet=quiet)
     stores_at_once = at_once(workers)
-    view = PlanView(
-        output, quiet=quiet, verbose=verbose, dry_run=dry_run, workers=stores_at_once, is_undoable=not purge
-    )
+    view = PlanView(results, verbose=verbose, dry_run=dry_run, workers=stores_at_once, is_undoable=not purge)
     request = ChangeRequest(
         Terms(
             path,
@@ -115,22 +114,21 @@ def wipe(
                 request,
                 on_plan=on_plan,
                 progress=progress,
-                tell=lambda line: say(line, quiet=quiet),
+                tell=results.say,
             )
-        code = _finish(outcome, output, purge=purge, for_reset=for_reset, quiet=quiet, warnings_ok=warnings_ok)
+        code = _finish(outcome, results, purge=purge, for_reset=for_reset, warnings_ok=warnings_ok)
         return metrics.finish(code)
 
 
 def _finish(
-    outcome: ChangeOutcome, output: Format, *, purge: bool, for_reset: bool, quiet: bool, warnings_ok: bool
+    outcome: ChangeOutcome, results: Output[WipeLine], *, purge: bool, for_reset: bool, warnings_ok: bool
 ) -> int:
-    from kstate_cli.cli.output import say
     from kstate_cli.cli.views.plan import exit_code, show_end
     from kstate_cli.texts import command, quoted
 
     plan, result = outcome.plan, outcome.result
 
-    def lines(result: RunResult) -> Iterator[str]:
+    def sentences(result: RunResult) -> Iterator[str]:
         way_back = "nothing is kept" if purge else f"to undo: {command('undo', plan.app)}"
         yield f"wiped (run {result.run}); {way_back}"
         restore = command("restore", plan.app, "--from-changelog", "DUMP", "--for", "RELEASE")
@@ -141,20 +139,21 @@ def _finish(
                 f"--application-id {quoted(plan.app.name)} --bootstrap-server HOST:PORT --input-topics TOPICS"
             )
 
-    members = {"undoable": result is not None and not purge}
-    show_end(
-        plan,
-        result,
-        output,
-        members=members,
-        nothing=f"{plan.app} has none of these stores",
-        lines_of=lines,
-        quiet=quiet,
-    )
-    if for_reset and result is not None and output is not Format.json:
-        # Whatever --quiet says: nobody may overlook it.
-        say(
-            "note: this deletes the changelog topics, the only source for rebuilding stores; "
-            "input topics are read again from their beginning, as far as they still have it"
-        )
+    def summary(end: PlanEnd) -> WipeSummaryLine:
+        return {"type": "summary", "undoable": result is not None and not purge, **end}
+
+    nothing = f"{plan.app} has none of these stores"
+    show_end(plan, result, results, summary=summary, nothing=nothing, sentences=sentences)
+    if for_reset and result is not None:
+        results.text(_warn_of_reset)
     return exit_code(plan, warnings_ok=warnings_ok)
+
+
+def _warn_of_reset() -> None:
+    from kstate_cli.cli.output import say
+
+    # Also with --quiet: the reset tool deletes the topics without asking, and no rows can be rebuilt afterwards.
+    say(
+        "note: this deletes the changelog topics, the only source for rebuilding stores; "
+        "input topics are read again from their beginning, as far as they still have it"
+    )

@@ -18,6 +18,18 @@ Steps = Annotated[int, Meaning("Steps of the plan.", minimum=0)]
 Run = Annotated[str, Meaning("Name of a run, as 0001-migrate.")]
 
 
+PlanLine = shared.StepLine | shared.WarningLine | shared.NoteLine
+
+
+class PlanEnd(TypedDict):
+    """The end of every plan, as members of a summary."""
+
+    steps: Steps
+    warnings: shared.Warnings
+    executed: shared.Executed
+    run: Run | None
+
+
 class MigrateSummaryLine(TypedDict):
     """The end."""
 
@@ -103,17 +115,10 @@ class RestoreRoundLine(TypedDict):
     run: Run | None
 
 
-class RestoreBarrierLine(TypedDict):
+class RestoreBarrierLine(shared.BarrierMembers):
     """Who is at the barrier, whenever that changes."""
 
     type: Literal["barrier"]
-    place: shared.Place
-    host: shared.Host
-    awaited: shared.Awaited
-    here: shared.Here
-    missing: shared.Missing
-    unnamed: shared.Unnamed
-    gave_up: shared.GaveUp
 
 
 class RestoreSummaryLine(TypedDict):

@@ -91,13 +91,9 @@ class DumpRoundLine(TypedDict):
     seconds: shared.Seconds
 
 
-class DumpSummaryLine(TypedDict):
-    """The end: the dump has a new generation.
+class DumpMembers(TypedDict):
+    """What a call or a round has written, as members of a line."""
 
-    With --dry-run it has none, and files and bytes are estimates, or null.
-    """
-
-    type: Literal["summary"]
     out: shared.Out
     executed: shared.Executed
     generation: shared.Generation | None
@@ -110,6 +106,15 @@ class DumpSummaryLine(TypedDict):
     dropped: Dropped
     removed: Removed
     seconds: shared.Seconds
+
+
+class DumpSummaryLine(DumpMembers):
+    """The end: the dump has a new generation.
+
+    With --dry-run it has none, and files and bytes are estimates, or null.
+    """
+
+    type: Literal["summary"]
     engine: shared.Engine
     engine_reason: shared.EngineReason
 

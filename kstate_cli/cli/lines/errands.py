@@ -58,17 +58,10 @@ class MaintainSummaryLine(TypedDict):
 MaintainLine = MaintainMaintainedLine | MaintainSummaryLine | shared.ErrorLine
 
 
-class StartBarrierBarrierLine(TypedDict):
+class StartBarrierBarrierLine(shared.BarrierMembers):
     """Who is at the barrier, whenever that changes."""
 
     type: Literal["barrier"]
-    place: shared.Place
-    host: shared.Host
-    awaited: shared.Awaited
-    here: shared.Here
-    missing: shared.Missing
-    unnamed: shared.Unnamed
-    gave_up: shared.GaveUp
 
 
 class StartBarrierSummaryLine(TypedDict):

@@ -174,6 +174,25 @@ Details = Annotated[list[str], Meaning("More of the message, a line each.")]
 HintDetails = Annotated[list[str], Meaning("More of the hint, a line each: often commands to be pasted.")]
 
 
+class BarrierMembers(TypedDict):
+    """Who is at a barrier, as members of a line."""
+
+    place: Place
+    host: Host
+    awaited: Awaited
+    here: Here
+    missing: Missing
+    unnamed: Unnamed
+    gave_up: GaveUp
+
+
+class EngineMembers(TypedDict):
+    """What has done the work, as members of a summary."""
+
+    engine: Engine
+    engine_reason: EngineReason
+
+
 class LagMembers(TypedDict):
     """The lag of a store, as members of a line; each is null if it is not known."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kstate_cli.barrier import Waiting
-    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.lines.changes import RestoreBarrierLine
+    from kstate_cli.cli.lines.shared import BarrierMembers
+    from kstate_cli.cli.output import Output
 
 
 class BarrierView:
@@ -25,22 +27,21 @@ class BarrierView:
         self._place.states()
         self._hosts, self._timeout, self._names = hosts, timeout, names
 
-    def wait(self, lines: JsonLines | None, *, quiet: bool) -> Waiting:
+    def wait(self, results: Output[RestoreBarrierLine]) -> Waiting:
         """Wait, and print who is missing whenever that changes. Raise UsageError and Refused."""
         from kstate_cli.barrier import wait_for_all
         from kstate_cli.cli.output import say
 
         def tell(waiting: Waiting) -> None:
-            if lines is not None:
-                lines.line("barrier", self.members(waiting))
-            elif not waiting.all_here:
-                say(f"waiting at {self._place.shown} for {missing_text(waiting)}", quiet=quiet)
+            results.lines([{"type": "barrier", **self.members(waiting)}])
+            if not waiting.all_here:
+                results.remark(f"waiting at {self._place.shown} for {missing_text(waiting)}")
 
         waiting = wait_for_all(
             self._place, self._host, self._hosts, names=self._names, timeout=self._timeout, on_change=tell
         )
         if waiting.all_here:
-            say(f"all {self._hosts} hosts are here: start the application now", quiet=quiet or lines is not None)
+            results.remark(f"all {self._hosts} hosts are here: start the application now")
         else:
             say(
                 f"not all hosts came within {self._timeout:g} s: {missing_text(waiting)}; "
@@ -48,8 +49,8 @@ class BarrierView:
             )
         return waiting
 
-    def members(self, waiting: Waiting) -> dict[str, Any]:
-        """Return the members of a line of JSON."""
+    def members(self, waiting: Waiting) -> BarrierMembers:
+        """Return who is at the barrier, as members of a line."""
         return {
             "place": self._place.shown,
             "host": self._host,
@@ -61,9 +62,9 @@ class BarrierView:
         }
 
 
-def barrier_members(waiting: Waiting | None) -> str | None:
-    """Return the result for programs; None without a barrier."""
-    return None if waiting is None else "passed" if waiting.all_here else "not-all-came"
+def barrier_result(waiting: Waiting) -> str:
+    """Return the result for programs."""
+    return "passed" if waiting.all_here else "not-all-came"
 
 
 def missing_text(waiting: Waiting) -> str:

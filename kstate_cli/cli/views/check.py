@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Records
 from kstate_cli.cli.columns import Column, Fold
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from kstate_cli.check.predict import Report
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.check.snapshot_reader import Lag
+    from kstate_cli.cli.lines.outlook import CheckDumpPartLine
     from kstate_cli.cli.options.logs import LogSources
+    from kstate_cli.dump_writer.verified import VerifiedPart
     from kstate_cli.statedir.model import Application
 
 
@@ -371,9 +373,8 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
     return f"the next start of {request.release.version}: {verdict(report.predictions)}. Why: {whole}"
 
 
-def parts_of(dump: str) -> list[dict[str, Any]]:
+def parts_of(dump: str) -> list[CheckDumpPartLine]:
     """Return each part with the time of its last verification, null where there was none; empty without a record."""
-    from kstate_cli.clock import utc_text
     from kstate_cli.dump_writer.verified import read_verified
 
     try:
@@ -382,22 +383,27 @@ def parts_of(dump: str) -> list[dict[str, Any]]:
         record = None  # unknown is the same as never
     if record is None:
         return []
-    parts = []
-    for number in range(1, record.parts + 1):
-        part = record.verified.get(number)
-        parts.append(
-            {
-                "subset": f"{number}/{record.parts}",
-                "verified": None if part is None else utc_text(part.at_ms),
-                "generation": None if part is None else part.generation,
-                "files": None if part is None else part.files,
-                "damaged": None if part is None else part.damaged,
-            }
-        )
-    return parts
+    return [_part(f"{number}/{record.parts}", record.verified.get(number)) for number in range(1, record.parts + 1)]
 
 
-def say_parts(dump: str, parts: list[dict[str, Any]], *, quiet: bool) -> None:
+def _part(name: str, part: VerifiedPart | None) -> CheckDumpPartLine:
+    from kstate_cli.clock import utc_text
+
+    line: CheckDumpPartLine = {
+        "type": "dump-part",
+        "subset": name,
+        "verified": None,
+        "generation": None,
+        "files": None,
+        "damaged": None,
+    }
+    if part is not None:
+        line["verified"], line["generation"] = utc_text(part.at_ms), part.generation
+        line["files"], line["damaged"] = part.files, part.damaged
+    return line
+
+
+def say_parts(dump: str, parts: list[CheckDumpPartLine], *, quiet: bool) -> None:
     """Print when each part was read in full."""
     from kstate_cli.cli.output import say
 
@@ -407,12 +413,12 @@ def say_parts(dump: str, parts: list[dict[str, Any]], *, quiet: bool) -> None:
     say(f"dump verified: {', '.join(_text(part) for part in parts)}", quiet=quiet)
 
 
-def _text(part: dict[str, Any]) -> str:
+def _text(part: CheckDumpPartLine) -> str:
     damage = f" ({part['damaged']} damaged)" if part["damaged"] else ""
     return f"{part['subset']} {part['verified'] or 'never'}{damage}"
 
 
-def damage_in(dump: str, parts: list[dict[str, Any]]) -> ConditionNotMet | None:
+def damage_in(dump: str, parts: list[CheckDumpPartLine]) -> ConditionNotMet | None:
     """Return the error for a dump with files that were damaged when they were last read."""
     from kstate_cli.dump_reader.location import uri_text
     from kstate_cli.dump_reader.verification import ROT

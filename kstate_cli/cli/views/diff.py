@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.output import safe, say
 from kstate_cli.diff.model import (
     Diff,
@@ -25,21 +24,22 @@ from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.texts import plural
 
+if TYPE_CHECKING:
+    from kstate_cli.cli.lines.rows import DiffDifferenceLine, DiffLine
+    from kstate_cli.cli.output import Output
+
 _SECONDS = 10.0
 _MAX_LISTED = 80
 _MARKS = {RowIn.ONLY_A: "only in A", RowIn.ONLY_B: "only in B", RowIn.BOTH: "different"}
 
 
 class DiffReport(DiffWatcher):
-    """Print each difference as a line of results, at most ``limit`` per store, and messages on standard error.
+    """Print each difference as soon as it is read, at most ``limit`` per store, and messages on standard error."""
 
-    ``lines`` is None for people.
-    """
-
-    def __init__(self, limit: int, lines: JsonLines | None, *, quiet: bool) -> None:
+    def __init__(self, limit: int, results: Output[DiffLine]) -> None:
         self._limit = limit
-        self._lines = lines
-        self._quiet = quiet
+        self._results = results
+        self._quiet = results.quiet
         self._shown: Counter[tuple[str, str]] = Counter()
         self._said = time.monotonic()
 
@@ -50,24 +50,28 @@ class DiffReport(DiffWatcher):
             return
         self._shown[of_store] += 1
         key = key_fields(row.kind, row.key)
-        if self._lines is not None:
-            self._lines.line(
-                "difference",
-                {
-                    "task": of.task,
-                    "store": of.store,
-                    "difference": row.rows.value,
-                    **as_json(key),
-                    "row": row.key.hex(),
-                    "a": _value(row.a),
-                    "b": _value(row.b),
-                },
-            )
-            return
-        line = f"{_MARKS[row.rows]}: {of.task}/{of.store} {as_text(key)}"
-        if row.rows is RowIn.BOTH:
-            line += f": {_short(row.a)} | {_short(row.b)}"
-        sys.stdout.write(safe(line) + "\n")
+
+        def line() -> Iterator[DiffLine]:
+            members = {
+                "type": "difference",
+                "task": of.task,
+                "store": of.store,
+                "difference": row.rows.value,
+                **as_json(key),
+                "row": row.key.hex(),
+                "a": _value(row.a),
+                "b": _value(row.b),
+            }
+            # Which members the key has depends on the kind of the store.
+            yield cast("DiffDifferenceLine", members)
+
+        def show() -> None:
+            text = f"{_MARKS[row.rows]}: {of.task}/{of.store} {as_text(key)}"
+            if row.rows is RowIn.BOTH:
+                text += f": {_short(row.a)} | {_short(row.b)}"
+            sys.stdout.write(safe(text) + "\n")
+
+        self._results.show(line(), show)
 
     def at(self, of: StoreDiff, rows: int) -> None:
         """Print a line of progress now and then."""

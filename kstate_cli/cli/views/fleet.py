@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.output import print_line, print_prose, safe, table
@@ -14,7 +14,7 @@ from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.texts import first_lines, plural, size_text, some
 
 if TYPE_CHECKING:
-    from kstate_cli.cli.json_lines import JsonLines
+    from kstate_cli.cli.lines.outlook import FleetCopyLine, FleetLine, FleetSummaryLine, FleetTaskLine
 
 _MAX_LISTED: Final = 5
 _INDENT: Final = "  "
@@ -170,50 +170,40 @@ def state_of(report: HostReport) -> str:
     return {True: "running", False: "stopped", None: "may run"}[report.running]
 
 
-def print_fleet(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
-    """Print hosts, tasks, copies of stores, group members, findings and the summary as JSON."""
+def fleet_lines(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[FleetLine]:
+    """Yield hosts, tasks, copies of stores, group members, findings and the summary."""
     for report in fleet.reports:
-        lines.line(
-            "host",
-            {
-                "host": report.name,
-                "source": report.source,
-                "application": report.app_id,
-                "directory": report.app,
-                "hostname": report.hostname,
-                "process_id": report.process_id,
-                "running": report.running,
-                "tasks": len(report.tasks),
-                "stores": len(report.copies),
-                "bytes": report.size,
-                "lag": fleet.task_lag(report.copies),
-                "behind_front": fleet.task_behind(report.copies),
-                "complete": report.whole,
-                "messages": [gap.why if gap.line is None else f"line {gap.line}: {gap.why}" for gap in report.gaps],
-            },
-        )
-    _print_tasks(lines, fleet)
+        yield {
+            "type": "host",
+            "host": report.name,
+            "source": report.source,
+            "application": report.app_id,
+            "directory": report.app,
+            "hostname": report.hostname,
+            "process_id": report.process_id,
+            "running": report.running,
+            "tasks": len(report.tasks),
+            "stores": len(report.copies),
+            "bytes": report.size,
+            "lag": fleet.task_lag(report.copies),
+            "behind_front": fleet.task_behind(report.copies),
+            "complete": report.whole,
+            "messages": [gap.why if gap.line is None else f"line {gap.line}: {gap.why}" for gap in report.gaps],
+        }
+    yield from _task_lines(fleet)
     for member in fleet.group.members if fleet.group is not None else ():
-        lines.line(
-            "member",
-            {
-                "member": member.id,
-                "client": member.client,
-                "address": member.host,
-                "instance": member.instance,
-                "host": fleet.host_of(member),
-                "assigned": _by_topic(member.assigned),
-            },
-        )
+        yield {
+            "type": "member",
+            "member": member.id,
+            "client": member.client,
+            "address": member.host,
+            "instance": member.instance,
+            "host": fleet.host_of(member),
+            "assigned": _by_topic(member.assigned),
+        }
     for finding in findings:
-        _print_finding(lines, finding)
-    _print_summary(lines, fleet, findings)
-
-
-def _print_finding(lines: JsonLines, finding: FleetFinding) -> None:
-    lines.line(
-        "finding",
-        {
+        yield {
+            "type": "finding",
             "task": finding.task,
             "store": finding.store,
             "hosts": list(finding.hosts),
@@ -222,52 +212,50 @@ def _print_finding(lines: JsonLines, finding: FleetFinding) -> None:
             "message": finding.text,
             "rule": finding.code.rule,
             "hint": finding.code.instruction,
-        },
-    )
-
-
-def _print_summary(lines: JsonLines, fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
-    levels = [finding.level.value for finding in findings]
-    lines.summary(
-        {
-            "applications": sorted({report.app_id for report in fleet.reports if report.app_id is not None}),
-            "hosts": [report.name for report in fleet.reports],
-            "tasks": len(fleet.tasks),
-            "stores": sum(len(report.copies) for report in fleet.reports),
-            "bytes": sum(report.size for report in fleet.reports),
-            "complete": not fleet.unread,
-            "logs_known": fleet.facts is not None,
-            "standby_replicas": fleet.standby_replicas,
-            "group_state": getattr(fleet.group, "state", None),
-            "group_protocol": getattr(fleet.group, "protocol", None),
-            "group_why": getattr(fleet.group, "why", None),
-            "errors": levels.count("error"),
-            "warnings": levels.count("warning"),
-            "not_known": levels.count("unknown"),
         }
-    )
+    yield _summary_line(fleet, findings)
 
 
-def _print_tasks(lines: JsonLines, fleet: Fleet) -> None:
+def _summary_line(fleet: Fleet, findings: Sequence[FleetFinding]) -> FleetSummaryLine:
+    levels = [finding.level.value for finding in findings]
+    return {
+        "type": "summary",
+        "applications": sorted({report.app_id for report in fleet.reports if report.app_id is not None}),
+        "hosts": [report.name for report in fleet.reports],
+        "tasks": len(fleet.tasks),
+        "stores": sum(len(report.copies) for report in fleet.reports),
+        "bytes": sum(report.size for report in fleet.reports),
+        "complete": not fleet.unread,
+        "logs_known": fleet.facts is not None,
+        "standby_replicas": fleet.standby_replicas,
+        "group_state": getattr(fleet.group, "state", None),
+        "group_protocol": getattr(fleet.group, "protocol", None),
+        "group_why": getattr(fleet.group, "why", None),
+        "errors": levels.count("error"),
+        "warnings": levels.count("warning"),
+        "not_known": levels.count("unknown"),
+    }
+
+
+def _task_lines(fleet: Fleet) -> Iterator[FleetTaskLine | FleetCopyLine]:
     sources = {
         task_name(sub, n): expectation.source.value
         for sub, expectation in fleet.expected.items()
         for n in range(expectation.count)
     }
     for task, hosts in fleet.tasks.items():
-        lines.line(
-            "task",
-            {
-                "task": task,
-                "hosts": list(hosts),
-                "active": fleet.active.get(task),
-                "known_from": sources.get(task),
-            },
-        )
+        yield {
+            "type": "task",
+            "task": task,
+            "hosts": list(hosts),
+            "active": fleet.active.get(task),
+            "known_from": sources.get(task),
+        }
         for host, copies in hosts.items():
             for copy in copies:
                 standing = fleet.standing(copy)
-                members: dict[str, Any] = {
+                yield {
+                    "type": "copy",
                     "task": task,
                     "store": copy.store,
                     "host": host,
@@ -278,15 +266,15 @@ def _print_tasks(lines: JsonLines, fleet: Fleet) -> None:
                     "behind_front": standing.behind,
                     "opens_in": list(copy.opens_in),
                 }
-                lines.line("copy", members)
+    # Tasks that should exist and that no host has come last: no copy can follow them.
     for task in sorted(sources.keys() - fleet.tasks.keys()):
-        lines.line("task", {"task": task, "hosts": [], "active": None, "known_from": sources[task]})
+        yield {"type": "task", "task": task, "hosts": [], "active": None, "known_from": sources[task]}
 
 
-def _offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> dict[str, dict[str, int]]:
-    offsets_by_topic: dict[str, dict[str, int]] = {}
+def _offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> dict[str, dict[int, int]]:
+    offsets_by_topic: dict[str, dict[int, int]] = {}
     for key, offset in offsets:
-        offsets_by_topic.setdefault(key.topic, {})[str(key.partition)] = offset
+        offsets_by_topic.setdefault(key.topic, {})[key.partition] = offset
     return offsets_by_topic
 
 

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kstate_cli.cli import standard
-from kstate_cli.cli.json_lines import JsonLines
-from kstate_cli.cli.output import Format
 
 if TYPE_CHECKING:
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
+    from kstate_cli.cli.lines.changes import PlanEnd, PlanLine
+    from kstate_cli.cli.lines.shared import EngineMembers
+    from kstate_cli.cli.output import Output
     from kstate_cli.spark.engine import EngineChoice
+
+_Summary = TypeVar("_Summary")
 
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
     """How to print a plan."""
 
-    output: Format
-    quiet: bool
+    results: Output[PlanLine]
     dry_run: bool
     workers: int
     is_undoable: bool = True
@@ -41,23 +43,24 @@ def show_plan(plan: Plan, how: PlanView) -> None:
     For a dry run the plan is the result; before a run it is a message, which ``quiet`` hides. It is flushed before the
     first change: raise OutputLost if that fails.
     """
-    _show_steps(plan, how)
+    how.results.show(_lines(plan), lambda: _show_steps(plan, how))
     standard.finish()
+
+
+def _lines(plan: Plan) -> Iterator[PlanLine]:
+    for step in plan.steps:
+        yield {"type": "step", "action": step.action, "path": step.path, "message": step.describe()}
+    for text in plan.warnings:
+        yield {"type": "warning", "message": text}
+    for text in plan.notes:
+        yield {"type": "note", "message": text}
 
 
 def _show_steps(plan: Plan, how: PlanView) -> None:
     from kstate_cli.cli.columns import Column, Fold
     from kstate_cli.cli.output import print_line, safe, say, table
 
-    if how.output is Format.json:
-        lines = JsonLines(plan.app)
-        for step in plan.steps:
-            lines.line("step", {"action": step.action, "path": step.path, "message": step.describe()})
-        for kind, texts in (("warning", plan.warnings), ("note", plan.notes)):
-            for text in texts:
-                lines.line(kind, {"message": text})
-        return
-    if plan.steps and (how.dry_run or not how.quiet):
+    if plan.steps and (how.dry_run or not how.results.quiet):
         print_line(safe(f"{plan.command}: {plan.app}"), "bold")
         for line in _summed_up(plan, how):
             print_line(safe(f"  {line}"))
@@ -72,7 +75,7 @@ def _show_steps(plan: Plan, how: PlanView) -> None:
     for text in plan.warnings:
         say(f"warning: {text}")
     for text in plan.notes:
-        say(f"note: {text}", quiet=how.quiet)
+        how.results.say(f"note: {text}")
 
 
 def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
@@ -129,47 +132,42 @@ def engine_text(choice: EngineChoice) -> str:
     return f"{'Spark' if choice.is_spark else 'local processes'} ({choice.reason})"
 
 
-def engine_members(choice: EngineChoice | None) -> dict[str, Any]:
-    """Return the members of a summary that state the engine; None where no dump was read."""
-    if choice is None:
-        return {"engine": None, "engine_reason": None}
+def engine_members(choice: EngineChoice) -> EngineMembers:
+    """Return the members of a summary that state the engine."""
     return {"engine": choice.engine.value, "engine_reason": choice.reason}
 
 
 def show_end(
     plan: Plan,
     result: RunResult | None,
-    output: Format,
+    results: Output[_Summary],
     *,
-    members: Mapping[str, Any],
+    summary: Callable[[PlanEnd], _Summary],
     nothing: str,
-    lines_of: Callable[[RunResult], Iterable[str]],
-    quiet: bool,
+    sentences: Callable[[RunResult], Iterable[str]],
 ) -> None:
-    """Print the result of a plan: the JSON line ``summary`` with ``members`` of the command, or messages for people.
+    """Print the result of a plan: the line that ``summary`` makes of its end, or messages for people.
 
-    ``nothing`` is the text for a plan without steps; ``lines_of`` returns the lines for a run; ``result`` is None
+    ``nothing`` is the text for a plan without steps; ``sentences`` returns the messages for a run; ``result`` is None
     without a run.
     """
-    from kstate_cli.cli.output import say
-
-    if output is Format.json:
-        JsonLines(plan.app).summary(
-            {
-                **members,
-                "steps": len(plan.steps),
-                "warnings": len(plan.warnings),
-                "executed": result is not None,
-                "run": result.run if result else None,
-            }
-        )
-    elif plan.empty:
-        say(f"nothing to do: {nothing}", quiet=quiet)
+    run = None
+    if result is not None:
+        run = result.run
+    end: PlanEnd = {
+        "steps": len(plan.steps),
+        "warnings": len(plan.warnings),
+        "executed": result is not None,
+        "run": run,
+    }
+    results.lines([summary(end)])
+    if plan.empty:
+        results.remark(f"nothing to do: {nothing}")
     elif result is None:
-        say("dry run: nothing was changed", quiet=quiet)
+        results.remark("dry run: nothing was changed")
     else:
-        for line in lines_of(result):
-            say(line, quiet=quiet)
+        for sentence in sentences(result):
+            results.remark(sentence)
 
 
 def exit_code(plan: Plan, *, warnings_ok: bool, warned: bool = False) -> int:

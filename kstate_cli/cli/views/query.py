@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kstate_cli.cli.columns import Column, Fold
-from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.options.query import RowFormat, StoreRequest
-from kstate_cli.cli.output import safe, say, table
+from kstate_cli.cli.output import Format, Output, output_of, safe, say, table
 from kstate_cli.cli.standard import as_data
 from kstate_cli.formats.values import Header
 from kstate_cli.rows.values import Unreadable, bytes_text, jsonable, show_time
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.lines.rows import QueryLine, QueryRowLine
+    from kstate_cli.query import QueryResult
 
 Row = dict[str, Any]
 """Column -> value from the library: keys and values for their serdes, times in milliseconds."""
@@ -29,57 +33,136 @@ _TIMES = frozenset({"timestamp", "window_start", "window_end", "valid_from", "va
 _NOT_ALWAYS = frozenset({"timestamp", "headers", "window_end"})
 
 
-class View:
-    """Print rows. Call ``end`` after the last one.
+class View(ABC):
+    """Print rows in one format. Call ``end`` after the last one.
 
     A key or value that its serde cannot read does not end the answer: its bytes are printed with a mark, the first few
     are reported, and ``unreadable`` counts them. In JSON the member is null, and ``unreadable`` of the row has bytes.
     """
 
-    def __init__(self, request: StoreRequest, columns: Sequence[str], app: Path) -> None:
-        output, serdes = request.options.output, request.serdes
-        self._output = output
+    rows_by_default: int | None = None
+    """Most rows without --limit."""
+
+    def __init__(self, request: StoreRequest, columns: Sequence[str], results: Output[QueryLine]) -> None:
+        serdes = request.serdes
+        self.results = results
         self._store = request.store
-        self._lines = JsonLines(app)
         self._columns = ("partition", *columns)
         self._serdes = {"key": serdes.key, "value": serdes.value}
-        self._rows: list[tuple[str, ...]] = []
-        if output is RowFormat.csv:
-            as_data()
-        self._for_people = sys.stdout.isatty()
         self.count = 0
         self.unreadable = 0
-        if output is RowFormat.csv:
-            _write_csv(self._columns)
 
     def row(self, partition: int | None, row: Row) -> None:
         """Print a row of a partition; None for a global store."""
         self.count += 1
-        if self._output is RowFormat.json:
-            marks: Row = {}
-            members = {name: self._json(name, row, value, marks) for name, value in row.items()}
-            more = {"unreadable": marks} if marks else {}
-            self._lines.line("row", {"partition": partition, **members, **more})
-            return
-        cells = (
-            "" if partition is None else str(partition),
-            *(self._text(column, row) for column in self._columns[1:]),
-        )
-        if self._output is RowFormat.csv:
-            # Programs get the data unchanged; a terminal must not interpret it. A lone surrogate has no bytes.
-            _write_csv([safe(cell) if self._for_people else _writable(cell) for cell in cells])
-            return
-        self._rows.append(cells)
-        if len(self._rows) == _BATCH:
-            self.end()
+        self._print(partition, row)
 
-    def object(self, kind: str, row: Row) -> None:
-        """Print a line of JSON that is not a row; nothing in other formats."""
-        if self._output is RowFormat.json:
-            self._lines.line(kind, row)
+    @abstractmethod
+    def _print(self, partition: int | None, row: Row) -> None: ...
 
     def end(self) -> None:
         """Print the pending rows, and flush."""
+        sys.stdout.flush()
+
+    def failure_text(self, result: QueryResult[Any]) -> str:
+        """Return why a partition did not answer: in words for people, as Streams words it for programs."""
+        return result.failure_in_words
+
+    def _cells(self, partition: int | None, row: Row) -> tuple[str, ...]:
+        at = ""
+        if partition is not None:
+            at = str(partition)
+        return (at, *(self._text(column, row) for column in self._columns[1:]))
+
+    def _text(self, name: str, row: Row) -> str:
+        value = row.get(name)
+        if name in self._serdes:
+            cell = self._cell(name, row, value, self._serdes[name].text)
+            if isinstance(cell, Unreadable):
+                return f"(unreadable) {'' if cell.data is None else bytes_text(cell.data)}"
+            return str(cell)
+        if value is None:
+            return ""
+        return self._time(name, value) if name in _TIMES else self._headers(value)
+
+    def _time(self, name: str, value: int) -> str:
+        return str(value)
+
+    def _headers(self, headers: Sequence[Header]) -> str:
+        return json.dumps([_header(header) for header in headers]) if headers else ""
+
+    def _cell(self, name: str, row: Row, value: Any, how: Any) -> Any:
+        if not isinstance(value, Unreadable):
+            try:
+                return how(value)
+            except ValueError as error:
+                subject = f"the key {value!r}" if name == "key" else f"the value of key {row['key']!r}"
+                why = f"{self._store}: {subject} cannot be shown as {self._serdes[name].name}: {error}"
+                value = Unreadable(value if isinstance(value, bytes) else None, why)
+        self.unreadable += 1
+        # A wrong serde reads none of millions of rows: a few messages show what is wrong as well.
+        if self.unreadable <= _MAX_MESSAGES:
+            say(value.why)
+        return value
+
+
+class JsonView(View):
+    """A line of JSON for each row."""
+
+    def _print(self, partition: int | None, row: Row) -> None:
+        marks: Row = {}
+        line: Row = {"type": "row", "partition": partition}
+        line.update((name, self._json(name, row, value, marks)) for name, value in row.items())
+        if marks:
+            line["unreadable"] = marks
+        # Which members a row has depends on the subcommand.
+        self.results.lines([cast("QueryRowLine", line)])
+
+    def failure_text(self, result: QueryResult[Any]) -> str:
+        """Return the message that Streams has for it."""
+        return result.failure_message
+
+    def _json(self, name: str, row: Row, value: Any, marks: Row) -> Any:
+        if name in self._serdes:
+            cell = self._cell(name, row, value, self._serdes[name].render)
+            if not isinstance(cell, Unreadable):
+                return cell
+            marks[name] = {"data": None if cell.data is None else jsonable(cell.data), "message": cell.why}
+            return None
+        return [_header(header) for header in value] if name == "headers" else value
+
+
+class CsvView(View):
+    """A row of RFC 4180 for each row, after a row with the names of the columns."""
+
+    def __init__(self, request: StoreRequest, columns: Sequence[str], results: Output[QueryLine]) -> None:
+        super().__init__(request, columns, results)
+        as_data()
+        self._for_people = sys.stdout.isatty()
+        _write_csv(self._columns)
+
+    def _print(self, partition: int | None, row: Row) -> None:
+        # Programs get the data unchanged; a terminal must not interpret it. A lone surrogate has no bytes.
+        shown = safe if self._for_people else _writable
+        _write_csv([shown(cell) for cell in self._cells(partition, row)])
+
+
+class TableView(View):
+    """Tables of 1000 rows each: the widths of columns need all rows of a table, and no answer is kept in memory."""
+
+    rows_by_default = 1000
+
+    def __init__(self, request: StoreRequest, columns: Sequence[str], results: Output[QueryLine]) -> None:
+        super().__init__(request, columns, results)
+        self._rows: list[tuple[str, ...]] = []
+
+    def _print(self, partition: int | None, row: Row) -> None:
+        self._rows.append(self._cells(partition, row))
+        if len(self._rows) == _BATCH:
+            self.end()
+
+    def end(self) -> None:
+        """Print the pending rows, without columns that are empty in all of them, and flush."""
         rows, self._rows = self._rows, []
         if rows:
             texts = [
@@ -93,51 +176,35 @@ class View:
                 [_column(self._title(self._columns[at]), self._columns[at]) for at in texts],
                 [[row[at] for at in texts] for row in rows],
             )
-        sys.stdout.flush()
+        super().end()
 
     def _title(self, column: str) -> str:
         return f"{column} ({self._serdes[column].name})" if column in self._serdes else column
 
-    def _json(self, name: str, row: Row, value: Any, marks: Row) -> Any:
-        if name in self._serdes:
-            cell = self._cell(name, row, value, self._serdes[name].render)
-            if not isinstance(cell, Unreadable):
-                return cell
-            marks[name] = {"data": None if cell.data is None else jsonable(cell.data), "message": cell.why}
-            return None
-        return [_header(header) for header in value] if name == "headers" else value
+    def _time(self, name: str, value: int) -> str:
+        # Of a window or a version, -1 would be a time; only a record has -1 for "none".
+        if name == "timestamp" and value == _NO_TIMESTAMP:
+            return "-"
+        return show_time(value)
 
-    def _text(self, name: str, row: Row) -> str:
-        value = row.get(name)
-        if name in self._serdes:
-            cell = self._cell(name, row, value, self._serdes[name].text)
-            if isinstance(cell, Unreadable):
-                return f"(unreadable) {'' if cell.data is None else bytes_text(cell.data)}"
-            return str(cell)
-        if value is None:
-            return ""
-        if name in _TIMES:
-            if self._output is RowFormat.csv:
-                return str(value)
-            return "-" if name == "timestamp" and value == _NO_TIMESTAMP else show_time(value)
-        if self._output is RowFormat.csv:
-            return json.dumps([_header(header) for header in value]) if value else ""
+    def _headers(self, headers: Sequence[Header]) -> str:
         return " ".join(
-            f"{header.key}={'null' if header.value is None else bytes_text(header.value)}" for header in value
+            f"{header.key}={'null' if header.value is None else bytes_text(header.value)}" for header in headers
         )
 
-    def _cell(self, name: str, row: Row, value: Any, how: Any) -> Any:
-        if not isinstance(value, Unreadable):
-            try:
-                return how(value)
-            except ValueError as error:
-                subject = f"the key {value!r}" if name == "key" else f"the value of key {row['key']!r}"
-                why = f"{self._store}: {subject} cannot be shown as {self._serdes[name].name}: {error}"
-                value = Unreadable(value if isinstance(value, bytes) else None, why)
-        self.unreadable += 1
-        if self.unreadable <= _MAX_MESSAGES:
-            say(value.why)
-        return value
+
+_VIEWS: Final[Mapping[RowFormat, tuple[type[View], Format]]] = {
+    RowFormat.json: (JsonView, Format.json),
+    RowFormat.csv: (CsvView, Format.table),
+    RowFormat.table: (TableView, Format.table),
+}
+"""The view of rows, and the format of everything beside them."""
+
+
+def view_of(request: StoreRequest, columns: Sequence[str], app: Path) -> View:
+    """Return the view for the format of the request."""
+    view, beside = _VIEWS[request.options.output]
+    return view(request, columns, output_of(beside, app, quiet=request.options.quiet))
 
 
 def _column(title: str, name: str) -> Column:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
-from kstate_cli.cli.json_lines import JsonLines
-from kstate_cli.cli.output import Format
 from kstate_cli.cli.views.progress import OFTEN_SECONDS, Meter, count_unit
 from kstate_cli.clock import PaceMeter
 from kstate_cli.restore.running.restoration import RestoreWatcher
-from kstate_cli.texts import command
+from kstate_cli.texts import command, plural
 
 if TYPE_CHECKING:
     from kstate_cli.barrier import Waiting
+    from kstate_cli.change.engine import RunResult
+    from kstate_cli.cli.lines.changes import (
+        PlanEnd,
+        RestoreLine,
+        RestoreProgressLine,
+        RestoreProgressProgressLine,
+        RestoreSummaryLine,
+    )
+    from kstate_cli.cli.lines.shared import RestoredStoreLine
+    from kstate_cli.cli.output import Output
     from kstate_cli.restore.planning.plan import RestorePlan
     from kstate_cli.restore.running.restoration import RestoreOutcome
     from kstate_cli.restore.running.states import RestoreState
@@ -23,43 +32,43 @@ if TYPE_CHECKING:
 
 def finish(
     outcome: RestoreOutcome,
-    output: Format,
+    results: Output[RestoreLine],
     *,
-    quiet: bool,
     warnings_ok: bool,
     waiting: Waiting | None = None,
     standby: bool = False,
 ) -> int:
-    """Print the result of a restoration as a table or JSON lines, and return the exit code.
+    """Print the result of a restoration, and return the exit code.
 
     ``waiting``: the result of the barrier, if there was one.
     """
-    from kstate_cli.cli.views.barrier import barrier_members
+    from kstate_cli.cli.views.barrier import barrier_result
     from kstate_cli.cli.views.plan import engine_members, show_end
 
     change = outcome.plan.change
-    show_restored(outcome, output, quiet=quiet)
-    show_end(
-        change,
-        outcome.result,
-        output,
-        members={
+    show_restored(outcome, results)
+
+    def summary(end: PlanEnd) -> RestoreSummaryLine:
+        return {
+            "type": "summary",
             "release": change.target,
             "stores": len(outcome.plan.work),
             "left": len(outcome.plan.unchanged),
             "records": sum(report.records for report in outcome.reports),
-            "barrier": barrier_members(waiting),
+            "barrier": None if waiting is None else barrier_result(waiting),
             **engine_members(outcome.engine),
-        },
-        nothing=f"no store of {change.app} needs anything from the dump",
-        lines_of=lambda result: (
-            f"restored for {change.target} (run {result.run})",
-            "next: run the same command again after the next dump; nothing may use the directory until then"
-            if standby
-            else f"next: start the application with {change.target}; back: {command('undo', change.app)}",
-        ),
-        quiet=quiet,
-    )
+            **end,
+        }
+
+    def sentences(result: RunResult) -> Iterator[str]:
+        yield f"restored for {change.target} (run {result.run})"
+        if standby:
+            yield "next: run the same command again after the next dump; nothing may use the directory until then"
+        else:
+            yield f"next: start the application with {change.target}; back: {command('undo', change.app)}"
+
+    nothing = f"no store of {change.app} needs anything from the dump"
+    show_end(change, outcome.result, results, summary=summary, nothing=nothing, sentences=sentences)
     return code_of(outcome, warnings_ok=warnings_ok)
 
 
@@ -71,50 +80,51 @@ def code_of(outcome: RestoreOutcome, *, warnings_ok: bool) -> int:
     return exit_code(outcome.plan.change, warnings_ok=warnings_ok, warned=warned)
 
 
-def show_restored(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:
-    """Print the restored stores as a table or JSON lines."""
-    if output is Format.json:
-        _print_stores(outcome, JsonLines(outcome.plan.change.app))
-    else:
-        _show_stores(outcome, quiet=quiet)
+def show_restored(outcome: RestoreOutcome, results: Output[RestoredStoreLine]) -> None:
+    """Print the restored stores."""
+    results.show(_store_lines(outcome), lambda: _show_stores(outcome, quiet=results.quiet))
 
 
-def show_round(outcome: RestoreOutcome, output: Format, *, quiet: bool) -> None:
+def show_round(outcome: RestoreOutcome, results: Output[RestoreLine]) -> None:
     """Print a round of many; for people nothing if the round had nothing to do."""
-    from kstate_cli.cli.output import say
-
     change, records = outcome.plan.change, sum(report.records for report in outcome.reports)
     run = None if outcome.result is None else outcome.result.run
-    if output is Format.json:
-        lines = JsonLines(change.app)
-        _print_stores(outcome, lines)
-        members = {"release": change.target, "stores": len(outcome.plan.work), "left": len(outcome.plan.unchanged)}
-        lines.line("round", {**members, "records": records, "executed": run is not None, "run": run})
-    elif run is not None:
-        stores = len(outcome.reports)
-        say(f"{records:,} records into {stores} {'store' if stores == 1 else 'stores'} (run {run})", quiet=quiet)
+    results.lines(_store_lines(outcome))
+    results.lines(
+        [
+            {
+                "type": "round",
+                "release": change.target,
+                "stores": len(outcome.plan.work),
+                "left": len(outcome.plan.unchanged),
+                "records": records,
+                "executed": run is not None,
+                "run": run,
+            }
+        ]
+    )
+    if run is not None:
+        results.remark(f"{records:,} records into {plural(len(outcome.reports), 'store')} (run {run})")
     sys.stdout.flush()
 
 
-def _print_stores(outcome: RestoreOutcome, lines: JsonLines) -> None:
+def _store_lines(outcome: RestoreOutcome) -> Iterator[RestoredStoreLine]:
     from kstate_cli.offsets.model import by_topic
 
     for report in outcome.reports:
-        lines.line(
-            "store",
-            {
-                "task": report.task,
-                "store": report.store,
-                "records": report.records,
-                "rows": report.rows,
-                "deleted": report.deleted,
-                "expired": report.expired,
-                "null_keys": report.null_keys,
-                "has_position": report.has_position,
-                "changelog": by_topic(report.offsets),
-                "seconds": round(report.seconds, 3),
-            },
-        )
+        yield {
+            "type": "store",
+            "task": report.task,
+            "store": report.store,
+            "records": report.records,
+            "rows": report.rows,
+            "deleted": report.deleted,
+            "expired": report.expired,
+            "null_keys": report.null_keys,
+            "has_position": report.has_position,
+            "changelog": by_topic(report.offsets),
+            "seconds": round(report.seconds, 3),
+        }
 
 
 def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
@@ -163,18 +173,18 @@ _NAMES = {
 
 
 class RestoreProgress(RestoreWatcher):
-    """Progress of a restoration: slices, records, bytes, rate and time left, as JSON ``lines`` or for people."""
+    """Progress of a restoration: slices, records, bytes, rate and time left, on standard error."""
 
     def __init__(
-        self, lines: JsonLines | None, *, quiet: bool, on_state: Callable[[str, str], None] | None = None
+        self, results: Output[RestoreProgressLine], *, on_state: Callable[[str, str], None] | None = None
     ) -> None:
-        self._quiet, self._lines = quiet, lines
+        self._results, self._quiet = results, results.quiet
         self._on_state = on_state
         self._phase = ""
         self._began = self._said = 0.0
         self._done = -1
         self._resumed = False
-        self._meter = Meter("restoring", quiet=quiet or lines is not None)
+        self._meter = Meter("restoring", quiet=results.is_silent)
         self._pace: PaceMeter | None = None
 
     def __enter__(self) -> RestoreProgress:
@@ -188,8 +198,7 @@ class RestoreProgress(RestoreWatcher):
         if not self._quiet and plan.work:
             records = sum(work.records for work in plan.work)
             self._line(
-                "plan",
-                {"stores": len(plan.work), "records": records},
+                {"type": "plan", "stores": len(plan.work), "records": records},
                 f"{len(plan.work)} stores, up to {records:,} records",
             )
 
@@ -202,14 +211,13 @@ class RestoreProgress(RestoreWatcher):
             self._began = self._said = time.monotonic()
         if name == "stage":
             self._meter.stop()
-        self._line("phase", {"phase": name}, _NAMES.get(name, name))
+        self._line({"type": "phase", "phase": name}, _NAMES.get(name, name))
 
     def state(self, before: RestoreState, after: RestoreState) -> None:
         """Report a change of state, with the names of KIP-728 and KIP-696."""
         if not self._quiet:
             self._line(
-                "state",
-                {"before": before.value, "restoration": after.value},
+                {"type": "state", "before": before.value, "restoration": after.value},
                 f"{before.value} -> {after.value}",
             )
         if self._on_state is not None:
@@ -220,19 +228,24 @@ class RestoreProgress(RestoreWatcher):
     def recovered(self, text: str) -> None:
         """Report the recovery of a run of another process."""
         if not self._quiet:
-            self._line("recovered", {"message": text}, text)
+            self._line({"type": "recovered", "message": text}, text)
 
     def warning(self, text: str) -> None:
         """Print a warning, even if quiet."""
-        self._line("warning", {"message": text}, f"warning: {text}")
+        self._line({"type": "warning", "message": text}, f"warning: {text}")
 
     def resumed(self, predecessor: str, slices: int, total: int) -> None:
         """Report that an interrupted run is resumed."""
         self._resumed = True
         if not self._quiet:
             self._line(
-                "resumed",
-                {"predecessor": predecessor, "slices": slices, "total_slices": total, "of": total},
+                {
+                    "type": "resumed",
+                    "predecessor": predecessor,
+                    "slices": slices,
+                    "total_slices": total,
+                    "of": total,
+                },
                 f"resuming run {predecessor}: {100 * slices // max(1, total)} % of its records are sorted already",
             )
 
@@ -240,34 +253,47 @@ class RestoreProgress(RestoreWatcher):
         """Update the finished slices."""
         if self._quiet or not self._began:
             return
-        already = records if self._resumed else 0
-        if self._lines is None:
-            if not self._meter.has_begun:
-                self._meter.begin(all_records, count_unit("records"), already=already, since=self._began)
-            self._meter.at(records)
-            return
+        already = 0
+        if self._resumed:
+            already = records
+        self._results.show(
+            self._progress_lines(count, total, (records, all_records), size, already),
+            partial(self._move_bar, records, all_records, already),
+        )
+
+    def _move_bar(self, records: int, all_records: int, already: int) -> None:
+        if not self._meter.has_begun:
+            self._meter.begin(all_records, count_unit("records"), already=already, since=self._began)
+        self._meter.at(records)
+
+    def _progress_lines(
+        self, count: int, total: int, records: tuple[int, int], size: int, already: int
+    ) -> Iterator[RestoreProgressProgressLine]:
+        """Yield a line now and then, and at the end. ``records``: those that were read, and all."""
         now = time.monotonic()
+        read_records, all_records = records
         if self._pace is None:
             self._pace = PaceMeter(all_records, self._began, already=already)
-        pace = self._pace.at(records, now)
+        pace = self._pace.at(read_records, now)
+        # A program that watches must see the last slice, however soon it follows the one before.
         if count == self._done or (now - self._said < OFTEN_SECONDS and count < total):
             return
         self._said, self._done = now, count
-        self._lines.line(
-            "progress",
-            {
-                "slices": count,
-                "total_slices": total,
-                "of": total,
-                "records": records,
-                "bytes": size,
-                "records_per_second": round(pace.per_second or 0.0),
-                "seconds_left": round(pace.seconds_left or 0.0, 1),
-            },
-        )
+        yield {
+            "type": "progress",
+            "slices": count,
+            "total_slices": total,
+            "of": total,
+            "records": read_records,
+            "bytes": size,
+            "records_per_second": round(pace.per_second or 0.0),
+            "seconds_left": round(pace.seconds_left or 0.0, 1),
+        }
 
-    def _line(self, kind: str, members: dict[str, Any], text: str) -> None:
-        if self._lines is not None:
-            self._lines.line(kind, members)
-        elif kind == "warning" or not self._meter.on_a_terminal or not self._meter.has_begun:
+    def _line(self, line: RestoreProgressLine, text: str) -> None:
+        self._results.show([line], partial(self._say, text, always=line["type"] == "warning"))
+
+    def _say(self, text: str, *, always: bool) -> None:
+        # A line in front of a bar would push it down the screen at every phase: only warnings are worth that.
+        if always or not self._meter.on_a_terminal or not self._meter.has_begun:
             self._meter.say(f"kstate: {text}", always=True)

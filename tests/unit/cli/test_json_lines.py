@@ -20,6 +20,7 @@ from kstate_cli.change.commits_made import forget_commits, note_commit
 from kstate_cli.cli import json_lines as emitter
 from kstate_cli.cli import subject
 from kstate_cli.cli.ending import exit_code_of, print_json_error
+from kstate_cli.cli.output import Format, Output, output_of
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import CommandEnd, Interrupted, InUse, KstateError, OutputLost, Refused, RunFailed, UsageError
 from kstate_cli.rocks.errors import RocksError
@@ -57,16 +58,39 @@ def test_a_line_is_what_the_whole_object_would_be(kind: str, app: str | None, me
     members = {name: one for name, one in members.items() if name not in json_lines.HEAD}
     out = _Stream()
     lines = emitter.JsonLines(app, out)  # type: ignore[arg-type]
-    lines.line(kind, members)
-    lines.line(kind, members)
+    lines.print({"type": kind, **members})
+    lines.print({"type": kind, **members})
     whole = {"schema_version": emitter.SCHEMA_VERSION, "type": kind, "app": app, **members}
     assert out.written == [json.dumps(whole) + "\n"] * 2
 
 
 def test_integers_have_all_their_digits() -> None:
     out = _Stream()
-    emitter.JsonLines("app", out).line("row", {"offset": 2**63 - 1})  # type: ignore[arg-type]
+    emitter.JsonLines("app", out).print({"type": "row", "offset": 2**63 - 1})  # type: ignore[arg-type]
     assert '"offset": 9223372036854775807}' in out.written[0]
+
+
+def test_an_output_evaluates_only_its_own_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The other part may read a directory or print, and its result would mix with the format that was chosen."""
+
+    def unread() -> Iterator[Any]:
+        yield pytest.fail("lines, and a table was chosen")
+
+    def unprinted() -> None:
+        pytest.fail("a text, and JSON was chosen")
+
+    table: Output[Any] = output_of(Format.table, tmp_path)
+    table.show(unread(), lambda: print("text"))
+    table.remark("legend")
+    output: Output[Any] = output_of(Format.json, tmp_path)
+    output.show([{"type": "run", "run": "0001-migrate"}], unprinted)
+    output.about(None).lines([{"type": "summary"}])
+    output.remark("legend")
+    output_of(Format.json, tmp_path, on_standard_error=True).lines([{"type": "phase"}])
+    out, err = capsys.readouterr()
+    text, *lines = out.splitlines()
+    assert text == "text" and [json.loads(line)["app"] for line in lines] == [str(tmp_path), None]
+    assert err.splitlines()[0] == "legend" and json.loads(err.splitlines()[1])["type"] == "phase"
 
 
 class _Stream:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.change.plan import EditDatabase, Plan, WriteFile
+from kstate_cli.cli.output import TableOutput
 from kstate_cli.cli.views.export import ExportProgress
 from kstate_cli.cli.views.progress import (
     BYTES,
@@ -75,7 +76,7 @@ def test_verify_and_export(stderr: io.StringIO, clock: list[float]) -> None:
 def test_restore(stderr: io.StringIO, clock: list[float], *, resumed: bool, rate: str, left: str) -> None:
     """What an interrupted run has left was not done in these seconds."""
     with redirect_stderr(stderr):
-        with RestoreProgress(None, quiet=False) as progress:
+        with RestoreProgress(TableOutput(None)) as progress:
             if resumed:
                 progress.resumed("0001-restore", 2, 6)
             progress.state(RestoreState.REBALANCING, RestoreState.RESTORING)
@@ -91,7 +92,7 @@ def test_restore(stderr: io.StringIO, clock: list[float], *, resumed: bool, rate
 def test_a_warning_is_told_whatever_is_shown(stderr: io.StringIO, clock: list[float]) -> None:
     with redirect_stderr(stderr):
         for quiet in (False, True):
-            with RestoreProgress(None, quiet=quiet) as progress:
+            with RestoreProgress(TableOutput(None, quiet=quiet)) as progress:
                 progress.state(RestoreState.REBALANCING, RestoreState.RESTORING)
                 progress.slices(0, 6, 0, 60_000, 0)
                 progress.warning("a \x1b[31mrow")
