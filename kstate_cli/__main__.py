@@ -1,6 +1,6 @@
 """``python -m kstate_cli``: the same as the console script ``kstate``."""
 
-from kstate_cli.cli.app import main
+from kstate_cli.cli.start import main
 
 if __name__ == "__main__":
     main()

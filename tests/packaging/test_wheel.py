@@ -96,7 +96,7 @@ def test_what_the_wheel_says_of_itself(built: Built) -> None:
     assert [re.split(r"[<>=; ]", one)[0] for one in needed] == [
         re.split(r"[<>=; ]", one)[0] for one in project["dependencies"]
     ]
-    assert "kstate = kstate_cli.cli.app:main" in scripts
+    assert "kstate = kstate_cli.cli.start:main" in scripts
     payload = told.get_payload(decode=True)
     assert isinstance(payload, bytes) and payload.strip() == (ROOT / "README.md").read_bytes().strip()
     assert built.wheel.name == f"kstate-{__version__}-py3-none-any.whl"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import subprocess
 import sys
 from collections.abc import Callable
@@ -42,6 +43,48 @@ def test_a_group_alone_shows_its_help(words: tuple[str, ...]) -> None:
     alone, asked = _kstate(*words), _kstate(*words, "--help")
     assert (alone.returncode, alone.stderr) == (0, "")
     assert alone.stdout == asked.stdout != ""
+
+
+_LIST = ROOT / "kstate_cli" / "cli" / "list_of_commands.py"
+_BY_CLICK = "from kstate_cli.cli.app import main; import sys; sys.argv[1:] = ['--help']; main()"
+_AT_ONCE = (
+    "from kstate_cli.cli.start import main; import sys; sys.argv[1:] = ['--help']; main(); "
+    "sys.stderr.write(str('typer' in sys.modules))"
+)
+
+
+def _list(code: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    environment = {name: text for name, text in os.environ.items() if name != "COLUMNS"}
+    environment |= {"PYTHONPATH": str(ROOT), **more.pop("variables", {})}
+    where = {"stdout": subprocess.PIPE, **more}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True, check=False, **where
+    )
+
+
+def test_the_list_that_is_printed_at_once_is_that_of_click() -> None:
+    text = _list(_BY_CLICK).stdout
+    if os.environ.get("KSTATE_WRITE_DOCS"):
+        before, begin, _ = _LIST.read_text(encoding="utf-8").partition('"""\\\n')
+        _LIST.write_text(f'{before}{begin}{text}"""\n', encoding="utf-8")
+    printed = _list(_AT_ONCE)
+    assert (printed.returncode, printed.stdout, printed.stderr) == (0, text, "False"), "KSTATE_WRITE_DOCS=1 writes it"
+    assert text.isascii() and len(text) < select.PIPE_BUF
+
+
+@pytest.mark.parametrize("columns", ["40", "79", "80", "200", "0", "", "wide"])
+def test_the_list_is_folded_as_click_folds_it(columns: str) -> None:
+    variables = {"COLUMNS": columns}
+    by_click, printed = _list(_BY_CLICK, variables=variables), _list(_AT_ONCE, variables=variables)
+    assert (printed.returncode, printed.stdout) == (by_click.returncode, by_click.stdout)
+
+
+def test_a_list_that_cannot_be_written_is_lost_output() -> None:
+    with Path("/dev/full").open("w") as full:
+        lost = _list(_AT_ONCE, stdout=full)
+    assert lost.returncode == 6 and "No space left" in lost.stderr
+    closed = _list(f"import os; os.close(1); {_AT_ONCE}", stdout=subprocess.DEVNULL)
+    assert closed.returncode == 6
 
 
 # --- every command ----------------------------------------------------------------------------------------------------
