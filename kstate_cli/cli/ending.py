@@ -228,7 +228,6 @@ def _write(error: CommandEnd) -> None:
 
 
 def _write_warnings(warnings: list[str]) -> None:
-    from kstate_cli.cli.output import say
 
     for text in warnings:
         say(f"warning: {text}")

@@ -12,8 +12,8 @@ from typing import Any, Final
 import typer
 import typer.core
 
+from kstate_cli.texts import close_to, some
 from kstate_cli.texts import command as command_line
-from kstate_cli.texts import some
 
 _MAX_LISTED = 2
 _ALIKE = 0.8
@@ -108,7 +108,6 @@ def unread(click_command: Any, path: str) -> list[str]:
 
 
 def _instead(name: str, names: list[str]) -> str:
-    from kstate_cli.texts import close_to
 
     close = close_to(name, names, _ALIKE)
     return f"; it may be that {close} is meant" if close else ", there is no such setting"

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
+from typer._completion_classes import completion_init
+from typer.completion import shell_complete
 
-from kstate_cli.errors import EXIT_OK
+from kstate_cli.errors import EXIT_OK, KstateError
 
 VARIABLE: Final = "_KSTATE_COMPLETE"
 _REQUEST = re.compile("(source|complete)_(bash|zsh|fish)")
@@ -28,8 +30,6 @@ def answer_shell(command: Any, prog_name: str) -> None:
     """Answer a shell that requests completions, and end the process; return if no shell does."""
     if len(sys.argv) > 1 or not _REQUEST.fullmatch(os.environ.get(VARIABLE, "")):
         return
-    from typer._completion_classes import completion_init
-    from typer.completion import shell_complete
 
     completion_init()
     try:
@@ -71,7 +71,6 @@ def releases(incomplete: str) -> list[str]:
 
 
 def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:
-    from kstate_cli.errors import KstateError
     from kstate_cli.statedir.find import find_application
 
     # An option without its value keeps the parser from assigning the arguments.

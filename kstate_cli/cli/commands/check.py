@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli.cli.ending import report_no
 from kstate_cli.cli.environment import typed
 from kstate_cli.cli.help_panels import OUTPUT_PANEL
 from kstate_cli.cli.options.application import (
@@ -15,6 +17,7 @@ from kstate_cli.cli.options.application import (
     NewTopology,
     OldTopology,
     chosen_release,
+    read_topologies,
     refuse_without_topology,
 )
 from kstate_cli.cli.options.shared import (
@@ -31,9 +34,10 @@ from kstate_cli.cli.options.shared import (
     TransactionalStores,
     age,
 )
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of, say
 from kstate_cli.cli.shell_completion import releases
-from kstate_cli.errors import EXIT_OK
+from kstate_cli.errors import EXIT_OK, ConditionNotMet
+from kstate_cli.texts import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,17 +116,11 @@ def check(
     --dump, --offsets or --bootstrap-server.
     --topology predicts the start of a changed topology, and prints the kstate rehome command that avoids its cost.
     """
-    from collections import Counter
-
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest
-    from kstate_cli.cli.ending import report_no
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.options.application import read_topologies
     from kstate_cli.cli.options.logs import LogSources
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.check import damage_in, parts_of, say_parts, show_report, start_of
-    from kstate_cli.errors import ConditionNotMet
     from kstate_cli.specification.homes import StoreKey
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
@@ -181,7 +179,6 @@ def _age(option: str, text: str | None) -> timedelta | None:
 def _verdict(report: Report, release: str) -> str:
     """Return ``the next start of 4.2 fails: 2 errors (offsets-in-column-family), 1 warning (kept-too-long)``."""
     from kstate_cli.check.findings import Level
-    from kstate_cli.texts import some
 
     counts = []
     for level in (Level.ERROR, Level.WARNING):
@@ -266,7 +263,6 @@ def _count_of(records: Records | None) -> tuple[int | None, bool | None]:
 
 
 def _say_running(app: Application, *, quiet: bool) -> None:
-    from kstate_cli.cli.output import say
 
     if app.running is not False:
         state = "is running" if app.running else "may be running"

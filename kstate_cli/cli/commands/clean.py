@@ -9,6 +9,7 @@ import typer
 
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Wait, age
 from kstate_cli.cli.output import Format, output_of, say
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
 from kstate_cli.texts import size_text
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ def clean(
     from kstate_cli.change.engine import pinned_bytes
     from kstate_cli.change.folder import read_runs, remove_drafts, remove_empty_folders, runs_folder
     from kstate_cli.change.lockfile import check_location, kstate_lock
-    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
     from kstate_cli.restore.staging_area import remove_from_area
     from kstate_cli.statedir.find import find_application_or_runs
     from kstate_cli.statedir.names import LOCK

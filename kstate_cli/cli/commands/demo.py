@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from kstate_cli.cli.output import Format
+from kstate_cli import temporary
+from kstate_cli.change.commits_made import forget_commits
+from kstate_cli.cli.environment import nothing_typed
+from kstate_cli.cli.output import Format, say
+from kstate_cli.texts import EXAMPLES, command
 
 
 def demo() -> int:
@@ -10,15 +14,10 @@ def demo() -> int:
     import tarfile
     from importlib.resources import files
 
-    from kstate_cli import temporary
-    from kstate_cli.change.commits_made import forget_commits
     from kstate_cli.cli.commands.ls import ls
     from kstate_cli.cli.commands.migrate import migrate
     from kstate_cli.cli.commands.undo import undo
-    from kstate_cli.cli.environment import nothing_typed
-    from kstate_cli.cli.output import say
     from kstate_cli.statedir.find import find_application
-    from kstate_cli.texts import EXAMPLES, command
 
     with temporary.private_folder("demo") as folder:
         with (

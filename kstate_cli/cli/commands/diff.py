@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from kstate_cli.cli.columns import Column
 from kstate_cli.cli.options.shared import (
     LastFlush,
     OutputFormat,
@@ -19,8 +20,10 @@ from kstate_cli.cli.options.shared import (
     at_once,
     workers_option,
 )
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of, table
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
+from kstate_cli.host import STORES_STAY
+from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,15 +59,12 @@ def diff(
     layout has timestamps or headers, they are not compared, and diff says so.
     Exit 1 if nothing differs but rows may be missing, 3 if something differs, 6 if something cannot be read.
     """
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.diff import DiffReport
     from kstate_cli.diff.applications import DiffRequest, diff_applications
-    from kstate_cli.host import STORES_STAY
     from kstate_cli.rows.errors import StoreUnreadable, joined
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
-    from kstate_cli.texts import command
 
     request = DiffRequest(
         a=find_application(a),
@@ -112,8 +112,6 @@ def _verdict(compared: Diff, store: StoreDiff) -> str:
 
 
 def _show(compared: Diff) -> None:
-    from kstate_cli.cli.columns import Column
-    from kstate_cli.cli.output import table
     from kstate_cli.formats.store_kinds import short_name
 
     table(

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 from kstate_cli.cli.options.declared import declared
 from kstate_cli.cli.options.dump import DumpReportOptions, DumpSourceOptions, ReadingOptions
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+from kstate_cli.cli.options.engine import engine_of, spark_settings
+from kstate_cli.cli.options.shared import at_once
+from kstate_cli.cli.output import output_of, print_line, say, table
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, UsageError
+from kstate_cli.texts import quoted, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +31,9 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
     After a gap, a recreated topic, or deletes that the log may have lost, kstate writes a full dump of the partition.
     """
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.dump import DumpProgress
     from kstate_cli.dump_writer.rounds import dump_round, follow
     from kstate_cli.dump_writer.s3_objects import is_s3
-    from kstate_cli.errors import UsageError
 
     request = _request(source, how)
     if source.follow is not None and source.dry_run:
@@ -68,12 +70,9 @@ def _measure(metrics: Metrics, outcome: RoundOutcome) -> None:
 def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     """Return the request that the options make. Raise UsageError."""
     from kstate_cli.broker.settings import client_settings
-    from kstate_cli.cli.options.engine import engine_of, spark_settings
     from kstate_cli.cli.options.restore import bytes_of
-    from kstate_cli.cli.options.shared import at_once
     from kstate_cli.dump_writer.plan import DumpRequest
     from kstate_cli.dump_writer.stores import destination
-    from kstate_cli.errors import UsageError
 
     if source.app is None and not source.topic and source.spec is None:
         raise UsageError("no topic to dump is selected", hint="pass --app ID, --spec FILE, or --topic TOPIC")
@@ -104,9 +103,7 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
 def _specified(file: Path | None) -> tuple[str | None, dict[str, str]]:
     """Return the application of a specification, and its topics. Raise UsageError and Refused."""
     from kstate_cli.dump_writer.plan import of_spec
-    from kstate_cli.errors import UsageError
     from kstate_cli.specification.toml_file import read_spec
-    from kstate_cli.texts import quoted
 
     if file is None:
         return None, {}
@@ -154,7 +151,6 @@ def _text_lines(outcome: RoundOutcome) -> Iterator[DumpWarningLine | DumpNoteLin
 
 
 def _show_round(request: DumpRequest, outcome: RoundOutcome, results: Output[DumpLine]) -> None:
-    from kstate_cli.cli.output import print_line
 
     results.lines(_text_lines(outcome))
     # A cast, because the size may only be unknown of a dry run, and a dry run has no rounds.
@@ -184,9 +180,7 @@ def _members(request: DumpRequest, outcome: RoundOutcome) -> DumpMembers:
 
 
 def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
-    from kstate_cli.cli.output import say, table
     from kstate_cli.cli.views.plan import engine_text
-    from kstate_cli.texts import size_text
 
     is_written = outcome.generation is not None
     rows = []
@@ -213,15 +207,12 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
 
 def _planned_text(outcome: RoundOutcome) -> str:
     """Return what a call would read and write: a bucket gets a request for each file, or part of a large one."""
-    from kstate_cli.texts import size_text
-
     most = sum(plan.records for plan in outcome.plans)
     size = "the size is not known before a first dump" if outcome.size is None else f"about {size_text(outcome.size)}"
     return f"at most {most:,} records in about {outcome.files} new files and a manifest; {size}"
 
 
 def _written_text(outcome: RoundOutcome) -> str:
-    from kstate_cli.texts import size_text
 
     amount = f"{outcome.records:,} records, {size_text(outcome.size or 0)} in {outcome.files} new files"
     return f"generation {outcome.generation}: {amount}"

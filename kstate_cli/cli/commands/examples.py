@@ -17,7 +17,7 @@ import typer
 
 from kstate_cli import temporary
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of, table
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.statedir.find import looks_like_application
 from kstate_cli.statedir.names import OWN_FOLDER
@@ -39,9 +39,6 @@ def examples(
 
     Its README.md describes each example. Nothing is overwritten. If an error occurs, DIR is not created.
     """
-    from kstate_cli.cli.output import output_of, table
-    from kstate_cli.texts import command
-
     folder = Path(os.path.abspath(out))
     files = write_examples(folder)
     results: Output[ExamplesLine] = output_of(output, None, quiet=quiet)

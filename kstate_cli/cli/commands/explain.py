@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli.cli.options.shared import OutputFormat
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, console, output_of
 from kstate_cli.cli.shell_completion import codes
+from kstate_cli.cli.standard import showable
+from kstate_cli.errors import UsageError
+from kstate_cli.texts import command, documentation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +44,6 @@ def explain(
     A text is a line of a log of Kafka Streams, an exception with its causes, or a note of kstate. Times, threads, paths
     and line breaks in it do not matter. A text with quotes in it is for standard input.
     """
-    from kstate_cli.cli.output import output_of
     from kstate_cli.explain.catalogue import explanations, find, groups
 
     sentences: tuple[str, ...] = ()
@@ -74,9 +77,7 @@ def _standard_input() -> str:
 
 def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     """Return the explanations of a pasted text, and the sentences of it that they explain. Raise UsageError."""
-    from kstate_cli.errors import UsageError
     from kstate_cli.explain.catalogue import best, explanations, match, similar_codes
-    from kstate_cli.texts import command
 
     matches = match(text, tuple(explanations()))
     if matches:
@@ -97,8 +98,6 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
 
 def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterator[str]:
     """Codes that share a sentence: the text does not tell which of them it is, the directory does."""
-    from kstate_cli.texts import command
-
     yield "in the text:"
     yield from (f"{_INDENT}{sentence.replace('{}', '…')}" for sentence in sentences)
     yield "which is printed where one of these is the case:"
@@ -112,8 +111,6 @@ def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterato
 
 def _where(entry: Explanation, sentences: Sequence[str]) -> Iterator[str]:
     """Yield the sentences of a pasted text that the explanation has, and its page; nothing for a code."""
-    from kstate_cli.texts import documentation
-
     if sentences:
         yield "in the text:"
         yield from (f"{_INDENT}{sentence.replace('{}', '…')}" for sentence in sentences)
@@ -139,7 +136,6 @@ def _json_lines(entries: Sequence[Explanation]) -> Iterator[ExplainLine]:
 
 
 def _print(text: str) -> None:
-    from kstate_cli.cli.standard import showable
 
     sys.stdout.write(showable(text) + "\n")
 
@@ -170,9 +166,6 @@ def _filled(text: str, *, hanging: int = 0) -> list[str]:
     """Return a text, broken on a terminal only; lines after the first are indented by ``hanging``."""
     if not sys.stdout.isatty():
         return [f"{_INDENT}{text}"]
-    from textwrap import TextWrapper
-
-    from kstate_cli.cli.output import console
 
     wrapper = TextWrapper(min(console(stderr=False).width, _WIDEST), break_long_words=False, break_on_hyphens=False)
     wrapper.initial_indent, wrapper.subsequent_indent = _INDENT, _INDENT + " " * hanging

@@ -10,7 +10,7 @@ import typer
 
 from kstate_cli.cli.options.engine import AUTO, engine_of, spark_settings
 from kstate_cli.cli.options.shared import App, LastFlush, OutputFormat, Quiet, SpecFile, at_once, workers_option
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of, table
 from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
@@ -54,7 +54,6 @@ def export(
     Changes nothing in the application directory. kstate writes _manifest.json last: with it the export is complete.
     The export includes expired rows. Exit 1 if the export is written, but rows may be missing from the store.
     """
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.export import ExportProgress
     from kstate_cli.export.store_export import ExportRequest, export_store
     from kstate_cli.specification.draft import SpecDraft
@@ -126,7 +125,6 @@ def _lines(exported: Exported, reason: str) -> Iterator[ExportLine]:
 
 
 def _show(exported: Exported) -> None:
-    from kstate_cli.cli.output import table
 
     table(
         None,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from kstate_cli.cli.ending import report_no
 from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.shared import BootstrapServer, KafkaSettings, LogOffsets, MetricsFile, OutputFormat, Quiet
-from kstate_cli.cli.output import Format
-from kstate_cli.errors import EXIT_OK
+from kstate_cli.cli.output import Format, output_of, say
+from kstate_cli.errors import EXIT_OK, ConditionNotMet, UsageError
+from kstate_cli.texts import command, some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,13 +81,8 @@ def fleet(
     Exit 3 if a task is missing, doubled or unknown. Without --bootstrap-server, --offsets or --spec, tasks above the
     highest listed task are unknown.
     """
-    from collections import Counter
-
-    from kstate_cli.cli.ending import report_no
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.fleet import fleet_lines
-    from kstate_cli.errors import ConditionNotMet, UsageError
     from kstate_cli.fleet.judge import judge
     from kstate_cli.fleet.listing import STREAM, read_listings
     from kstate_cli.fleet.model import Fleet
@@ -143,9 +141,7 @@ def _verdict(findings: Sequence[FleetFinding]) -> str:
 
 
 def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quiet: bool) -> None:
-    from kstate_cli.cli.output import say
     from kstate_cli.cli.views.fleet import show_findings, show_hosts, show_stores, show_tasks, show_totals
-    from kstate_cli.texts import command
 
     {FleetRows.host: show_hosts, FleetRows.task: show_tasks, FleetRows.store: show_stores}[by](fleet, findings)
     show_totals(fleet)
@@ -159,8 +155,6 @@ def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quie
 
 def _notes(fleet: Fleet) -> list[str]:
     """Return what was not examined, and why, as sentences."""
-    from kstate_cli.texts import some
-
     notes = []
     old_reports = [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
     if old_reports:

@@ -20,7 +20,9 @@ from kstate_cli.cli.options.shared import (
     Tasks,
     bound_of,
 )
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of, say, table
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
+from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -54,9 +56,7 @@ def inspect_position(
     Exit 3 if a store or an offset file cannot be read, or a store is below --at. Exit 1 if rows may be missing.
     """
     from kstate_cli.cli.options.logs import LogSources
-    from kstate_cli.cli.output import output_of, say
     from kstate_cli.cli.views.stores import say_incomplete_stores
-    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
@@ -167,9 +167,6 @@ def _lines(
 
 def _raise_unmet(application: Application, wrong: list[Problem], behind: list[str]) -> None:
     """Raise ConditionNotMet if something cannot be read, or a store is not up to the bound."""
-    from kstate_cli.errors import ConditionNotMet
-    from kstate_cli.texts import command
-
     if wrong:
         raise ConditionNotMet(
             f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in wrong[:_MAX_LISTED]))}",
@@ -184,7 +181,6 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
 
 def _show(selection: _PositionRows, *, merge: bool) -> None:
     """Print the table; the lag is a last column if the logs are known, the merged Position a last row."""
-    from kstate_cli.cli.output import table
     from kstate_cli.cli.views.stores import short_place
 
     cells: list[tuple[Any, ...]] = [

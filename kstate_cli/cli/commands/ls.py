@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from kstate_cli.cli.columns import Column
 from kstate_cli.cli.environment import typed
 from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.application import OldTopology, refuse_without_topology
@@ -21,8 +23,10 @@ from kstate_cli.cli.options.shared import (
     Quiet,
     TransactionalStores,
 )
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of, print_line, say, table
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, UsageError
+from kstate_cli.host import STORES_STAY
+from kstate_cli.texts import command, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +96,6 @@ def ls(
     With --spec, exit 1 means: fill in or check lines of the printed kstate.toml.
     --topology without --spec adds a column: the task that has the store in that topology.
     """
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.ls import SpecSources, say_missing_stores
     from kstate_cli.rows.open import MOST_BYTES
     from kstate_cli.statedir.find import find_application
@@ -207,7 +210,6 @@ def _say_remarks(
     count_rows: bool = True,
 ) -> bool:
     """Print on standard error what a reader of the rows must know. Return whether one of them is a warning."""
-    from kstate_cli.cli.output import say
     from kstate_cli.cli.views.stores import backups_of_missing, say_backups, say_incomplete_stores
 
     emptied = backups_of_missing(application.path)
@@ -245,9 +247,7 @@ def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Or
 
 def _raise_problems(application: Application, uncounted: AbstractSet[str], unread: AbstractSet[str]) -> None:
     """Raise ConditionNotMet if something is not as Streams leaves it, or cannot be read."""
-    from kstate_cli.host import STORES_STAY
     from kstate_cli.statedir.problems import ProblemCode
-    from kstate_cli.texts import command
 
     fatal = [problem for problem in application.all_problems() if problem.fatal]
     wrong = sorted({problem.place.text for problem in fatal} | uncounted)
@@ -266,13 +266,8 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
 
 def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bool) -> None:
     """Print the stores, the legend and the totals."""
-    import sys
-
-    from kstate_cli.cli.columns import Column
-    from kstate_cli.cli.output import print_line, say, table
     from kstate_cli.cli.views.ls import home_text
     from kstate_cli.cli.views.stores import legend, short_kind, short_offsets, short_place, span
-    from kstate_cli.texts import size_text
 
     if rows:
         everything = not sys.stdout.isatty()
@@ -320,7 +315,6 @@ def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bo
 def _altogether(app: Application, rows: list[LsStoreLine]) -> str:
     """Return the totals, the releases that open every store, and whether the application is running."""
     from kstate_cli.cli.views.stores import span
-    from kstate_cli.texts import size_text
 
     running = {True: f"running (pid {app.pid})", False: "not running", None: "may be running"}
     there = [row for row in rows if row["kind"] != "no-directory"]

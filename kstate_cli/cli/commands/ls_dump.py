@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
-from kstate_cli.cli.output import Format
-from kstate_cli.errors import EXIT_OK
+from kstate_cli.cli.output import Format, output_of, table
+from kstate_cli.clock import duration_text, now_ms, utc_text
+from kstate_cli.errors import EXIT_OK, ConditionNotMet
+from kstate_cli.texts import command, plural, size_text, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +33,7 @@ def ls_dump(
     Only manifests and footers are read; kstate verify-dump reads the files. A gap is a range of offsets between two
     full dumps that neither has: the log had forgotten it. Exit code 3: a file is missing, or damaged.
     """
-    from kstate_cli.cli.output import output_of
     from kstate_cli.dump_reader.open import read_overview
-    from kstate_cli.errors import ConditionNotMet
-    from kstate_cli.texts import plural, some
 
     overview = read_overview(dump)
     verified_ms = _verified_ms(dump)
@@ -62,9 +62,6 @@ def _verified_ms(dump: str) -> int | None:
 
 
 def _show(overview: DumpOverview) -> None:
-    from kstate_cli.cli.columns import Column, Fold
-    from kstate_cli.cli.output import table
-    from kstate_cli.texts import size_text
 
     rows = [
         (
@@ -96,14 +93,11 @@ def _offset(offset: int | None) -> str:
 
 
 def _age(as_of_ms: int | None) -> str:
-    from kstate_cli.clock import duration_text, now_ms
 
     return "not known" if as_of_ms is None else duration_text(max(0.0, (now_ms() - as_of_ms) / 1000))
 
 
 def _ending(dump: str, overview: DumpOverview, verified_ms: int | None) -> Iterator[str]:
-    from kstate_cli.clock import utc_text
-    from kstate_cli.texts import command, plural
 
     kind = "written at once" if overview.generation is None else f"generation {overview.generation}"
     yield f"{plural(len(overview.partitions), 'partition')}, {kind}"
@@ -114,7 +108,6 @@ def _ending(dump: str, overview: DumpOverview, verified_ms: int | None) -> Itera
 
 
 def _lines(dump: str, overview: DumpOverview, verified_ms: int | None) -> Iterator[LsDumpLine]:
-    from kstate_cli.clock import utc_text
     from kstate_cli.dump_reader.location import absolute, uri_text
 
     yield from map(_partition_line, overview.partitions)
@@ -130,7 +123,6 @@ def _lines(dump: str, overview: DumpOverview, verified_ms: int | None) -> Iterat
 
 
 def _partition_line(partition: DumpedPartition) -> LsDumpPartitionLine:
-    from kstate_cli.clock import utc_text
 
     return {
         "type": "partition",

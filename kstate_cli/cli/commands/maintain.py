@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
 from contextlib import contextmanager
 from functools import partial
@@ -12,10 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import clock, errors
 from kstate_cli.cli.config import VARIABLE
 from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet, WarningsOk
-from kstate_cli.cli.output import Format
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+from kstate_cli.cli.output import Format, output_of, print_line, safe, say
+from kstate_cli.clock import duration_text
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, UsageError
+from kstate_cli.signals import now_and_then
+from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,8 +53,6 @@ def maintain(
     that this one did not complete.
     """
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import output_of
-    from kstate_cli.errors import UsageError
     from kstate_cli.maintain.measures import measures
     from kstate_cli.maintain.memory import read_memory, take_lock
     from kstate_cli.maintain.rounds import LockedMemory, do_all
@@ -96,7 +99,6 @@ def maintain(
 
 
 def _now() -> int:
-    from kstate_cli import clock
 
     return clock.now_ms()
 
@@ -109,9 +111,7 @@ def _name(configuration: Configuration, maintenance: Maintenance) -> str:
 
 
 def _show_plan(commands: Iterable[StepCommand], results: Output[MaintainLine]) -> None:
-    from kstate_cli.cli.output import print_line
     from kstate_cli.maintain.rounds import NOT_DUE, PLANNED, StepEnd
-    from kstate_cli.texts import command
 
     ends = [StepEnd(step, NOT_DUE if step.not_due else PLANNED, message=step.not_due) for step in commands]
     for end in ends:
@@ -143,12 +143,7 @@ def _summary_line(ends: list[StepEnd], code: int, *, executed: bool) -> Maintain
 @contextmanager
 def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
     """Print that a step has begun, and now and then that it continues; a dump prints its own progress."""
-    import time
-
-    from kstate_cli.cli.output import say
     from kstate_cli.cli.views.progress import OFTEN_SECONDS, NowAndThen
-    from kstate_cli.clock import duration_text
-    from kstate_cli.signals import now_and_then
 
     if quiet:
         yield
@@ -177,7 +172,6 @@ def _show_end(end: StepEnd, results: Output[MaintainLine]) -> None:
 
 
 def _show_text(end: StepEnd, *, quiet: bool) -> None:
-    from kstate_cli.cli.output import print_line, safe, say
 
     took = "" if end.seconds is None else f", {end.seconds:.1f} s"
     why = f": {end.message}" if end.message else ""
@@ -203,8 +197,6 @@ def _end(ends: list[StepEnd], results: Output[MaintainLine]) -> int:
 
 
 def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
-    from kstate_cli import errors
-    from kstate_cli.texts import command
 
     read_only = (errors.UsageError, errors.ConditionNotMet, errors.Refused)
     kinds = {kind.exit_code: kind for kind in (*read_only, errors.InUse, errors.RunFailed, errors.RunHalfway)}

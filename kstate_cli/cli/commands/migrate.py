@@ -33,8 +33,10 @@ from kstate_cli.cli.options.shared import (
     at_once,
     workers_option,
 )
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of, say
 from kstate_cli.cli.shell_completion import releases
+from kstate_cli.errors import UsageError
+from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,10 +125,8 @@ def migrate(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.plan import PlanView, show_plan
     from kstate_cli.cli.views.progress import RunProgress
-    from kstate_cli.errors import UsageError
     from kstate_cli.migrate.planner import plan_migration
     from kstate_cli.migrate.snapshot import MigrateOptions
     from kstate_cli.offsets.ages import add_ages, ages_of_converted
@@ -187,10 +187,8 @@ def migrate(
 def _finish(
     outcome: ChangeOutcome, check_request: CheckRequest, results: Output[MigrateLine], *, warnings_ok: bool
 ) -> int:
-    from kstate_cli.cli.output import say
     from kstate_cli.cli.views.check import warning_of_next_start
     from kstate_cli.cli.views.plan import exit_code, show_end
-    from kstate_cli.texts import command
 
     plan, result = outcome.plan, outcome.result
 

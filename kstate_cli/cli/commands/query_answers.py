@@ -40,6 +40,7 @@ from kstate_cli.query import (
 from kstate_cli.query.result import hints
 from kstate_cli.query.streams import Handlers
 from kstate_cli.rows.errors import Advice, joined, look_closer, own_advice
+from kstate_cli.rows.open import stores_of
 from kstate_cli.specification.draft import Spec
 
 
@@ -295,7 +296,6 @@ def _spec(request: StoreRequest) -> Spec | None:
     """Return the specification of the store, from --spec and the directory. Raise UsageError and Refused."""
     if request.options.spec is None:
         return None
-    from kstate_cli.rows.open import stores_of
     from kstate_cli.specification.combine import resolve_spec
     from kstate_cli.specification.toml_file import read_draft
 

@@ -34,7 +34,8 @@ from kstate_cli.cli.options.shared import (
     at_once,
     workers_option,
 )
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of
+from kstate_cli.texts import command, plural, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,13 +124,10 @@ def rehome(
     Use it after sub-topologies were renumbered, split or merged. Stop all instances of the application first.
     Undo it with `kstate undo`, until `kstate clean`. An incomplete task is refused, or completed from a dump.
     """
-    from dataclasses import replace
-
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.plan import PlanView, show_plan
     from kstate_cli.cli.views.progress import RunProgress
     from kstate_cli.offsets.ages import add_ages
@@ -137,7 +135,6 @@ def rehome(
     from kstate_cli.rehome.model import options_of
     from kstate_cli.rehome.planner import ages_of_moved, plan_rehome
     from kstate_cli.statedir.find import find_application
-    from kstate_cli.texts import quoted
 
     completion.refuse_without_dump()
     options = options_of(
@@ -206,8 +203,6 @@ def _complete(
     request: RestoreRequest, larger: CompletedRehoming, view: PlanView, progress_lines: Output[RestoreProgressLine]
 ) -> RestoreOutcome:
     """Move the stores and complete tasks from the dump, in one run of ``restore``."""
-    from dataclasses import replace
-
     from kstate_cli.cli.views.plan import show_plan
     from kstate_cli.cli.views.restore import RestoreProgress
     from kstate_cli.restore.running.pipeline import engine_for, restore
@@ -232,7 +227,6 @@ def _finish(
     from kstate_cli.change.plan import MoveStore
     from kstate_cli.cli.views.plan import engine_members, exit_code, show_end
     from kstate_cli.cli.views.restore import show_restored
-    from kstate_cli.texts import command, plural
 
     if outcome is not None:
         show_restored(outcome, results)

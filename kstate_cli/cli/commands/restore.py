@@ -31,8 +31,8 @@ from kstate_cli.cli.options.restore import (
     bytes_of,
     committed_of,
 )
-from kstate_cli.cli.options.shared import Guarantee, Verify, at_once
-from kstate_cli.cli.output import say
+from kstate_cli.cli.options.shared import Guarantee, Verify, at_once, part_of
+from kstate_cli.cli.output import output_of, say
 from kstate_cli.errors import KstateError, UsageError
 from kstate_cli.texts import command, quoted
 
@@ -64,7 +64,6 @@ def restore(
 ) -> int:
     """Restore stores in bulk from a changelog dump. Undo it with `kstate undo`."""
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.plan import PlanView
     from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, show_round
     from kstate_cli.restore.running.pipeline import application_path, engine_for, follow_dump
@@ -211,8 +210,6 @@ def _options(
 
 def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> None:
     """Raise UsageError for options of a single run: each round would repeat them."""
-    from kstate_cli.errors import UsageError
-
     once = (("--dry-run", selection.dry_run), ("--rebuild", cases.rebuild), ("--after-error", cases.after_error))
     option = next((name for name, is_given in once if is_given), None)
     if option is not None:
@@ -237,8 +234,6 @@ _PART_HINT = "the second of three hosts: --share 2/3"
 
 def share_of(fleet: FleetOptions) -> tuple[int, int] | None:
     """Return the share of ``--share``. Raise UsageError."""
-    from kstate_cli.cli.options.shared import part_of
-
     return None if fleet.share is None else part_of("--share", fleet.share, _PART_HINT)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, WarningsOk
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ def start_barrier(
     An instance of Kafka Streams that starts alone gets every task, and restores from the broker what the other hosts
     have on disk. Each host writes one small file to PLACE; the next round overwrites it.
     """
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.barrier import BarrierView, barrier_result
 
     view = BarrierView(place, host=host, hosts=hosts, timeout=timeout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstate_cli.cli.options.shared import App, OutputFormat
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ def status(app: App, output: OutputFormat = Format.table) -> int:
     from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lost import lost_copies, only_copy
     from kstate_cli.change.standby import standby_use
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.status import Copies, show_runs
     from kstate_cli.statedir.find import find_application_or_runs
     from kstate_cli.statedir.locks import read_lock_table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Reason, Wait
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.changes import UndoLine
@@ -41,7 +41,6 @@ def undo(
     from kstate_cli.change.lockfile import application_lock, check_location
     from kstate_cli.change.undo import UndoOptions
     from kstate_cli.change.undo import undo as undo_run
-    from kstate_cli.cli.output import output_of
     from kstate_cli.statedir.find import find_application_or_runs
 
     path = find_application_or_runs(app)

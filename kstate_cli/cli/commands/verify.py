@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli.cli.columns import Column
 from kstate_cli.cli.options.shared import (
     App,
     MetricsFile,
@@ -21,9 +22,9 @@ from kstate_cli.cli.options.shared import (
     part_of,
     workers_option,
 )
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of, print_line, safe, say, table
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, InUse, Refused
-from kstate_cli.texts import command, first_lines
+from kstate_cli.texts import command, first_lines, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +60,6 @@ def verify(
     directory changes too fast.
     """
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.stores import backups_of_missing, say_backups
     from kstate_cli.cli.views.verify import VerifyProgress
     from kstate_cli.statedir.find import find_application
@@ -91,7 +91,6 @@ def verify(
 
 
 def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
-    from kstate_cli.cli.output import say
     from kstate_cli.verify.application import NOT_COVERED
 
     for store in report.stores:
@@ -151,10 +150,7 @@ def _ways_out(report: AppReport) -> list[str]:
 
 
 def _show(report: AppReport, *, quiet: bool) -> None:
-    from kstate_cli.cli.columns import Column
-    from kstate_cli.cli.output import safe, table
     from kstate_cli.cli.views.stores import short_kind
-    from kstate_cli.texts import size_text
 
     table(
         None,
@@ -190,9 +186,6 @@ def _show(report: AppReport, *, quiet: bool) -> None:
 
 def _sum_up(report: AppReport) -> None:
     """Return one line: the bytes that were read, and the verdict."""
-    from kstate_cli.cli.output import print_line
-    from kstate_cli.texts import size_text
-
     stores, rows = len(report.stores), sum(store.rows for store in report.stores)
     size = size_text(sum(store.content_bytes for store in report.stores))
     read = f"{stores} {'store' if stores == 1 else 'stores'}, {rows:,} rows, {size}"

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import clock
+from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, part_of
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of, say, table
 from kstate_cli.cli.views.progress import BYTES, Meter
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, note
+from kstate_cli.clock import utc_text
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, note
+from kstate_cli.texts import plural, size_text, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,12 +51,9 @@ def verify_dump(
     records when each part was read, and kstate check --dump shows it. A second call resumes an interrupted one.
     Exit 3 if a file is damaged or missing, 4 if a file cannot be read.
     """
-    from kstate_cli.cli.output import output_of
-    from kstate_cli.clock import utc_text
     from kstate_cli.dump_reader.location import absolute, uri_text
     from kstate_cli.dump_reader.verification import files_of_dump, verify_files
     from kstate_cli.dump_writer.verified import VerifiedPart
-    from kstate_cli.texts import plural, size_text
 
     number, parts = part_of("--subset", subset, "for example 1/7")
     began = time.monotonic()
@@ -143,10 +144,6 @@ def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: 
 
 def _show(findings: Sequence[FileFinding], warning: str | None, files_text: str) -> None:
     """Print the findings as a table, then the number of files and the verdict."""
-    from kstate_cli.cli.columns import Column, Fold
-    from kstate_cli.cli.output import say, table
-    from kstate_cli.texts import plural
-
     verdict = "nothing is damaged"
     if findings:
         rows = [(finding.file.relative, finding.code, finding.message) for finding in findings]
@@ -161,8 +158,6 @@ def _show(findings: Sequence[FileFinding], warning: str | None, files_text: str)
 def _verdict(findings: Sequence[FileFinding], growing: str | None) -> Exception:
     from kstate_cli.dump_reader.errors import NOT_REACHED, WHOLE_COPY, rot
     from kstate_cli.dump_reader.verification import ROT
-    from kstate_cli.errors import ConditionNotMet, Refused
-    from kstate_cli.texts import plural, some
 
     names = some([finding.file.relative for finding in findings], 5)
     damaged = [finding for finding in findings if finding.code != _unreadable()]
@@ -186,7 +181,6 @@ class _PartReading:
     """
 
     def __init__(self, dump: str, part: tuple[int, int], files: Sequence[DumpFile], *, recorded: bool) -> None:
-        from kstate_cli import clock
         from kstate_cli.dump_writer.verified import read_verified
 
         self._dump, self._part, self._recorded = dump, part, recorded

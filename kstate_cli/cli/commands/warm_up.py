@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of
+from kstate_cli.texts import printable, size_text
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.errands import WarmUpLine, WarmUpSummaryLine
@@ -28,9 +29,7 @@ def warm_up(
     this Spark. Run it again after an update of either. If the archive is missing, damaged or writable by others, Spark
     starts without it.
     """
-    from kstate_cli.cli.output import output_of
     from kstate_cli.spark.warming import warm_up as make
-    from kstate_cli.texts import printable, size_text
 
     results: Output[WarmUpLine] = output_of(output, None, quiet=quiet)
     warmed = make(for_all=for_all, phase=results.say)

@@ -23,7 +23,9 @@ from kstate_cli.cli.options.shared import (
     at_once,
     workers_option,
 )
-from kstate_cli.cli.output import Format
+from kstate_cli.cli.output import Format, output_of, say
+from kstate_cli.errors import UsageError
+from kstate_cli.texts import command, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,10 +76,8 @@ def wipe(
     from kstate_cli.change.earlier_runs import refuse_after_error
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.output import output_of
     from kstate_cli.cli.views.plan import PlanView, show_plan
     from kstate_cli.cli.views.progress import RunProgress
-    from kstate_cli.errors import UsageError
     from kstate_cli.statedir.find import find_application
     from kstate_cli.wipe import WipeOptions, plan_wipe
 
@@ -124,7 +124,6 @@ def _finish(
     outcome: ChangeOutcome, results: Output[WipeLine], *, purge: bool, for_reset: bool, warnings_ok: bool
 ) -> int:
     from kstate_cli.cli.views.plan import exit_code, show_end
-    from kstate_cli.texts import command, quoted
 
     plan, result = outcome.plan, outcome.result
 
@@ -150,7 +149,6 @@ def _finish(
 
 
 def _warn_of_reset() -> None:
-    from kstate_cli.cli.output import say
 
     # Also with --quiet: the reset tool deletes the topics without asking, and no rows can be rebuilt afterwards.
     say(

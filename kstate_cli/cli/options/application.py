@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from kstate_cli.cli.output import say
 from kstate_cli.errors import Refused, UsageError
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bo
     Print the version in a jar, and a note about the build of a vendor. Raise UsageError unless one of the two is
     given, and what reading them raises.
     """
-    from kstate_cli.cli.output import say
-    from kstate_cli.errors import UsageError
     from kstate_cli.releases import build_note, release
 
     if jar is None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from kstate_cli.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,7 +35,6 @@ def spark_settings(master: str | None, conf: Sequence[str] | None) -> SparkSetti
 
 def engine_of(text: str, settings: SparkSettings) -> EngineChoice:
     """Return the engine that ``--engine`` means. Raises UsageError, also for settings of Spark beside ``local``."""
-    from kstate_cli.errors import UsageError
     from kstate_cli.spark.engine import EngineOption, choose_engine
 
     if text not in {option.value for option in EngineOption}:
@@ -46,7 +47,6 @@ def engine_of(text: str, settings: SparkSettings) -> EngineChoice:
 
 
 def _pair_of(text: str) -> tuple[str, str]:
-    from kstate_cli.errors import UsageError
 
     key, equals, value = text.partition("=")
     if not equals or not key:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kstate_cli.errors import UsageError
+from kstate_cli.errors import Refused, UsageError
 
 if TYPE_CHECKING:
     from kstate_cli.broker.facts import Facts
@@ -77,7 +77,6 @@ class LogSources:
         """
         from kstate_cli.check.logs import DumpLogs, FactLogs
         from kstate_cli.check.predict import topics_of
-        from kstate_cli.errors import Refused
 
         sources: list[LogSource] = []
         ask = facts_source(self.offsets, self.bootstrap, self.settings, group=app.path.name)

@@ -13,6 +13,7 @@ import typer
 from kstate_cli.cli.help_panels import OUTPUT_PANEL, choices_text
 from kstate_cli.cli.options.shared import App, Quiet
 from kstate_cli.cli.shell_completion import stores
+from kstate_cli.clock import now_ms
 from kstate_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -198,7 +199,6 @@ class StoreRequest:
 
 def time_of(option: str, text: str | None) -> int | None:
     """Return the milliseconds since 1970 of a time. Raise UsageError."""
-    from kstate_cli.clock import now_ms
     from kstate_cli.rows.values import parse_moment
 
     if text is None:

@@ -21,6 +21,7 @@ from kstate_cli.cli.options.restore import (
 )
 from kstate_cli.cli.options.shared import KafkaSettings
 from kstate_cli.cli.shell_completion import releases
+from kstate_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from kstate_cli.change.course import Terms
@@ -99,7 +100,6 @@ class CompletionOptions:
 
     def refuse_without_dump(self) -> None:
         """Raise UsageError for options of a dump without ``--from-changelog``."""
-        from kstate_cli.errors import UsageError
         from kstate_cli.releases import release
 
         values = {
@@ -121,7 +121,6 @@ class CompletionOptions:
     ) -> RestoreRequest:
         """Return the request for ``restore``. Raise UsageError for options that exclude each other."""
         from kstate_cli.cli.options.logs import facts_source
-        from kstate_cli.errors import UsageError
         from kstate_cli.releases import release
         from kstate_cli.restore.planning.judge import Permissions
         from kstate_cli.restore.planning.plan import RestoreOptions

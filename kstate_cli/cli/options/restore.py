@@ -36,7 +36,9 @@ from kstate_cli.cli.options.shared import (
 )
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import releases
+from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I64
+from kstate_cli.regular_files import read_given
 
 if TYPE_CHECKING:
     from kstate_cli.formats.topic_partition import TopicPartition
@@ -250,8 +252,6 @@ class ReportOptions:
 
 def bytes_of(text: str, option: str = "--memory") -> int:
     """Return the bytes of ``2G`` or ``1500M``. Raise UsageError, which names the option."""
-    from kstate_cli.errors import UsageError
-
     number = text.strip().upper().removesuffix("IB").removesuffix("B")
     unit = number[-1:] if number[-1:] in _UNITS and not number[-1:].isdigit() else ""
     digits = number.removesuffix(unit) if unit else number
@@ -262,10 +262,8 @@ def bytes_of(text: str, option: str = "--memory") -> int:
 
 def committed_of(path: Path | None) -> dict[TopicPartition, int]:
     """Return the offsets in the file of ``--committed-offsets``. Raise UsageError."""
-    from kstate_cli.errors import UsageError
     from kstate_cli.formats.binary import parse_json
     from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
-    from kstate_cli.regular_files import read_given
 
     if path is None:
         return {}

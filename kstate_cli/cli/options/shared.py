@@ -15,6 +15,8 @@ from kstate_cli import clock
 from kstate_cli.cli.help_panels import HOW, LOGS, OUTPUT_PANEL, WHICH, choices_text
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores, tasks
+from kstate_cli.errors import UsageError
+from kstate_cli.host import cores_here
 from kstate_cli.texts import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
 
 if TYPE_CHECKING:
@@ -218,15 +220,11 @@ LastFlush = Annotated[
 
 def at_once(workers: int) -> int:
     """Return the value of ``--workers``, or for 0 the cores that this process may use."""
-    from kstate_cli.host import cores_here
-
     return workers or cores_here()
 
 
 def age(option: str, text: str) -> timedelta:
     """Return the time span of ``7d``, ``12h`` or ``30m``. Raise UsageError, which names the option."""
-    from kstate_cli.errors import UsageError
-
     length = clock.span(text)
     if length is None:
         raise UsageError(f"{option} {text!r} is not an age", hint="for example 7d, 12h, 30m")
@@ -235,8 +233,6 @@ def age(option: str, text: str) -> timedelta:
 
 def part_of(option: str, text: str, hint: str) -> tuple[int, int]:
     """Return ``2/3``, the second of three parts, as two numbers. Raise UsageError, which names the option."""
-    from kstate_cli.errors import UsageError
-
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"{option} {text!r} is not I/N with 1 <= I <= N", hint=hint)
@@ -255,7 +251,6 @@ At = Annotated[
 
 def bound_of(texts: Iterable[str]) -> PositionBound:
     """Return the bound of all texts together. Raise UsageError."""
-    from kstate_cli.errors import UsageError
     from kstate_cli.formats.offsets import Position, PositionBound
 
     position = Position.empty()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+from kstate_cli.cli.output import say
+from kstate_cli.texts import some
+
 if TYPE_CHECKING:
     from kstate_cli.barrier import Waiting
     from kstate_cli.cli.lines.changes import RestoreBarrierLine
@@ -30,7 +33,6 @@ class BarrierView:
     def wait(self, results: Output[RestoreBarrierLine]) -> Waiting:
         """Wait, and print who is missing whenever that changes. Raise UsageError and Refused."""
         from kstate_cli.barrier import wait_for_all
-        from kstate_cli.cli.output import say
 
         def tell(waiting: Waiting) -> None:
             results.lines([{"type": "barrier", **self.members(waiting)}])
@@ -69,8 +71,6 @@ def barrier_result(waiting: Waiting) -> str:
 
 def missing_text(waiting: Waiting) -> str:
     """Return who is missing, for people."""
-    from kstate_cli.texts import some
-
     missing = set(waiting.stopped)
     parts = [f"{name} (did not wait any longer)" if name in missing else name for name in waiting.missing]
     if waiting.unknown:

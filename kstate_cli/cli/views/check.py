@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Records
 from kstate_cli.cli.columns import Column, Fold
-from kstate_cli.cli.output import print_line, print_prose, safe, table
-from kstate_cli.errors import ConditionNotMet
+from kstate_cli.cli.output import print_line, print_prose, safe, say, table
+from kstate_cli.clock import duration_text, utc_text
+from kstate_cli.errors import ConditionNotMet, KstateError
+from kstate_cli.rocks.errors import RocksError
 from kstate_cli.texts import command, first_lines, plural, some
 
 if TYPE_CHECKING:
@@ -321,8 +323,6 @@ class Start:
     @property
     def text(self) -> str:
         """Return the text for the verdict; empty without records."""
-        from kstate_cli.clock import duration_text
-
         if self.records is None:
             return ""
         if not self.records.count:
@@ -352,11 +352,8 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
     An expected outcome counts as good: a store that was wiped before, or a global store, which every release reads
     from its topic. If the start cannot be predicted, the text says so: the change itself is not affected.
     """
-    from kstate_cli.check.findings import Outcome
     from kstate_cli.check.predict import check as predict
-    from kstate_cli.errors import KstateError
     from kstate_cli.formats.topic_partition import GLOBAL
-    from kstate_cli.rocks.errors import RocksError
     from kstate_cli.statedir.scan import read_application
 
     whole = command("check", app, "--for", request.release.version)
@@ -387,7 +384,6 @@ def parts_of(dump: str) -> list[CheckDumpPartLine]:
 
 
 def _part(name: str, part: VerifiedPart | None) -> CheckDumpPartLine:
-    from kstate_cli.clock import utc_text
 
     line: CheckDumpPartLine = {
         "type": "dump-part",
@@ -405,8 +401,6 @@ def _part(name: str, part: VerifiedPart | None) -> CheckDumpPartLine:
 
 def say_parts(dump: str, parts: list[CheckDumpPartLine], *, quiet: bool) -> None:
     """Print when each part was read in full."""
-    from kstate_cli.cli.output import say
-
     if not parts:
         say(f"dump verified: never: {command('verify-dump', dump)}", quiet=quiet)
         return
@@ -422,7 +416,6 @@ def damage_in(dump: str, parts: list[CheckDumpPartLine]) -> ConditionNotMet | No
     """Return the error for a dump with files that were damaged when they were last read."""
     from kstate_cli.dump_reader.location import uri_text
     from kstate_cli.dump_reader.verification import ROT
-    from kstate_cli.texts import some
 
     damaged = [part["subset"] for part in parts if part["damaged"]]
     if not damaged:

@@ -9,6 +9,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli.cli.output import say
+from kstate_cli.cli.standard import as_data
+from kstate_cli.texts import some
+
 if TYPE_CHECKING:
     from kstate_cli.check.snapshot import Homes, RequestedTopology
     from kstate_cli.cli.lines.stores import LsLackedLine, LsStoreLine
@@ -79,7 +83,6 @@ def _home(topologies: RequestedTopology, homes: Homes, row: LsStoreLine) -> tupl
 
 
 def _doubt(stores: set[str], has: set[str]) -> str | None:
-    from kstate_cli.texts import some
 
     if not stores or stores & has:
         return None
@@ -94,9 +97,6 @@ def home_text(row: LsStoreLine) -> str:
 
 def say_missing_stores(lacked: Sequence[LsLackedLine], *, quiet: bool) -> None:
     """Print the stores that no task here has."""
-    from kstate_cli.cli.output import say
-    from kstate_cli.texts import some
-
     tasks: dict[str, list[str]] = {}
     for place in lacked:
         tasks.setdefault(place["store"], []).append(place["new_task"])
@@ -124,8 +124,6 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     that contradicts the directory.
     """
     from kstate_cli.cli.options.logs import refuse_settings_alone
-    from kstate_cli.cli.output import say
-    from kstate_cli.cli.standard import as_data
     from kstate_cli.specification.combine import draft_of_directory
     from kstate_cli.specification.draft import question_text
     from kstate_cli.specification.toml_file import to_toml
@@ -190,7 +188,6 @@ def _broker_topics(
 def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[TopicReport, ...]) -> list[str]:
     """Return a note about changelogs of the application without a store here."""
     from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, is_changelog
-    from kstate_cli.texts import some
 
     filled = [store.filled(draft.application) for store in draft.stores]
     changelogs = {store.changelog for store in filled}

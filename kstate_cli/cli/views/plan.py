@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kstate_cli.cli import standard
+from kstate_cli.cli.columns import Column, Fold
+from kstate_cli.cli.output import print_line, safe, say, table
+from kstate_cli.clock import duration_text
+from kstate_cli.texts import command, size_text
 
 if TYPE_CHECKING:
     from kstate_cli.change.engine import RunResult
@@ -57,8 +61,6 @@ def _lines(plan: Plan) -> Iterator[PlanLine]:
 
 
 def _show_steps(plan: Plan, how: PlanView) -> None:
-    from kstate_cli.cli.columns import Column, Fold
-    from kstate_cli.cli.output import print_line, safe, say, table
 
     if plan.steps and (how.dry_run or not how.results.quiet):
         print_line(safe(f"{plan.command}: {plan.app}"), "bold")
@@ -82,7 +84,6 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
     """Return the number of steps, disk space and time, and the place of the backup."""
     from kstate_cli.change.folder import runs_folder
     from kstate_cli.change.lockfile import required_space
-    from kstate_cli.texts import command, size_text
 
     room = required_space(plan, how.workers, copy_ssts=how.copied)
     counts = Counter(step.action for step in plan.steps)
@@ -117,7 +118,6 @@ def _extent(plan: Plan) -> str:
 def _time(plan: Plan, how: PlanView) -> str:
     from kstate_cli.change.earlier_runs import expected
     from kstate_cli.change.folder import read_runs
-    from kstate_cli.clock import duration_text
 
     is_spark = how.engine is not None and how.engine.is_spark
     forecast = expected(plan, how.workers, read_runs(plan.app))

@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kstate_cli.cli.output import say, table
 from kstate_cli.cli.views.progress import OFTEN_SECONDS, Meter, count_unit
 from kstate_cli.clock import PaceMeter
+from kstate_cli.formats.topic_partition import typed_offsets
+from kstate_cli.offsets.model import by_topic
 from kstate_cli.restore.running.restoration import RestoreWatcher
 from kstate_cli.texts import command, plural
 
@@ -109,7 +112,6 @@ def show_round(outcome: RestoreOutcome, results: Output[RestoreLine]) -> None:
 
 
 def _store_lines(outcome: RestoreOutcome) -> Iterator[RestoredStoreLine]:
-    from kstate_cli.offsets.model import by_topic
 
     for report in outcome.reports:
         yield {
@@ -128,9 +130,6 @@ def _store_lines(outcome: RestoreOutcome) -> Iterator[RestoredStoreLine]:
 
 
 def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
-    from kstate_cli.cli.output import say, table
-    from kstate_cli.formats.topic_partition import typed_offsets
-    from kstate_cli.offsets.model import by_topic
 
     if outcome.reports:
         table(

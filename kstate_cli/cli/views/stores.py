@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
+from kstate_cli.cli.output import say
+from kstate_cli.clock import duration_text
 from kstate_cli.formats.store_kinds import short_name
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.last_run import silent_remark
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets, by_topic
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.releases import RELEASES, opens_in
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import CHECKPOINT
+from kstate_cli.statedir.problems import Place, Problem, ProblemCode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     from kstate_cli.cli.lines.shared import LagMembers, ProblemLine
     from kstate_cli.cli.lines.stores import StoreLine
     from kstate_cli.statedir.model import Database
-    from kstate_cli.statedir.problems import Problem
 
 
 def store_rows(app: Application, *, transactional: bool = False) -> list[StoreLine]:
@@ -169,9 +172,6 @@ def say_incomplete_stores(
 
     ``places`` are the (task, store) to check; None stands for all.
     """
-    from kstate_cli.cli.output import say
-    from kstate_cli.offsets.last_run import silent_remark
-
     if application.running:
         return False
     stores = [(task.name, store) for task in application.tasks for store in task.stores]
@@ -206,16 +206,12 @@ def backups_of_missing(app: Path) -> list[LostCopy]:
 
 def say_backups(copies: Sequence[LostCopy], *, quiet: bool) -> None:
     """Print a line for each backup, for people."""
-    from kstate_cli.cli.output import say
-
     for copy in copies:
         say(f"run {copy.run.name}: {copy.sentences}", quiet=quiet)
 
 
 def as_problem(copy: LostCopy) -> Problem:
     """Return the backup as a problem, for programs."""
-    from kstate_cli.statedir.problems import Place, Problem, ProblemCode
-
     return Problem(ProblemCode.ONLY_KEPT, Place(), f"run {copy.run.name}: {copy.text}", copy.ways)
 
 
@@ -229,8 +225,6 @@ def lag_members(lag: Lag | None) -> LagMembers:
 
 def lag_text(lag: Lag | None) -> str:
     """Return the lag for people: ``120, 4 s``; ``?`` if unknown."""
-    from kstate_cli.clock import duration_text
-
     if lag is None:
         return "?"
     most = "" if lag.records.exact else "at most "
