@@ -73,6 +73,13 @@ def _with_workers(error: BaseException) -> BaseException:
     return error
 
 
+def warnings_code(has_warnings: object) -> int:
+    """Return the exit code of a command that has completed: 1 if ``has_warnings`` is true, else 0."""
+    if has_warnings:
+        return EXIT_WARNINGS
+    return EXIT_OK
+
+
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of a command that ended with ``error``."""
     code = _code(error_to_report(error))
@@ -91,11 +98,11 @@ def print_json_error(error: BaseException, code: int) -> None:
         report = KstateError(str(error) or type(error).__name__)
     if report is None:
         return
-    change = committed()
+    changes: list[str] = []
+    if (change := committed()) is not None:
+        changes = _change_lines(change)
     warnings = [f"warning: {text}" for text in warnings_before(error)]
-    json_lines.print_error(
-        report, code, [*warnings, *notes_of(error), *([] if change is None else _change_lines(change))]
-    )
+    json_lines.print_error(report, code, [*warnings, *notes_of(error), *changes])
 
 
 def report_no(error: KstateError) -> int:

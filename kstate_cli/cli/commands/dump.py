@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.declared import declared
 from kstate_cli.cli.options.dump import DumpReportOptions, DumpSourceOptions, ReadingOptions
 from kstate_cli.cli.options.engine import engine_of, spark_settings
 from kstate_cli.cli.options.shared import at_once
 from kstate_cli.cli.output import output_of, print_line, say, table
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, UsageError
+from kstate_cli.errors import UsageError
 from kstate_cli.texts import quoted, size_text
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
     if source.follow is not None and source.dry_run:
         raise UsageError("--follow and --dry-run exclude each other", hint="leave out one of them")
     results: Output[DumpLine] = output_of(report.output, None, quiet=report.quiet)
-    folder = None if is_s3(request.out) else Path(request.out)
+    folder = None
+    if not is_s3(request.out):
+        # Metrics must not be written into what they measure: of a bucket there is no folder to compare with.
+        folder = Path(request.out)
     application = source.app or request.group or request.out.rpartition("/")[2]
     with Metrics(report.metrics_file, "dump", folder, application=application) as metrics:
 
@@ -58,7 +62,7 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
 
 
 def _code(outcome: RoundOutcome, report: DumpReportOptions) -> int:
-    return EXIT_WARNINGS if outcome.warnings and not report.warnings_ok else EXIT_OK
+    return warnings_code(outcome.warnings and not report.warnings_ok)
 
 
 def _measure(metrics: Metrics, outcome: RoundOutcome) -> None:
@@ -79,9 +83,11 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     if source.app is not None and source.spec is not None:
         raise UsageError("--app and --spec exclude each other", hint="leave out one of them")
     spark = spark_settings(how.master, how.conf)
-    rate = bytes_of(how.max_rate, "--max-rate") if how.max_rate else None
-    if rate == 0:
-        raise UsageError("--max-rate 0 would never end", hint="leave it out for no limit")
+    rate = None
+    if how.max_rate:
+        rate = bytes_of(how.max_rate, "--max-rate")
+        if rate == 0:
+            raise UsageError("--max-rate 0 would never end", hint="leave it out for no limit")
     application, topics = _specified(source.spec)
     return DumpRequest(
         bootstrap=source.bootstrap_server,
@@ -123,9 +129,8 @@ def _range_text(plan: PartitionPlan) -> str:
 def _lines(request: DumpRequest, outcome: RoundOutcome) -> Iterator[DumpLine]:
     from kstate_cli.cli.views.plan import engine_members
 
-    is_written = outcome.generation is not None
     for plan in outcome.plans:
-        records, size = outcome.by_partition.get(plan.key, (0, 0 if is_written else None))
+        records, size = _amount(outcome, plan)
         yield {
             "type": "partition",
             "topic": plan.key.topic,
@@ -136,11 +141,19 @@ def _lines(request: DumpRequest, outcome: RoundOutcome) -> Iterator[DumpLine]:
             "end": plan.end,
             "open_from": plan.open_from,
             "held_back": plan.held_back,
-            "records": records if is_written else plan.records,
+            "records": records,
             "bytes": size,
         }
     yield from _text_lines(outcome)
     yield {"type": "summary", **_members(request, outcome), **engine_members(request.engine)}
+
+
+def _amount(outcome: RoundOutcome, plan: PartitionPlan) -> tuple[int, int | None]:
+    """Return records and bytes of a partition: of a dry run the most records, and an estimate or None."""
+    if outcome.generation is not None:
+        # A partition without new records has no file, and so no entry.
+        return outcome.by_partition.get(plan.key, (0, 0))
+    return plan.records, outcome.by_partition.get(plan.key, (0, None))[1]
 
 
 def _text_lines(outcome: RoundOutcome) -> Iterator[DumpWarningLine | DumpNoteLine]:
@@ -163,13 +176,16 @@ def _show_round(request: DumpRequest, outcome: RoundOutcome, results: Output[Dum
 
 
 def _members(request: DumpRequest, outcome: RoundOutcome) -> DumpMembers:
+    records = outcome.records
+    if outcome.generation is None:
+        records = sum(plan.records for plan in outcome.plans)
     return {
         "out": request.out,
         "executed": outcome.generation is not None,
         "generation": outcome.generation,
         "partitions": len(outcome.plans),
         "held_back": sum(plan.held_back for plan in outcome.plans),
-        "records": outcome.records if outcome.generation is not None else sum(p.records for p in outcome.plans),
+        "records": records,
         "bytes": outcome.size,
         "files": outcome.files,
         "joined": outcome.joined,
@@ -185,14 +201,17 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
     is_written = outcome.generation is not None
     rows = []
     for plan in outcome.plans:
-        records, size = outcome.by_partition.get(plan.key, (0, 0 if is_written else None))
-        size_words = "not known" if size is None else size_text(size)
-        amount = (
-            (f"{records:,}", size_words)
-            if is_written
-            else (f"at most {plan.records:,}", f"about {size_words}" if size else size_words)
-        )
-        rows.append((plan.key.topic, plan.key.partition, _range_text(plan), plan.start, plan.end, *amount))
+        records, size = _amount(outcome, plan)
+        record_text, size_words = f"{records:,}", "not known"
+        if size is not None:
+            size_words = size_text(size)
+        if not is_written:
+            # Compacted records are gone from the log, but not from its offsets: the difference is an upper bound.
+            record_text = f"at most {record_text}"
+            if size:
+                size_words = f"about {size_words}"
+        place = (plan.key.topic, plan.key.partition)
+        rows.append((*place, _range_text(plan), plan.start, plan.end, record_text, size_words))
     names = ("topic", "partition", "dumped", "from", "to", "records", "size")
     table(None, names, rows, right=frozenset({"partition", "from", "to", "records", "size"}))
     for text in outcome.notes:
@@ -208,7 +227,9 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
 def _planned_text(outcome: RoundOutcome) -> str:
     """Return what a call would read and write: a bucket gets a request for each file, or part of a large one."""
     most = sum(plan.records for plan in outcome.plans)
-    size = "the size is not known before a first dump" if outcome.size is None else f"about {size_text(outcome.size)}"
+    size = "the size is not known before a first dump"
+    if outcome.size is not None:
+        size = f"about {size_text(outcome.size)}"
     return f"at most {most:,} records in about {outcome.files} new files and a manifest; {size}"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from kstate_cli.cli.columns import Column
+from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.environment import typed
 from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.application import OldTopology, refuse_without_topology
@@ -24,9 +25,9 @@ from kstate_cli.cli.options.shared import (
     TransactionalStores,
 )
 from kstate_cli.cli.output import Format, output_of, print_line, say, table
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, UsageError
+from kstate_cli.errors import ConditionNotMet, Refused, UsageError
 from kstate_cli.host import STORES_STAY
-from kstate_cli.texts import command, size_text
+from kstate_cli.texts import command, plural, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,7 +112,10 @@ def ls(
         return _print_spec(path, sources, quiet=quiet)
     unlisted: list[OSError] = []
     # With a topology, stores in a task out of sight would be reported as missing: then an unreadable task ends it.
-    application = read_application(path, count_bytes=MOST_BYTES, unlisted=None if topology else unlisted)
+    may_skip: list[OSError] | None = unlisted
+    if topology is not None:
+        may_skip = None
+    application = read_application(path, count_bytes=MOST_BYTES, unlisted=may_skip)
     listing = _read_listing(application, topology, old, transactional=transactional_stores)
     if sort is Order.size:
         listing.rows.sort(key=lambda row: row["bytes"])
@@ -125,7 +129,7 @@ def ls(
     if unlisted:
         raise unlisted_error(unlisted)
     _raise_problems(application, _uncounted(listing.rows), listing.unread)
-    return EXIT_WARNINGS if has_warnings else EXIT_OK
+    return warnings_code(has_warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,7 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
         condition = "; after it is stopped, fewer values are missing"
     has_warnings = _say_remarks(application, quiet=quiet, flush_condition=condition, count_rows=False)
     _raise_problems(application, set(), frozenset())
-    return EXIT_WARNINGS if to_do or has_warnings else EXIT_OK
+    return warnings_code(to_do or has_warnings)
 
 
 def _lines(listing: _Listing, *, is_whole: bool) -> Iterator[LsLine]:
@@ -238,8 +242,8 @@ def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Or
         raise UsageError("--spec and --transactional-stores exclude each other", hint="leave out one of them")
     if spec and "--from" in options:
         raise UsageError("--from and --spec exclude each other", hint="leave out one of them")
-    without_spec = [] if spec else [option for option in options if option not in ("--topology", "--from")]
-    if without_spec:
+    without_spec = [option for option in options if option not in ("--topology", "--from")]
+    if without_spec and not spec:
         raise UsageError(
             f"{without_spec[0]} goes with --spec", hint="add --spec; check reports how far stores are behind"
         )
@@ -256,11 +260,15 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
     only_unread = all(problem.code is ProblemCode.UNREADABLE for problem in fatal) and (
         bool(fatal) or uncounted == unread
     )
-    state = "not all of it can be read" if only_unread else "not as Kafka Streams leaves it"
-    outlook = f"to predict the next start: {command('check', application.path, '--for', 'RELEASE')}"
+    places = ", ".join(wrong[:_MAX_LISTED])
+    if len(wrong) > _MAX_LISTED:
+        places += " …"
+    if only_unread:
+        # Rights, or a disk that does not answer: a wipe on this evidence would lose stores that are whole.
+        raise ConditionNotMet(f"not all of it can be read: {places}", hint=STORES_STAY)
     raise ConditionNotMet(
-        f"{state}: {', '.join(wrong[:_MAX_LISTED])}{' …' if len(wrong) > _MAX_LISTED else ''}",
-        hint=STORES_STAY if only_unread else outlook,
+        f"not as Kafka Streams leaves it: {places}",
+        hint=f"to predict the next start: {command('check', application.path, '--for', 'RELEASE')}",
     )
 
 
@@ -318,9 +326,16 @@ def _altogether(app: Application, rows: list[LsStoreLine]) -> str:
 
     running = {True: f"running (pid {app.pid})", False: "not running", None: "may be running"}
     there = [row for row in rows if row["kind"] != "no-directory"]
-    common = [name for name in (there[0]["opens_in"] if there else ()) if all(name in row["opens_in"] for row in there)]
-    opens = f"opens in {span(common)}" if common else "no release opens all of it" if there else ""
-    stores = f"{len(rows)} {'store' if len(rows) == 1 else 'stores'}" if rows else "no stores"
+    opens = ""
+    if there:
+        opens = "no release opens all of it"
+        # In the order of the first store's releases, which is that of the table of releases.
+        common = [name for name in there[0]["opens_in"] if all(name in row["opens_in"] for row in there)]
+        if common:
+            opens = f"opens in {span(common)}"
+    stores = "no stores"
+    if rows:
+        stores = plural(len(rows), "store")
     size = size_text(sum(row["bytes"] for row in rows))
     return "; ".join(filter(None, (f"{stores}, {size}", opens, running[app.running])))
 
@@ -365,5 +380,8 @@ def _uncounted(rows: list[LsStoreLine]) -> set[str]:
 
 def _keys(row: LsStoreLine) -> str:
     if row["rows"] is None:
+        # Without a byte of its own there is nothing that could not be read: a store in memory, or a removed one.
         return "?" if row["bytes"] else "-"
-    return f"{'' if row['rows_exact'] else '~'}{row['rows']}"
+    if row["rows_exact"]:
+        return str(row["rows"])
+    return f"~{row['rows']}"

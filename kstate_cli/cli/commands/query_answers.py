@@ -8,12 +8,13 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.query import StoreRequest
 from kstate_cli.cli.options.shared import bound_of
 from kstate_cli.cli.output import say
 from kstate_cli.cli.subject import set_app
 from kstate_cli.cli.views.query import Row, View, view_of
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, InUse
+from kstate_cli.errors import InUse
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import typed_offsets
@@ -79,8 +80,11 @@ def answer(
         answers = streams.query(state_query)
         running = streams.application(request.store).running
         if running is None or (running and options.last_flush):
-            state = "is" if running else "may be"
-            say(f"the application {state} running: this is the state of its last flush", quiet=options.quiet)
+            # None: its lock cannot be read from here, and the answer may lack what its memtables hold.
+            state = "may be running"
+            if running:
+                state = "is running"
+            say(f"the application {state}: this is the state of its last flush", quiet=options.quiet)
         doubts = False
         for task, store in streams.stores(request.store):
             if not options.partition or task.partition in (None, *options.partition):
@@ -88,9 +92,8 @@ def answer(
                     say(remark, quiet=options.quiet)
                     doubts = not running
         view = view_of(request, columns, streams.path)
-        return _Answer(request, view, row, streams).print_all(answers, collated=collated) or (
-            EXIT_WARNINGS if doubts else EXIT_OK
-        )
+        _Answer(request, view, row, streams).print_all(answers, collated=collated)
+        return warnings_code(doubts)
 
 
 class _Answer:
@@ -106,10 +109,11 @@ class _Answer:
         self._advices: list[Advice | None] = []
         self._nobody = "global store"
 
-    def print_all(self, answers: StateQueryResult[Any], *, collated: bool) -> int:
-        """Print all answers. Return 0, or raise the most severe failure."""
+    def print_all(self, answers: StateQueryResult[Any], *, collated: bool) -> None:
+        """Print all answers. Raise the most severe failure of a partition."""
         # The message of a failure in the middle of rows that are merged names the store.
-        self._nobody = "merged rows" if collated and answers.global_result is None else "global store"
+        if collated and answers.global_result is None:
+            self._nobody = "merged rows"
         results: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
         if answers.global_result is not None:
             results[None] = answers.global_result
@@ -117,8 +121,11 @@ class _Answer:
             self._explain(results)
         try:
             values = {partition: result.result for partition, result in results.items() if result.is_success}
-            for partition, rows in self._collated(values) if collated else values.items():
-                self._print(partition, rows)
+            if collated:
+                self._print(None, self._collated(values))
+            else:
+                for partition, rows in values.items():
+                    self._print(partition, rows)
         except SerdeError:
             self._view.end()
             if self._view.count:
@@ -146,7 +153,6 @@ class _Answer:
         self._view.end()
         self._raise_failures()
         self._say_end()
-        return 0
 
     def _raise_failures(self) -> None:
         """Raise the most severe failure of the partitions, or SerdeError for rows that a serde could not read."""
@@ -154,7 +160,9 @@ class _Answer:
             raise self._verdict()
         if self._view.unreadable:
             count = self._view.unreadable
-            subject = "key or value is" if count == 1 else "keys or values are"
+            subject = "keys or values are"
+            if count == 1:
+                subject = "key or value is"
             raise SerdeError(
                 f"{count:,} {subject} not what the serde reads: the bytes are shown instead",
                 hint="name the serde that the application uses; bytes, hex and base64 always fit",
@@ -169,21 +177,26 @@ class _Answer:
             quiet = self._request.options.quiet and self._request.options.limit is not None
             say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=quiet)
 
-    def _collated(self, values: dict[int | None, Any]) -> Iterator[tuple[int | None, Any]]:
-        """Yield one iterator over all partitions; its rows contain their partition."""
-        parts = [_tagged(partition, rows) for partition, rows in values.items()]
-        yield None, collate(parts)
+    def _collated(self, values: dict[int | None, Any]) -> Any:
+        """Return one iterator over all partitions; its rows contain their partition."""
+        return collate([_tagged(partition, rows) for partition, rows in values.items()])
 
     def _print(self, partition: int | None, result: Any) -> None:
         if self._more or result is None:
             return
-        single = not isinstance(result, RowIterator)
-        rows = iter((result,)) if single else iter(result)
-        remaining = None if self._limit is None else self._limit - self._view.count
+        rows = iter((result,))  # the value of a key is an answer of one row
+        if isinstance(result, RowIterator):
+            rows = iter(result)
+        remaining = None
+        if self._limit is not None:
+            remaining = self._limit - self._view.count
         try:
             for answer in islice(rows, remaining):
-                at, row = (answer.partition, answer.row) if isinstance(answer, _Tagged) else (partition, answer)
-                self._view.row(at, self._row(row))
+                if isinstance(answer, _Tagged):
+                    self._view.row(answer.partition, self._row(answer.row))
+                else:
+                    self._view.row(partition, self._row(answer))
+            # One row more is read, since only that tells whether the limit has cut anything.
             self._more = remaining is not None and _has_next(rows)
         except StoreUnreadable as error:
             self._view.end()
@@ -193,7 +206,9 @@ class _Answer:
     def _fail(self, partition: int | None, reason: FailureReason, message: str, *, by_host: bool) -> None:
         self._failed[partition] = reason
         self._by_host |= by_host
-        more = self._kinds() if reason is FailureReason.UNKNOWN_QUERY_TYPE else ""
+        more = ""
+        if reason is FailureReason.UNKNOWN_QUERY_TYPE:
+            more = self._kinds()
         self._view.results.lines(
             [{"type": "failure", "partition": partition, "code": reason.value, "message": message}]
         )
@@ -237,8 +252,9 @@ class _Answer:
     def _verdict(self) -> InUse | StoreUnreadable | QueryFailedError:
         counts = Counter(reason.value for reason in self._failed.values())
         names = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-        count = self._view.count
-        rows = f"{count:,} rows, which are not the whole answer" if count else "no rows, and not the whole answer"
+        rows = "no rows, and not the whole answer"
+        if self._view.count:
+            rows = f"{self._view.count:,} rows, which are not the whole answer"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
             if self._streams.application(self._request.store).running and not self._request.options.last_flush:
@@ -288,7 +304,8 @@ def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
     ]
     names = [name for name, query in queries if any(handlers.find(query, kind) for kind in kinds)]
     if any(has_key(kind, KeySchema.SESSION, KeySchema.TIME_ORDERED_SESSION) for kind in kinds):
-        names = ["session" if name == "window-range" else name for name in names]
+        # Of a session store, Streams answers the same class of query (WindowRangeQuery) with sessions of a key.
+        names = [name.replace("window-range", "session") for name in names]
     return [*names, "raw-key", "raw-scan"]
 
 
@@ -302,7 +319,8 @@ def _spec(request: StoreRequest) -> Spec | None:
     draft = read_draft(request.options.spec)
     with OfflineStreams(request.app) as streams:
         directory = streams.application(request.store)
-    store_spec = draft.store(request.store)
-    subtopology = store_spec.subtopology if store_spec else None
+    subtopology = None
+    if (store_spec := draft.store(request.store)) is not None:
+        subtopology = store_spec.subtopology
     stores_of(directory, request.store, topology=request.options.topology, subtopology=subtopology)
     return resolve_spec(directory, draft, file_name=str(request.options.spec), only={request.store})

@@ -13,15 +13,16 @@ import typer
 
 from kstate_cli import clock
 from kstate_cli.cli.columns import Column, Fold
+from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, part_of
 from kstate_cli.cli.output import Format, output_of, say, table
 from kstate_cli.cli.views.progress import BYTES, Meter
 from kstate_cli.clock import utc_text
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, Refused, note
+from kstate_cli.errors import ConditionNotMet, Refused, note
 from kstate_cli.texts import plural, size_text, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kstate_cli.cli.lines.dumps import VerifyDumpFindingLine, VerifyDumpLine, VerifyDumpSummaryLine
     from kstate_cli.cli.output import Output
@@ -75,7 +76,9 @@ def verify_dump(
         findings = verify_files(dump, reading.files, read)
     size = sum(file.size or 0 for file in files)
     part = VerifiedPart(reading.began_ms, dump_files.generation, len(files), len(findings))
-    warning = None if no_record else _recorded(dump, (number, parts), part, findings)
+    warning = None
+    if not no_record:
+        warning = _recorded(dump, (number, parts), part, findings)
     files_text = plural(len(files), "file")
     if parts > 1:
         files_text += f" of part {subset}"
@@ -97,7 +100,7 @@ def verify_dump(
     sys.stdout.flush()
     if findings:
         raise _verdict(findings, None if dump_files.generation is None else dump)
-    return EXIT_WARNINGS if warning else EXIT_OK
+    return warnings_code(warning)
 
 
 def _lines(
@@ -163,14 +166,12 @@ def _verdict(findings: Sequence[FileFinding], growing: str | None) -> Exception:
     damaged = [finding for finding in findings if finding.code != _unreadable()]
     if not damaged:
         return Refused(f"{plural(len(findings), 'file')} cannot be read: {names}", hint=NOT_REACHED)
+    message = f"{plural(len(damaged), 'file')} damaged or missing: {names}"
+    if not any(finding.code == ROT for finding in damaged):
+        return ConditionNotMet(message, hint=WHOLE_COPY)
+    # Changed bytes are the worse news: a copy of the dump may have them too.
     advice = rot("", "", growing=growing)
-    rotten = any(finding.code == ROT for finding in damaged)
-    return ConditionNotMet(
-        f"{plural(len(damaged), 'file')} damaged or missing: {names}",
-        hint=advice.hint if rotten else WHOLE_COPY,
-        hint_details=advice.hint_details if rotten else (),
-        code=ROT if rotten else None,
-    )
+    return ConditionNotMet(message, hint=advice.hint, hint_details=advice.hint_details, code=ROT)
 
 
 class _PartReading:
@@ -188,9 +189,15 @@ class _PartReading:
         self._written_at = time.monotonic()
         before = None
         with contextlib.suppress(OSError):
-            record = read_verified(dump) if recorded else None
-            before = record.unfinished.get(part[0]) if record is not None and record.parts == part[1] else None
-        whole = {} if before is None else before.files
+            record = None
+            if recorded:
+                record = read_verified(dump)
+            # With another number of parts, part 1 has other files.
+            if record is not None and record.parts == part[1]:
+                before = record.unfinished.get(part[0])
+        whole: Mapping[str, str] = {}
+        if before is not None:
+            whole = before.files
         self._whole = {
             file.relative: file.sha256
             for file in files
@@ -198,7 +205,10 @@ class _PartReading:
         }
         self.earlier = len(self._whole)
         self.files = [file for file in files if file.relative not in self._whole]
-        self.began_ms = before.began_ms if before is not None and self._whole else clock.now_ms()
+        self.began_ms = clock.now_ms()
+        if before is not None and self._whole:
+            # The oldest reading counts: a file that was read then may have rotted since.
+            self.began_ms = before.began_ms
 
     def __enter__(self) -> _PartReading:
         return self
