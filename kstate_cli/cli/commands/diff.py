@@ -18,6 +18,7 @@ from kstate_cli.cli.options.shared import (
     Stores,
     Tasks,
     at_once,
+    draft_of,
     workers_option,
 )
 from kstate_cli.cli.output import Format, output_of, table
@@ -63,7 +64,6 @@ def diff(
     from kstate_cli.diff.applications import DiffRequest, diff_applications
     from kstate_cli.rows.errors import StoreUnreadable, joined
     from kstate_cli.specification.draft import SpecDraft
-    from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
 
     request = DiffRequest(
@@ -71,7 +71,7 @@ def diff(
         b=find_application(b),
         tasks=frozenset(task or ()),
         stores=frozenset(store or ()),
-        spec=SpecDraft(None, ()) if spec is None else read_draft(spec),
+        spec=draft_of(spec) or SpecDraft(None, ()),
         spec_named=str(spec),
         ignore_timestamps=ignore_timestamps,
         ignore_headers=ignore_headers,

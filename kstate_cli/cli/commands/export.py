@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.options.engine import AUTO, engine_of, spark_settings
-from kstate_cli.cli.options.shared import App, LastFlush, OutputFormat, Quiet, SpecFile, at_once, workers_option
+from kstate_cli.cli.options.shared import (
+    App,
+    LastFlush,
+    OutputFormat,
+    Quiet,
+    SpecFile,
+    at_once,
+    draft_of,
+    workers_option,
+)
 from kstate_cli.cli.output import Format, output_of, table
 from kstate_cli.cli.shell_completion import stores
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
@@ -57,7 +66,6 @@ def export(
     from kstate_cli.cli.views.export import ExportProgress
     from kstate_cli.export.store_export import ExportRequest, export_store
     from kstate_cli.specification.draft import SpecDraft
-    from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.statedir.find import find_application
 
     request = ExportRequest(
@@ -65,7 +73,7 @@ def export(
         store=store,
         out=out,
         topology=topology,
-        spec=SpecDraft(None, ()) if spec is None else read_draft(spec),
+        spec=draft_of(spec) or SpecDraft(None, ()),
         spec_named=str(spec),
         key_serde=key_serde,
         value_serde=value_serde,

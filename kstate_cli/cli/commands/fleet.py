@@ -12,7 +12,15 @@ import typer
 
 from kstate_cli.cli.ending import report_no
 from kstate_cli.cli.help_panels import choices_text
-from kstate_cli.cli.options.shared import BootstrapServer, KafkaSettings, LogOffsets, MetricsFile, OutputFormat, Quiet
+from kstate_cli.cli.options.shared import (
+    BootstrapServer,
+    KafkaSettings,
+    LogOffsets,
+    MetricsFile,
+    OutputFormat,
+    Quiet,
+    draft_of,
+)
 from kstate_cli.cli.output import Format, output_of, say
 from kstate_cli.errors import EXIT_OK, ConditionNotMet, UsageError
 from kstate_cli.texts import command, some
@@ -26,7 +34,6 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.fleet.findings import FleetFinding
     from kstate_cli.fleet.model import Fleet, HostReport
-    from kstate_cli.specification.draft import SpecDraft
 
 _MAX_LISTED: Final = 5
 _PLURALS: Final = {"error": "s", "warning": "s", "unknown": ""}
@@ -91,9 +98,12 @@ def fleet(
         raise UsageError("- is given twice: standard input can be read only once", hint="give it once")
     reports = read_listings(listing)
     names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
-    application = names[0] if len(names) == 1 else ""
+    application = ""
+    if len(names) == 1:
+        # Of several applications there is no group to ask for, and no name for metrics.
+        application = names[0]
     with Metrics(metrics_file, "fleet", None, application=application) as metrics:
-        draft = _spec(spec)
+        draft = draft_of(spec)
         facts, group = _read_logs(reports, application, offsets, bootstrap_server, kafka_settings)
         all_of_it = Fleet(reports, facts, group, draft, standby_replicas)
         findings = judge(all_of_it)
@@ -107,12 +117,6 @@ def fleet(
         if not findings:
             return metrics.finish(EXIT_OK)
         return metrics.finish(report_no(ConditionNotMet(_verdict(findings))))
-
-
-def _spec(spec: Path | None) -> SpecDraft | None:
-    from kstate_cli.specification.toml_file import read_draft
-
-    return None if spec is None else read_draft(spec)
 
 
 def _read_logs(

@@ -57,7 +57,9 @@ def _verified_ms(dump: str) -> int | None:
 
     with contextlib.suppress(OSError):
         record = read_verified(dump)
-        return None if record is None else record.oldest_ms()
+        if record is not None:
+            return record.oldest_ms()
+    # Unreadable counts as never: the listing must not claim a verification that it cannot show.
     return None
 
 
@@ -73,9 +75,9 @@ def _show(overview: DumpOverview) -> None:
             partition.increments,
             ", ".join(f"{first}-{end - 1}" for first, end in partition.gaps) or "none",
             f"{partition.records:,}",
-            "not known" if partition.bytes is None else size_text(partition.bytes),
+            _size(partition.bytes),
             _age(partition.as_of_ms),
-            "ok" if partition.damage is None else partition.damage,
+            partition.damage or "ok",
         )
         for partition in overview.partitions
     ]
@@ -89,17 +91,30 @@ def _show(overview: DumpOverview) -> None:
 
 
 def _offset(offset: int | None) -> str:
-    return "-" if offset is None else str(offset)
+    if offset is None:
+        return "-"
+    return str(offset)
+
+
+def _size(size: int | None) -> str:
+    if size is None:
+        return "not known"
+    return size_text(size)
 
 
 def _age(as_of_ms: int | None) -> str:
 
-    return "not known" if as_of_ms is None else duration_text(max(0.0, (now_ms() - as_of_ms) / 1000))
+    if as_of_ms is None:
+        return "not known"
+    # The host that dumped may have a clock ahead of this one.
+    return duration_text(max(0.0, (now_ms() - as_of_ms) / 1000))
 
 
 def _ending(dump: str, overview: DumpOverview, verified_ms: int | None) -> Iterator[str]:
 
-    kind = "written at once" if overview.generation is None else f"generation {overview.generation}"
+    kind = "written at once"
+    if overview.generation is not None:
+        kind = f"generation {overview.generation}"
     yield f"{plural(len(overview.partitions), 'partition')}, {kind}"
     if verified_ms is None:
         yield f"not every file was read in full yet; to read them: {command('verify-dump', dump)}"
@@ -118,8 +133,14 @@ def _lines(dump: str, overview: DumpOverview, verified_ms: int | None) -> Iterat
         "generation": overview.generation,
         "partitions": len(overview.partitions),
         "records": sum(partition.records for partition in overview.partitions),
-        "verified": None if verified_ms is None else utc_text(verified_ms),
+        "verified": _utc(verified_ms),
     }
+
+
+def _utc(time_ms: int | None) -> str | None:
+    if time_ms is None:
+        return None
+    return utc_text(time_ms)
 
 
 def _partition_line(partition: DumpedPartition) -> LsDumpPartitionLine:
@@ -138,6 +159,6 @@ def _partition_line(partition: DumpedPartition) -> LsDumpPartitionLine:
         "records": partition.records,
         "files": partition.files,
         "bytes": partition.bytes,
-        "dumped_at": None if partition.as_of_ms is None else utc_text(partition.as_of_ms),
+        "dumped_at": _utc(partition.as_of_ms),
         "damage": partition.damage,
     }

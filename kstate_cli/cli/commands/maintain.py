@@ -93,7 +93,9 @@ def maintain(
                 warnings_ok=warnings_ok,
             )
             code = _end(ends, results)
-            return metrics.finish(EXIT_OK if code == EXIT_WARNINGS and warnings_ok else code)
+            if code == EXIT_WARNINGS and warnings_ok:
+                code = EXIT_OK
+            return metrics.finish(code)
     finally:
         os.close(lock)
 
@@ -107,13 +109,20 @@ def _name(configuration: Configuration, maintenance: Maintenance) -> str:
     from kstate_cli.maintain.steps import directories
 
     path = next(iter(dict(directories(configuration, maintenance)).values()), None)
-    return path.name if path is not None else Path(str(configuration.defaults["dump"])).name
+    if path is not None:
+        return path.name
+    return Path(str(configuration.defaults["dump"])).name
 
 
 def _show_plan(commands: Iterable[StepCommand], results: Output[MaintainLine]) -> None:
     from kstate_cli.maintain.rounds import NOT_DUE, PLANNED, StepEnd
 
-    ends = [StepEnd(step, NOT_DUE if step.not_due else PLANNED, message=step.not_due) for step in commands]
+    ends = []
+    for step in commands:
+        outcome = PLANNED
+        if step.not_due:
+            outcome = NOT_DUE
+        ends.append(StepEnd(step, outcome, message=step.not_due))
     for end in ends:
         text = command(*end.task.words)
         if end.task.not_due is not None:
@@ -173,9 +182,11 @@ def _show_end(end: StepEnd, results: Output[MaintainLine]) -> None:
 
 def _show_text(end: StepEnd, *, quiet: bool) -> None:
 
-    took = "" if end.seconds is None else f", {end.seconds:.1f} s"
-    why = f": {end.message}" if end.message else ""
-    line = f"{end.task.name}: {end.outcome.replace('-', ' ')}{took}{why}"
+    line = f"{end.task.name}: {end.outcome.replace('-', ' ')}"
+    if end.seconds is not None:
+        line += f", {end.seconds:.1f} s"
+    if end.message:
+        line += f": {end.message}"
     if end.exit is None:
         say(line, quiet=quiet)
     else:
@@ -187,7 +198,9 @@ def _end(ends: list[StepEnd], results: Output[MaintainLine]) -> int:
     from kstate_cli.maintain.rounds import worst
 
     bad = worst(ends)
-    code = EXIT_OK if bad is None else bad.exit or EXIT_OK
+    code = EXIT_OK
+    if bad is not None:
+        code = bad.exit or EXIT_OK
     results.lines([_summary_line(ends, code, executed=bad is not None)])
     if bad is None:
         results.say("nothing is due")

@@ -30,7 +30,9 @@ class _Group(HelpfulGroup):
         if rest[1:2] and rest[1] in self.commands:
             store, subcommand, *more = rest
             # A path that begins with a dash was behind "--", which the parser has taken away.
-            path = Path(app) if app.startswith("-") else app
+            path: str | Path = app
+            if app.startswith("-"):
+                path = Path(app)
             raise UsageError(first, hint=f"write: {command('query', subcommand, path, store, *more)}")
         for word in rest:
             if word in self.commands:
@@ -118,11 +120,10 @@ def range_(
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RangeQuery, ResultOrder, TimestampedRangeQuery
 
-    ends = (
-        None if lower is None else request.key(lower, "--from"),
-        None if upper is None else request.key(upper, "--to"),
-        ResultOrder.DESCENDING if descending else ResultOrder.ASCENDING,
-    )
+    order = ResultOrder.ASCENDING
+    if descending:
+        order = ResultOrder.DESCENDING
+    ends = (request.key_or_none(lower, "--from"), request.key_or_none(upper, "--to"), order)
     if timestamps:
         stamped: TimestampedRangeQuery[Any, Any] = TimestampedRangeQuery(*ends)
         return answer(request, stamped, _STAMPED, lambda row: {"key": row[0], **_stamped(row[1])}, collated=collate)
@@ -266,7 +267,9 @@ def multi_versioned(
     from kstate_cli.query import MultiVersionedKeyQuery, ResultOrder
 
     key_value = request.key(key)
-    order = ResultOrder.ASCENDING if ascending else ResultOrder.DESCENDING
+    order = ResultOrder.DESCENDING
+    if ascending:
+        order = ResultOrder.ASCENDING
     query: MultiVersionedKeyQuery[Any, Any] = MultiVersionedKeyQuery(
         key_value, time_of("--from", time_from), time_of("--to", time_to), order
     )
@@ -284,7 +287,10 @@ _VERSION = ("key", "value", "valid_from", "valid_to")
 
 def _times(time_from: str | None, time_to: str | None) -> tuple[int, int]:
     first, last = time_of("--from", time_from), time_of("--to", time_to)
-    return 0 if first is None else first, MAX_I64 if last is None else last
+    if last is None:
+        # The query of Streams has no open end: no start of a window is greater.
+        last = MAX_I64
+    return first or 0, last
 
 
 def _stamped(value: Any) -> dict[str, Any]:

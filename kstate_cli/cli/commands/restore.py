@@ -31,9 +31,9 @@ from kstate_cli.cli.options.restore import (
     bytes_of,
     committed_of,
 )
-from kstate_cli.cli.options.shared import Guarantee, Verify, at_once, part_of
+from kstate_cli.cli.options.shared import Guarantee, Verify, at_once, draft_of, part_of
 from kstate_cli.cli.output import output_of, say
-from kstate_cli.errors import KstateError, UsageError
+from kstate_cli.errors import EXIT_WARNINGS, KstateError, UsageError
 from kstate_cli.texts import command, quoted
 
 if TYPE_CHECKING:
@@ -135,10 +135,14 @@ def _request(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.options.logs import facts_source
     from kstate_cli.restore.running.restoration import RestoreRequest
-    from kstate_cli.specification.toml_file import read_draft
     from kstate_cli.specification.topology import read_topology
 
-    spec, topology = selection.spec, selection.topology
+    spec = selection.spec
+    described, memory = None, None
+    if selection.topology is not None:
+        described = read_topology(selection.topology)
+    if work.memory:
+        memory = bytes_of(work.memory)
     spark = spark_settings(work.master, work.conf)
     return RestoreRequest(
         Terms(
@@ -159,10 +163,10 @@ def _request(
         options=_options(path, selection, logs, cases, is_silent=is_silent),
         engine=engine_of(work.engine, spark),
         spark=spark,
-        spec=read_draft(spec) if spec else None,
+        spec=draft_of(spec),
         spec_name=str(spec or "kstate.toml"),
-        topology=read_topology(topology) if topology else None,
-        memory=bytes_of(work.memory) if work.memory else None,
+        topology=described,
+        memory=memory,
         staging=work.staging,
         complete=logs.dump_is_complete,
         committed_only=logs.dump_is_committed,
@@ -234,7 +238,9 @@ _PART_HINT = "the second of three hosts: --share 2/3"
 
 def share_of(fleet: FleetOptions) -> tuple[int, int] | None:
     """Return the share of ``--share``. Raise UsageError."""
-    return None if fleet.share is None else part_of("--share", fleet.share, _PART_HINT)
+    if fleet.share is None:
+        return None
+    return part_of("--share", fleet.share, _PART_HINT)
 
 
 def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], frozenset[str] | None]:
@@ -278,7 +284,9 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
     share = share_of(fleet)
     if share is not None and fleet.hosts not in (None, share[1]):
         raise UsageError("--share and --hosts differ in the number of hosts", hint="leave --hosts out")
-    hosts = fleet.hosts if share is None else share[1]
+    hosts = fleet.hosts
+    if share is not None:
+        hosts = share[1]
     if hosts is None:
         raise UsageError("--barrier needs the number of hosts", hint="--hosts N, this one among them")
     names: tuple[str, ...] = ()
@@ -297,7 +305,10 @@ def wait_at_barrier(wait: Callable[[], Waiting], finish: Callable[[Waiting | Non
         finish(None)
         raise
     code = finish(waiting)
-    return code if waiting.all_here or warnings_ok else max(code, 1)
+    if waiting.all_here or warnings_ok:
+        return code
+    # The stores are restored, and may be used: a host that did not come is a warning, unless there is worse.
+    return max(code, EXIT_WARNINGS)
 
 
 _SECONDS = 60
@@ -332,9 +343,13 @@ class StateCommand:
         except OSError as error:
             self._warn(before, after, str(error))
             return
+        seconds = _SECONDS
+        if after in _ENDING or self._hangs:
+            seconds = _SECONDS_AT_THE_END
         try:
-            status = process.wait(_SECONDS_AT_THE_END if after in _ENDING or self._hangs else _SECONDS)
+            status = process.wait(seconds)
         except BaseException as error:
+            # The whole session: a shell script leaves its children behind, and they would hold standard error open.
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

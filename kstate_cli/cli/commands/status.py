@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.options.shared import App, OutputFormat
 from kstate_cli.cli.output import Format, output_of
@@ -36,7 +36,9 @@ def status(app: App, output: OutputFormat = Format.table) -> int:
     standby = standby_use(path)
 
     def show() -> None:
-        copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs)) if runs else Copies()
+        copies = Copies()
+        if runs:
+            copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs))
         seconds = {run.name: run.seconds for run in runs}
         show_runs(path, rows, seconds, copies, lock=(is_locked, pid), standby=standby)
 
@@ -65,10 +67,21 @@ def _row(run: Run, *, is_locked: bool | None) -> StatusRunLine:
 
     state = journal.run_state_name(run, locked=is_locked)
     is_over = run.state not in journal.UNFINISHED or state == journal.INTERRUPTED
-    restoration = INTERRUPTED if state == journal.INTERRUPTED and state_of(run) else state_of(run)
-    first = run.events[0] if run.events else {}
-    leftover = left_in_area(run) if is_over else None
-    stores = store_progress(run) if restoration == "RESTORING" else []
+    restoration = state_of(run)
+    if restoration and state == journal.INTERRUPTED:
+        # The journal still has the last state that the process reached before it ended.
+        restoration = INTERRUPTED
+    first: dict[str, Any] = {}
+    changed = None
+    if run.events:
+        first, changed = run.events[0], run.events[-1]["at"]
+    leftover = None
+    if is_over:
+        # While the run continues, its staging area is no leftover but the stores that it builds.
+        leftover = left_in_area(run)
+    stores = []
+    if restoration == "RESTORING":
+        stores = store_progress(run)
     return {
         "type": "run",
         "run": run.name,
@@ -80,7 +93,7 @@ def _row(run: Run, *, is_locked: bool | None) -> StatusRunLine:
         "restoration": restoration,
         "predecessor": run.last(RESUMES_EVENT).get("predecessor"),
         "started": first.get("at"),
-        "changed": run.events[-1]["at"] if run.events else None,
+        "changed": changed,
         "message": run.damage or run.last("failed").get("why"),
         "by": {
             "argv": first.get("argv"),

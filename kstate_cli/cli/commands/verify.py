@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.columns import Column
+from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import (
     App,
     MetricsFile,
@@ -23,8 +24,8 @@ from kstate_cli.cli.options.shared import (
     workers_option,
 )
 from kstate_cli.cli.output import Format, output_of, print_line, safe, say, table
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet, InUse, Refused
-from kstate_cli.texts import command, first_lines, size_text
+from kstate_cli.errors import ConditionNotMet, InUse, Refused
+from kstate_cli.texts import command, first_lines, plural, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +88,8 @@ def verify(
         _remarks(report, subset, quiet=quiet)
         emptied = backups_of_missing(request.app)
         say_backups(emptied, quiet=quiet)
-        return metrics.finish(_verdict(codes, report) or (EXIT_WARNINGS if report.doubtful or emptied else EXIT_OK))
+        _raise_verdict(codes, report)
+        return metrics.finish(warnings_code(report.doubtful or emptied))
 
 
 def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
@@ -103,12 +105,12 @@ def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
     say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
 
 
-def _verdict(codes: Counter[VerifyCode], report: AppReport) -> int:
-    """Return 0, or raise the error of the most severe finding."""
+def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
+    """Raise the error of the most severe finding."""
     from kstate_cli.verify.findings import IN_USE, VERIFY_CODES, VerifyLevel
 
     if not codes:
-        return EXIT_OK
+        return
     counts = ", ".join(f"{count} {code}" for code, count in sorted((code.name, n) for code, n in codes.items()))
     if any(code.level is VerifyLevel.DAMAGE for code in codes):
         raise ConditionNotMet(
@@ -140,13 +142,13 @@ def _ways_out(report: AppReport) -> list[str]:
         if any(finding.code.level is VerifyLevel.DAMAGE for finding in part.findings)
     ]
     whole = {part.task for part in damaged if part.store is None}
-    parts = dict.fromkeys((part.task, None if part.task in whole else part.store) for part in damaged)
-    return [
-        command("wipe", report.app, "--task", task)
-        if store is None
-        else command("wipe", report.app, "--task", task, "--store", store)
-        for task, store in parts
-    ]
+    commands: dict[str, None] = {}
+    for part in damaged:
+        options = ["--task", part.task]
+        if part.store is not None and part.task not in whole:
+            options += ["--store", part.store]
+        commands[command("wipe", report.app, *options)] = None
+    return list(commands)
 
 
 def _show(report: AppReport, *, quiet: bool) -> None:
@@ -171,8 +173,7 @@ def _show(report: AppReport, *, quiet: bool) -> None:
                 f"{store.rows:,}",
                 size_text(store.content_bytes),
                 store.digest or "-",
-                ", ".join(sorted({finding.code.name for finding in store.findings}))
-                or ("doubtful" if store.doubt else "ok"),
+                _verdict_of(store),
             )
             for store in report.stores
         ],
@@ -184,14 +185,19 @@ def _show(report: AppReport, *, quiet: bool) -> None:
     _sum_up(report)
 
 
+def _verdict_of(store: StoreReport) -> str:
+    if store.findings:
+        return ", ".join(sorted({finding.code.name for finding in store.findings}))
+    return "doubtful" if store.doubt else "ok"
+
+
 def _sum_up(report: AppReport) -> None:
     """Return one line: the bytes that were read, and the verdict."""
-    stores, rows = len(report.stores), sum(store.rows for store in report.stores)
+    rows = sum(store.rows for store in report.stores)
     size = size_text(sum(store.content_bytes for store in report.stores))
-    read = f"{stores} {'store' if stores == 1 else 'stores'}, {rows:,} rows, {size}"
+    read = f"{plural(len(report.stores), 'store')}, {rows:,} rows, {size}"
     if report.findings:
-        count = len(report.findings)
-        print_line(f"{read}: {count} {'finding' if count == 1 else 'findings'}", "bold red")
+        print_line(f"{read}: {plural(len(report.findings), 'finding')}", "bold red")
     elif report.doubtful:
         print_line(f"{read}: nothing is damaged, but rows may be missing", "bold yellow")
     else:

@@ -173,6 +173,12 @@ class StoreRequest:
             ) from None
         return key
 
+    def key_or_none(self, text: str | None, subject: str) -> Any:
+        """Return a key from its text; None without a text. Raise UsageError."""
+        if text is None:
+            return None
+        return self.key(text, subject)
+
     def raw_key(self, data: bytes) -> Any:
         """Return the decoded key of a row, or Unreadable."""
         from kstate_cli.rows.serde_type import SERDE_ERRORS

@@ -21,6 +21,7 @@ from kstate_cli.texts import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
 
 if TYPE_CHECKING:
     from kstate_cli.formats.offsets import PositionBound
+    from kstate_cli.specification.draft import SpecDraft
 
 
 class Guarantee(str, Enum):
@@ -216,6 +217,16 @@ LastFlush = Annotated[
     bool,
     typer.Option("--last-flush", help="While the application is running: read its last flush."),
 ]
+
+
+def draft_of(spec: Path | None) -> SpecDraft | None:
+    """Return the specification of ``--spec``; None without the option. Raise UsageError and Refused."""
+    # The reader of TOML and the types of stores take longer than the help of a command.
+    from kstate_cli.specification.toml_file import read_draft
+
+    if spec is None:
+        return None
+    return read_draft(spec)
 
 
 def at_once(workers: int) -> int:
