@@ -37,7 +37,7 @@ from kstate_cli.cli.options.shared import (
 from kstate_cli.cli.output import Format, output_of, say
 from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import EXIT_OK, ConditionNotMet
-from kstate_cli.texts import some
+from kstate_cli.texts import plural, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,7 +153,9 @@ def check(
         )
         report = predict(application, request)
         start = start_of(application, report, request, logs)
-        parts = parts_of(dump) if dump is not None else []
+        parts: list[CheckDumpPartLine] = []
+        if dump is not None:
+            parts = parts_of(dump)
 
         def show() -> None:
             show_report(request.release.version, report, start, every_store=every_store)
@@ -173,7 +175,9 @@ def check(
 
 
 def _age(option: str, text: str | None) -> timedelta | None:
-    return None if text is None else age(option, text)
+    if text is None:
+        return None
+    return age(option, text)
 
 
 def _verdict(report: Report, release: str) -> str:
@@ -184,9 +188,10 @@ def _verdict(report: Report, release: str) -> str:
     for level in (Level.ERROR, Level.WARNING):
         codes = [finding.code.name for finding in report.findings if finding.level is level]
         if codes:
-            number = f"{len(codes)} {level.value}{'s' if len(codes) > 1 else ''}"
-            counts.append(f"{number} ({some(list(dict.fromkeys(codes)), _MAX_LISTED)})")
-    fails = f"the next start of {release} fails" if report.fails else ""
+            counts.append(f"{plural(len(codes), level.value)} ({some(list(dict.fromkeys(codes)), _MAX_LISTED)})")
+    fails = ""
+    if report.fails:
+        fails = f"the next start of {release} fails"
     return ": ".join(filter(None, (fails, ", ".join(counts)))) or "not all is as expected"
 
 
@@ -265,5 +270,7 @@ def _count_of(records: Records | None) -> tuple[int | None, bool | None]:
 def _say_running(app: Application, *, quiet: bool) -> None:
 
     if app.running is not False:
-        state = "is running" if app.running else "may be running"
+        state = "may be running"
+        if app.running:
+            state = "is running"
         say(f"the application {state}: as of its last flush ({app.as_of})", quiet=quiet)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Wait, age
 from kstate_cli.cli.output import Format, output_of, say
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, RunFailed
+from kstate_cli.errors import EXIT_OK, RunFailed
 from kstate_cli.texts import size_text
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def clean(
         remove_drafts(path)
         remove_empty_folders(path)
     report.end()
-    return EXIT_WARNINGS if stays else EXIT_OK
+    return warnings_code(stays)
 
 
 class _CleanReport:
@@ -116,7 +117,9 @@ class _CleanReport:
 
     def run(self, name: str, size: int, *, deleted: bool) -> None:
         """Print a run that is deleted, or would be."""
-        freed = f"deleted, {size_text(size)} freed" if deleted else f"{size_text(size)} would be freed"
+        freed = f"{size_text(size)} would be freed"
+        if deleted:
+            freed = f"deleted, {size_text(size)} freed"
         self._results.say(f"run {name}: {freed}")
         self._runs, self._bytes, self._deleted = self._runs + 1, self._bytes + size, self._deleted or deleted
         self._results.lines([{"type": "run", "run": name, "bytes_pinned": size, "executed": deleted}])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from kstate_cli.cli.columns import Column
+from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import (
     LastFlush,
     OutputFormat,
@@ -22,7 +23,7 @@ from kstate_cli.cli.options.shared import (
     workers_option,
 )
 from kstate_cli.cli.output import Format, output_of, table
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
+from kstate_cli.errors import ConditionNotMet
 from kstate_cli.host import STORES_STAY
 from kstate_cli.texts import command
 
@@ -87,7 +88,10 @@ def diff(
     sys.stdout.flush()
     if compared.unread:
         damage = ("see which files are damaged:", (command("verify", request.a), command("verify", request.b)))
-        usual = (STORES_STAY, ()) if compared.only_the_hosts else damage
+        usual: tuple[str, tuple[str, ...]] = damage
+        if compared.only_the_hosts:
+            # Rights or a host say nothing about the files, and a wipe would lose stores that are whole.
+            usual = (STORES_STAY, ())
         hint, details = joined((unread.advice for unread in compared.everything_unread), usual)
         raise StoreUnreadable(
             f"{compared.unread} of what is there cannot be read: not everything was compared",
@@ -96,7 +100,7 @@ def diff(
         )
     if compared.differing:
         raise ConditionNotMet(f"{compared.differing} stores or tasks differ")
-    return EXIT_OK if compared.equal else EXIT_WARNINGS
+    return warnings_code(not compared.equal)
 
 
 def _verdict(compared: Diff, store: StoreDiff) -> str:

@@ -50,7 +50,10 @@ def explain(
     if not words:
         entries = tuple(explanations())
     else:
-        text = _standard_input() if words == ["-"] else " ".join(words)
+        # The shell has split a pasted line at its blanks.
+        text = " ".join(words)
+        if words == ["-"]:
+            text = _standard_input()
         entries = find(text)
         if not entries:
             entries, sentences = _fitting(text)
@@ -88,10 +91,12 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
             hint=f"paste more of it, with its causes, as in: {command('explain', '-')} < FILE",
             hint_details=[f"for the directory as it is now: {command('check', 'APP', '--for', 'RELEASE')}"],
         )
-    near = similar_codes(text)
+    details = []
+    if near := similar_codes(text):
+        details = [f"did you mean {' or '.join(near)}?"]
     raise UsageError(
         f"there is no code {text!r}",
-        details=[f"did you mean {' or '.join(near)}?"] if near else [],
+        details=details,
         hint=f"all codes: {command('explain')}",
     )
 
@@ -150,7 +155,10 @@ def _index(title: str, name: str, explained: tuple[Explanation, ...]) -> str:
 
 def _lines(entry: Explanation) -> Iterator[str]:
     """Yield the lines of an explanation; text to copy is never broken."""
-    yield f"{entry.full_name} ({entry.level})" if entry.level else entry.full_name
+    if entry.level:
+        yield f"{entry.full_name} ({entry.level})"
+    else:
+        yield entry.full_name
     yield from _filled(entry.meaning)
     if entry.rule is not None:
         yield "rule:"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.engine import AUTO, engine_of, spark_settings
 from kstate_cli.cli.options.shared import (
     App,
@@ -21,7 +22,6 @@ from kstate_cli.cli.options.shared import (
 )
 from kstate_cli.cli.output import Format, output_of, table
 from kstate_cli.cli.shell_completion import stores
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,7 @@ def export(
     for remark in exported.remarks:
         results.say(remark)
     results.show(_lines(exported, request.engine.reason), partial(_show, exported))
-    return EXIT_WARNINGS if exported.remarks and exported.warned else EXIT_OK
+    return warnings_code(exported.remarks and exported.warned)
 
 
 def _lines(exported: Exported, reason: str) -> Iterator[ExportLine]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import (
     App,
     At,
@@ -21,12 +22,13 @@ from kstate_cli.cli.options.shared import (
     bound_of,
 )
 from kstate_cli.cli.output import Format, output_of, say, table
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, ConditionNotMet
+from kstate_cli.errors import ConditionNotMet
 from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from kstate_cli.check.snapshot_reader import Lag
     from kstate_cli.cli.lines.stores import InspectPositionLine, InspectPositionStoreLine, StoreLine
     from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.cli.output import Output
@@ -77,7 +79,7 @@ def inspect_position(
         application, {(row["task"], row["store"]) for row in selection.rows}, quiet=False
     )
     _raise_unmet(application, selection.wrong, behind)
-    return EXIT_WARNINGS if doubts or is_incomplete else EXIT_OK
+    return warnings_code(doubts or is_incomplete)
 
 
 @dataclass(frozen=True)
@@ -120,14 +122,19 @@ def _select_stores(
     if not selected and not wrong:
         raise unknown_selection(application, tasks, stores)
     sources = logs.sources(application)
-    lag = lags(application, sources, places={(row["task"], row["store"]) for row in selected}) if sources else {}
+    lag: Mapping[tuple[str, str], Lag] = {}
+    if sources:
+        lag = lags(application, sources, places={(row["task"], row["store"]) for row in selected})
     of_rows = [lag.get((row["task"], row["store"])) for row in selected]
     rows = [
         # A cast, because mypy cannot know that the row of a store has no member beyond those of its type.
         cast("InspectPositionStoreLine", {**row, **lag_members(behind)})
         for row, behind in zip(selected, of_rows, strict=True)
     ]
-    return _PositionRows(rows, [lag_text(behind) for behind in of_rows] if sources else [], wrong)
+    lag_texts: list[str] = []
+    if sources:
+        lag_texts = [lag_text(behind) for behind in of_rows]
+    return _PositionRows(rows, lag_texts, wrong)
 
 
 def _behind(rows: list[InspectPositionStoreLine], bound: PositionBound) -> list[str]:
@@ -140,8 +147,10 @@ def _behind(rows: list[InspectPositionStoreLine], bound: PositionBound) -> list[
         partition = TaskId.parse(row["task"]).partition
         if bound.is_unbounded or partition is None:
             continue
-        position = None if row["position"] is None else Position.from_map(row["position"])
-        row["up_to_bound"] = position is not None and is_permitted(position, bound, partition)
+        # A Position that cannot be read may be anywhere, so it is below every bound.
+        row["up_to_bound"] = row["position"] is not None and is_permitted(
+            Position.from_map(row["position"]), bound, partition
+        )
         if not row["up_to_bound"]:
             behind.append(f"{row['task']}/{row['store']}")
     return behind

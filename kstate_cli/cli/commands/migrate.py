@@ -153,6 +153,11 @@ def migrate(
         ages[:] = ages_of_converted(application, plan)
         return plan
 
+    def last_word() -> None:
+        # Under the lock, and only before a run: a dry run must not leave a record of ages.
+        if ages:
+            add_ages(path, ages)
+
     stores_at_once = at_once(workers)
     view = PlanView(results, verbose=verbose, dry_run=dry_run, workers=stores_at_once, copied=copy)
     request = ChangeRequest(
@@ -164,7 +169,7 @@ def migrate(
             dry_run=dry_run,
         ),
         planner=planner,
-        last_word=lambda: add_ages(path, ages) if ages else None,
+        last_word=last_word,
     )
     with Metrics(metrics_file, "migrate", path) as metrics:
         with RunProgress(quiet=quiet) as progress:
@@ -204,7 +209,10 @@ def _finish(
             headers, rows = result.headers_dropped, result.rows_converted
         return {"type": "summary", "release": plan.target, "headers_dropped": headers, "rows_converted": rows, **end}
 
-    warning = None if result is None else warning_of_next_start(plan.app, check_request)
+    warning = None
+    if result is not None:
+        # The new directory, read again: what the plan predicted is not what counts.
+        warning = warning_of_next_start(plan.app, check_request)
     if warning is not None:
         results.show([{"type": "warning", "message": warning}], lambda: say(f"warning: {warning}"))
     nothing = f"{plan.app} is where {plan.target} wants it"

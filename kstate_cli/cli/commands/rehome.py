@@ -211,7 +211,10 @@ def _complete(
 
         def on_plan(plan: RestorePlan) -> None:
             progress.expect(plan)
-            show_plan(plan.change, replace(view, engine=engine_for(request, plan) if plan.work else None))
+            how = view
+            if plan.work:
+                how = replace(view, engine=engine_for(request, plan))
+            show_plan(plan.change, how)
 
         return restore(request, on_plan=on_plan, watcher=progress, larger=larger)
 
@@ -237,7 +240,9 @@ def _finish(
     move_count = sum(1 for step in plan.steps if isinstance(step, MoveStore))
 
     def sentences(result: RunResult) -> Iterator[str]:
-        restored = f", restored {plural(len(reports), 'store')} from the dump" if reports else ""
+        restored = ""
+        if reports:
+            restored = f", restored {plural(len(reports), 'store')} from the dump"
         yield f"rehomed {plural(move_count, 'store')}{restored} (run {result.run})"
         yield f"next: start the application with the new topology; back: {command('undo', plan.app)}"
 
@@ -306,12 +311,16 @@ def _without_places(app_draft: SpecDraft | None, app_id: str, topologies: dict[s
 
     stores = []
     for name, topology in topologies.items():
-        store_draft = app_draft.store(name) if app_draft is not None else None
-        draft = store_draft if store_draft is not None else StoreDraft(name=name)
+        draft = None
+        if app_draft is not None:
+            draft = app_draft.store(name)
+        if draft is None:
+            draft = StoreDraft(name=name)
         stores.append(replace(draft, subtopology=None, partitions=None, topology=topology))
-    return SpecDraft(
-        app_draft.application if app_draft is not None and app_draft.application else app_id, tuple(stores)
-    )
+    application = app_id
+    if app_draft is not None and app_draft.application:
+        application = app_draft.application
+    return SpecDraft(application, tuple(stores))
 
 
 @dataclass(slots=True)

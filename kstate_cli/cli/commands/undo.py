@@ -67,4 +67,6 @@ def undo(
             return end(back[-1].run, back[-1].text)
         run, message = undo_run(path, UndoOptions(discard_newer, times_lost, lock_is_shared), reason=reason)
     results.say(message)
-    return end(None if run is None else run.name, message)
+    if run is None:
+        return end(None, message)
+    return end(run.name, message)

@@ -128,7 +128,9 @@ def _finish(
     plan, result = outcome.plan, outcome.result
 
     def sentences(result: RunResult) -> Iterator[str]:
-        way_back = "nothing is kept" if purge else f"to undo: {command('undo', plan.app)}"
+        way_back = f"to undo: {command('undo', plan.app)}"
+        if purge:
+            way_back = "nothing is kept"
         yield f"wiped (run {result.run}); {way_back}"
         restore = command("restore", plan.app, "--from-changelog", "DUMP", "--for", "RELEASE")
         yield f"next: start the application, which restores from the brokers, or: {restore}"

@@ -72,8 +72,18 @@ def barrier_result(waiting: Waiting) -> str:
 def missing_text(waiting: Waiting) -> str:
     """Return who is missing, for people."""
     missing = set(waiting.stopped)
-    parts = [f"{name} (did not wait any longer)" if name in missing else name for name in waiting.missing]
+    parts = []
+    for name in waiting.missing:
+        text = name
+        if name in missing:
+            # Its file records that it stopped: its application may be running alone by now.
+            text += " (did not wait any longer)"
+        parts.append(text)
     if waiting.unknown:
-        more = " more" if parts else ""
-        parts.append(f"{waiting.unknown}{more} that {'was' if waiting.unknown == 1 else 'were'} never here")
+        number, verb = str(waiting.unknown), "were"
+        if parts:
+            number += " more"
+        if waiting.unknown == 1:
+            verb = "was"
+        parts.append(f"{number} that {verb} never here")
     return some(parts, len(parts))

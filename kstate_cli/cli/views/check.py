@@ -46,7 +46,11 @@ def show_report(release: str, report: Report, start: Start, *, every_store: bool
     worst = worst_of(report.findings)
     style = "bold green"
     if not report.clean:
-        style = _STYLES[Level.ERROR if report.fails or worst is None else worst.level]
+        # Without a finding, a start that is not as expected fails.
+        level = Level.ERROR
+        if worst is not None and not report.fails:
+            level = worst.level
+        style = _STYLES[level]
     headline = "; ".join(filter(None, (verdict(report.predictions), start.text)))
     print_prose(f"{release}: {headline}", style)
     for level in _STYLES:
@@ -73,7 +77,9 @@ def show_report(release: str, report: Report, start: Start, *, every_store: bool
 
 def _cause(prediction: Prediction) -> str:
     """Return the code of the finding that causes the outcome of a store."""
-    return "-" if prediction.code is None else prediction.code.name
+    if prediction.code is None:
+        return "-"
+    return prediction.code.name
 
 
 def _by_cause(predictions: Iterable[Prediction]) -> list[list[Prediction]]:
@@ -107,7 +113,9 @@ def _group_outcome(group: Sequence[Prediction]) -> str:
     if len(counts) == len(group):
         total = Records(sum(count.count for count in counts), all(count.exact for count in counts))
     text = _outcome_text(replace(first, records=total))
-    return f"{text} (--all lists each)" if first.messages else text
+    if first.messages:
+        return f"{text} (--all lists each)"
+    return text
 
 
 def _show_actions(release: str, report: Report) -> None:
@@ -212,7 +220,9 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
 
 
 def _decides(alike: Iterable[Prediction]) -> str:
-    return "chance decides" if all(prediction.by_chance for prediction in alike) else "not known here, see the findings"
+    if all(prediction.by_chance for prediction in alike):
+        return "chance decides"
+    return "not known here, see the findings"
 
 
 def _altogether(alike: list[Prediction]) -> str:
@@ -233,7 +243,9 @@ def _show_finding(alike: list[Finding]) -> None:
     places = list(
         dict.fromkeys(filter(None, ("/".join(filter(None, (finding.task, finding.store))) for finding in alike)))
     )
-    where = f": {some(places, _MAX_LISTED)}" if places else ""
+    where = ""
+    if places:
+        where = f": {some(places, _MAX_LISTED)}"
     print_line("")
     print_prose(f"{first.level.value}: {first.code.name}{where}", _STYLES[first.level])
     for text in first_lines(list(dict.fromkeys(finding.text for finding in alike)), _MAX_LISTED):
@@ -287,14 +299,18 @@ def _part_of(message: str) -> str:
     if len(text) < len(message):
         text += "…"
     # A sentence of Streams begins with a capital letter: before any other text something is missing.
-    return f"…{text}" if text[:1].islower() else text
+    if text[:1].islower():
+        return f"…{text}"
+    return text
 
 
 def _count(records: Records | None) -> str:
     if records is None:
         return "what follows its offset"
     text = plural(records.count, "record")
-    return text if records.exact else f"at most {text}"
+    if records.exact:
+        return text
+    return f"at most {text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +358,9 @@ def start_of(app: Application, report: Report, request: CheckRequest, logs: LogS
     if not request.logs:
         return Start()
     records = until_running(report.predictions)
-    rate = measured_rate(read_runs(app.path), records.count) if records is not None and records.count else None
+    rate = None
+    if records is not None and records.count:
+        rate = measured_rate(read_runs(app.path), records.count)
     return Start(records, rate, lags(app, request.logs, exactly_once=request.exactly_once), logs.up_to)
 
 
@@ -408,8 +426,10 @@ def say_parts(dump: str, parts: list[CheckDumpPartLine], *, quiet: bool) -> None
 
 
 def _text(part: CheckDumpPartLine) -> str:
-    damage = f" ({part['damaged']} damaged)" if part["damaged"] else ""
-    return f"{part['subset']} {part['verified'] or 'never'}{damage}"
+    text = f"{part['subset']} {part['verified'] or 'never'}"
+    if part["damaged"]:
+        text += f" ({part['damaged']} damaged)"
+    return text
 
 
 def damage_in(dump: str, parts: list[CheckDumpPartLine]) -> ConditionNotMet | None:

@@ -127,7 +127,9 @@ def _counts(compared: Diff) -> str:
 
 def _placed(value: Any) -> str:
     """Return offsets by topic and partition, in the form of ``--at``."""
-    return " ".join(typed_offsets(value)) or "none" if isinstance(value, Mapping) else str(value)
+    if isinstance(value, Mapping):
+        return " ".join(typed_offsets(value)) or "none"
+    return str(value)
 
 
 def _value(side: Any) -> dict[str, Any] | None:
@@ -142,4 +144,6 @@ def _value(side: Any) -> dict[str, Any] | None:
 def _short(side: Any) -> str:
     fields = _value(side) or {}
     text = " ".join(f"{name}={value}" for name, value in fields.items())
-    return text if len(text) <= _MAX_LISTED else f"{text[:_MAX_LISTED]}…"
+    if len(text) <= _MAX_LISTED:
+        return text
+    return f"{text[:_MAX_LISTED]}…"

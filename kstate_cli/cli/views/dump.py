@@ -47,7 +47,9 @@ class DumpProgress(DumpWatcher):
     def planned(self, plans: Sequence[PartitionPlan], grown: Grown | None) -> None:
         """Take the plan of a round."""
         records = sum(plan.records for plan in plans)
-        after = "a new dump" if grown is None else f"after generation {grown.generation}"
+        after = "a new dump"
+        if grown is not None:
+            after = f"after generation {grown.generation}"
         say(f"kstate: {len(plans)} partitions, at most {records:,} records, {after}", quiet=self._quiet)
 
     def began(self, records: int) -> None:

@@ -27,7 +27,7 @@ class ExportProgress(ExportWatcher):
 
     def begin(self, rows: int, parts: int, engine: str) -> None:
         """Start with an estimate of the rows."""
-        how = "Spark" if engine == "spark" else engine
+        how = engine.replace("spark", "Spark")
         say(f"kstate: about {rows:,} rows in {parts} parts, {how} ({self._choice.reason})", quiet=self._quiet)
         self._meter.begin(rows, count_unit("rows", about=True))
 

@@ -11,7 +11,7 @@ from kstate_cli.cli import standard
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.output import print_line, safe, say, table
 from kstate_cli.clock import duration_text
-from kstate_cli.texts import command, size_text
+from kstate_cli.texts import command, plural, size_text
 
 if TYPE_CHECKING:
     from kstate_cli.change.engine import RunResult
@@ -88,7 +88,7 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
     room = required_space(plan, how.workers, copy_ssts=how.copied)
     counts = Counter(step.action for step in plan.steps)
     actions = ", ".join(f"{count} x {action}" for action, count in counts.most_common())
-    yield f"{_extent(plan)}; {_number(len(plan.steps), 'step')}: {actions}"
+    yield f"{_extent(plan)}; {plural(len(plan.steps), 'step')}: {actions}"
     yield f"data rewritten: {size_text(plan.rewritten_bytes)}; space needed: {size_text(room)}"
     if how.engine is not None:
         yield f"engine: {engine_text(how.engine)}"
@@ -100,10 +100,6 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
         yield "there is no backup of the removed stores"
 
 
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun if count == 1 else f'{noun}s'}"
-
-
 def _extent(plan: Plan) -> str:
     """Return the stores and tasks of the steps; a task that is moved as a whole counts as a task."""
     from kstate_cli.statedir.problems import Place
@@ -111,8 +107,10 @@ def _extent(plan: Plan) -> str:
     places = [Place(tuple(step.path.split("/"))) for step in plan.steps if step.action != "write file"]
     stores = {(place.task, place.store.name) for place in places if place.task is not None and place.store is not None}
     tasks = {place.task for step in plan.steps if (place := Place(tuple(step.path.split("/")))).task is not None}
-    of_stores = [_number(len(stores), "store")] if stores else []
-    return " in ".join([*of_stores, _number(len(tasks), "task")])
+    extent = plural(len(tasks), "task")
+    if stores:
+        extent = f"{plural(len(stores), 'store')} in {extent}"
+    return extent
 
 
 def _time(plan: Plan, how: PlanView) -> str:
@@ -121,15 +119,24 @@ def _time(plan: Plan, how: PlanView) -> str:
 
     is_spark = how.engine is not None and how.engine.is_spark
     forecast = expected(plan, how.workers, read_runs(plan.app))
-    amount = "less than 10 s" if forecast.is_short else f"about {duration_text(forecast.rounded)}"
-    start = ", and Spark's start of about 10 s" if is_spark and forecast.like is None else ""
-    reckoned = "no earlier run to compare with" if forecast.like is None else f"as run {forecast.like} went"
+    amount = "less than 10 s"
+    if not forecast.is_short:
+        amount = f"about {duration_text(forecast.rounded)}"
+    # The time of an earlier run includes the start of its Spark.
+    start, reckoned = "", f"as run {forecast.like} went"
+    if forecast.like is None:
+        reckoned = "no earlier run to compare with"
+        if is_spark:
+            start = ", and Spark's start of about 10 s"
     return f"estimated time: {amount}{start} ({reckoned})"
 
 
 def engine_text(choice: EngineChoice) -> str:
     """Return the engine and the reason for it, as a line of a plan shows them."""
-    return f"{'Spark' if choice.is_spark else 'local processes'} ({choice.reason})"
+    engine = "local processes"
+    if choice.is_spark:
+        engine = "Spark"
+    return f"{engine} ({choice.reason})"
 
 
 def engine_members(choice: EngineChoice) -> EngineMembers:

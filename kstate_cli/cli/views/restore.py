@@ -49,6 +49,9 @@ def finish(
     from kstate_cli.cli.views.plan import engine_members, show_end
 
     change = outcome.plan.change
+    barrier = None
+    if waiting is not None:
+        barrier = barrier_result(waiting)
     show_restored(outcome, results)
 
     def summary(end: PlanEnd) -> RestoreSummaryLine:
@@ -58,7 +61,7 @@ def finish(
             "stores": len(outcome.plan.work),
             "left": len(outcome.plan.unchanged),
             "records": sum(report.records for report in outcome.reports),
-            "barrier": None if waiting is None else barrier_result(waiting),
+            "barrier": barrier,
             **engine_members(outcome.engine),
             **end,
         }
@@ -91,7 +94,9 @@ def show_restored(outcome: RestoreOutcome, results: Output[RestoredStoreLine]) -
 def show_round(outcome: RestoreOutcome, results: Output[RestoreLine]) -> None:
     """Print a round of many; for people nothing if the round had nothing to do."""
     change, records = outcome.plan.change, sum(report.records for report in outcome.reports)
-    run = None if outcome.result is None else outcome.result.run
+    run = None
+    if outcome.result is not None:
+        run = outcome.result.run
     results.lines(_store_lines(outcome))
     results.lines(
         [
@@ -154,9 +159,11 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
             say(f"warning: {report.title}: {report.null_keys:,} records without a key, which Streams skips too")
     without = sum(not report.has_position for report in outcome.reports)
     if without:
-        whose = "1 store: its Position" if without == 1 else f"{without} stores: their Positions"
-        more = "is" if without == 1 else "are"
-        say(f"note: no changelog record told a Position of {whose} {more} empty until new input comes", quiet=quiet)
+        whose = f"{without} stores: their Positions are"
+        if without == 1:
+            whose = "1 store: its Position is"
+        # Only __iq.consistency.offset.vector.enabled__ makes Streams write the header that a Position is read from.
+        say(f"note: no changelog record told a Position of {whose} empty until new input comes", quiet=quiet)
 
 
 _NAMES = {
