@@ -153,11 +153,16 @@ def _code(error: BaseException) -> int:
     if isinstance(error, CommandEnd):
         return error.exit_code
     if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else int(error.code is not None)
+        if isinstance(error.code, int):
+            return error.code
+        # As Python ends: None is success, and any other object a failure.
+        return int(error.code is not None)
     code = getattr(error, "exit_code", None)
     if isinstance(code, int):  # Click's own errors
         return code
-    return EXIT_WARNINGS if type(error).__name__ == "Abort" else RunFailed.exit_code
+    if type(error).__name__ == "Abort":
+        return EXIT_WARNINGS
+    return RunFailed.exit_code
 
 
 def _as_report(error: BaseException) -> CommandEnd | None:
@@ -191,7 +196,9 @@ def _as_report(error: BaseException) -> CommandEnd | None:
 def _runs() -> list[str]:
     """Return the hint for an end in the middle of a run."""
     status = about("status")
-    return [f"whether a run was under way: {status}"] if status else []
+    if not status:
+        return []
+    return [f"whether a run was under way: {status}"]
 
 
 def _of_the_command_line(error: Any) -> KstateError:
@@ -202,7 +209,9 @@ def _of_the_command_line(error: Any) -> KstateError:
         else (str(error.format_message()).replace(f": {_OF_PYDANTIC}", ": "),)
     )
     context = getattr(error, "ctx", None)
-    names = [] if context is None else [step.info_name for step in _path_of(context)]
+    names = []
+    if context is not None:
+        names = [step.info_name for step in _path_of(context)]
     close = getattr(error, "possibilities", None) or ()
     if type(error).__name__ == "NoSuchOption":  # Click's own sentence has other names in words of its own
         from kstate_cli.cli.other_names import meant_names
@@ -214,7 +223,9 @@ def _of_the_command_line(error: Any) -> KstateError:
 
 def _path_of(context: Any) -> list[Any]:
     """Return the contexts of the program, its command and its subcommand."""
-    return [*_path_of(context.parent), context] if context.parent is not None else [context]
+    if context.parent is None:
+        return [context]
+    return [*_path_of(context.parent), context]
 
 
 def _of_the_system(error: OSError) -> str:
@@ -226,7 +237,9 @@ def _of_the_system(error: OSError) -> str:
 def _full(path: str | bytes | os.PathLike[str]) -> str:
     """Return the full path, if it can be known: a name below an open directory is not one of the working directory."""
     text = os.fsdecode(path)
-    return os.path.abspath(text) if os.path.lexists(text) else text
+    if os.path.lexists(text):
+        return os.path.abspath(text)
+    return text
 
 
 def _write(error: CommandEnd) -> None:

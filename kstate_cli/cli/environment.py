@@ -62,7 +62,9 @@ def variable_of(*words: str) -> str:
 
 def is_setting(option: Any) -> bool:
     """Return whether an option of Click has a variable."""
-    return name_of(option) in (FLAGS if option.is_flag else SETTINGS)
+    if option.is_flag:
+        return name_of(option) in FLAGS
+    return name_of(option) in SETTINGS
 
 
 def options_of(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -110,7 +112,9 @@ def unread(click_command: Any, path: str) -> list[str]:
 def _instead(name: str, names: list[str]) -> str:
 
     close = close_to(name, names, _ALIKE)
-    return f"; it may be that {close} is meant" if close else ", there is no such setting"
+    if close:
+        return f"; it may be that {close} is meant"
+    return ", there is no such setting"
 
 
 def _warn(lines: list[str]) -> None:

@@ -99,7 +99,9 @@ class HelpfulGroup(_WithExamples, typer.core.TyperGroup):
 
 def panel_of(parameter: Any) -> str:
     """Return the title of the panel of an argument or option."""
-    usual = _ARGUMENTS if parameter.param_type_name == "argument" else _OPTIONS
+    usual = _OPTIONS
+    if parameter.param_type_name == "argument":
+        usual = _ARGUMENTS
     return str(getattr(parameter, "rich_help_panel", None) or usual)
 
 
@@ -123,10 +125,14 @@ def _text(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return text
     default = parameter.default
-    value = default.value if isinstance(default, Enum) else default
+    value = default
+    if isinstance(default, Enum):
+        value = default.value
     if parameter.required:
         return f"{text} [required]"
-    return f"{text} [default: {value}]" if _shows_default(parameter, value) else text
+    if _shows_default(parameter, value):
+        return f"{text} [default: {value}]"
+    return text
 
 
 def _shows_default(option: Any, default: Any) -> bool:

@@ -116,7 +116,10 @@ class Metrics:
         standard.finish()
         self._code = code
         is_written = self._path is None or self._tell(self._path, code)
-        return code if is_written else max(code, EXIT_WARNINGS)
+        if is_written:
+            return code
+        # The command has done its work, but what watches it would not learn of that.
+        return max(code, EXIT_WARNINGS)
 
     def _take_lock(self, path: Path) -> int:
         folder = self._folder

@@ -147,7 +147,9 @@ def safe(text: object) -> str:
 
 def error_lines(error: CommandEnd) -> list[str]:
     """Return the lines of an error for people: what failed and where, details, what to do."""
-    where = f" ({error.where})" if error.where and error.where not in error.message else ""
+    where = ""
+    if error.where and error.where not in error.message:
+        where = f" ({error.where})"
     lines = [f"kstate: {error.headline}{where}", *(f"  {line}" for line in error.details)]
     if error.hint:
         lines += [f"  what to do: {error.hint}", *(f"    {line}" for line in error.hint_details)]
@@ -163,15 +165,23 @@ def say(text: str, *, quiet: bool = False) -> None:
 def message_lines(text: str) -> list[str]:
     """Return the lines of a message as standard error shows them: one, or on a terminal as many as it needs."""
     width = _width_of(sys.stderr)
-    return [safe(text)] if width is None else fold_message(safe(text), width)
+    if width is None:
+        return [safe(text)]
+    return fold_message(safe(text), width)
 
 
 def print_prose(text: str, style: str = "", *, indent: str = "", hanging: str = "") -> None:
     """Print a sentence of the results; a terminal folds it at words, and indents further lines by ``hanging`` more."""
     width = screen_width()
-    lines = [safe(text)] if width is None else fold_words(safe(text), width - len(indent) - len(hanging))
+    lines = [safe(text)]
+    if width is not None:
+        lines = fold_words(safe(text), width - len(indent) - len(hanging))
     for number, line in enumerate(lines):
         print_line(f"{indent}{hanging if number else ''}{line}", style)
+
+
+_LINE_STYLES: Final = {0: "bold", 1: "dim"}
+"""Of a table: the names of the columns, and the line below them."""
 
 
 def table(
@@ -192,9 +202,12 @@ def table(
     cells = [[[showable(safe(line)) for line in _lines(cell)] for cell in row] for row in rows]
     if title is not None:
         print_line(safe(title))
-    laid = lay_out(headed, cells, width=screen_width(), rule=RULE if showable(RULE) == RULE else "-")
+    rule = RULE
+    if showable(RULE) != RULE:
+        rule = "-"
+    laid = lay_out(headed, cells, width=screen_width(), rule=rule)
     for number, line in enumerate(laid.lines):
-        print_line(line, "bold" if number == 0 else "dim" if number == 1 else "")
+        print_line(line, _LINE_STYLES.get(number, ""))
     if laid.left_out:
         # The two streams may be one terminal: the message follows the table that it is about.
         sys.stdout.flush()
@@ -216,7 +229,9 @@ def print_line(text: str, style: str = "") -> None:
 
 
 def _lines(cell: object) -> Sequence[object]:
-    return cell if isinstance(cell, (list, tuple)) else (cell,)
+    if isinstance(cell, (list, tuple)):
+        return cell
+    return (cell,)
 
 
 _SIZES = ("COLUMNS", "LINES")
@@ -252,10 +267,17 @@ def console(*, stderr: bool) -> Console:
     """Return a console of ``rich`` for standard output or standard error."""
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else 200
+    stream = sys.stdout
+    if stderr:
+        stream = sys.stderr
+    width = None
+    if not stream.isatty():
+        # In a log, rich would fold at 80 columns, and a line that is cut cannot be searched for.
+        width = 200
     # Of NO_COLOR rich itself would still write bold and dim.
-    colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    colors: Literal["auto"] | None = "auto"
+    if os.environ.get("NO_COLOR"):
+        colors = None
     return Console(file=stream, width=width, highlight=False, color_system=colors, _environ=_environment())
 
 

@@ -32,7 +32,9 @@ def forget() -> None:
 
 def app_path() -> str | None:
     """Return the path of the application directory, or of the argument until it is resolved; None without one."""
-    return _app[0] if _app else None
+    if not _app:
+        return None
+    return _app[0]
 
 
 def set_app(app: str | os.PathLike[str]) -> None:
@@ -53,7 +55,9 @@ def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
 
 def workers() -> int | None:
     """Return the value of ``--workers``: 0 for the default; None if the command has no such option."""
-    return _workers[0] if _workers else None
+    if not _workers:
+        return None
+    return _workers[0]
 
 
 def _note_workers(value: Any) -> None:
@@ -68,4 +72,6 @@ def _note(value: Any) -> None:
 
 def about(name: str, *options: str) -> str | None:
     """Return a command line about the same directory, to be pasted; None without a directory."""
-    return command(name, *_app, *options) if _app else None
+    if not _app:
+        return None
+    return command(name, *_app, *options)

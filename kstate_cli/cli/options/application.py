@@ -120,9 +120,12 @@ def read_topologies(
     from kstate_cli.rehome.planner import plan_rehome
 
     words: list[str | Path] = [new]
-    words += ["--from", old] if old is not None else []
-    words += ["--spec", spec] if spec is not None else []
-    words += ["--guarantee", "at_least_once"] if at_least_once else []
+    if old is not None:
+        words += ["--from", old]
+    if spec is not None:
+        words += ["--spec", spec]
+    if at_least_once:
+        words += ["--guarantee", "at_least_once"]
     options = options_of(new, old, (), spec, at_least_once=at_least_once, wipe_unclean=False)
     options = options.of_application(application.app_id)
     try:

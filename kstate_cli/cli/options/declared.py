@@ -73,7 +73,10 @@ def _panel(function: Callable[..., Any], name: str) -> str | None:
     """Return the panel of the class that declares the field: a dataclass may inherit options from several."""
     bases = getattr(function, "__mro__", ())
     owner = next((base for base in bases if name in inspect.get_annotations(base)), None)
-    return owner.__dict__.get("HELP_PANEL") if owner is not None else None
+    if owner is None:
+        return None
+    panel: str | None = owner.__dict__.get("HELP_PANEL")
+    return panel
 
 
 def _in_panel(annotation: Any, panel: str | None) -> Any:

@@ -14,6 +14,7 @@ from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.texts import first_lines, plural, size_text, some
 
 if TYPE_CHECKING:
+    from kstate_cli.broker.client import GroupMember
     from kstate_cli.cli.lines.outlook import FleetCopyLine, FleetLine, FleetSummaryLine, FleetTaskLine
 
 _MAX_LISTED: Final = 5
@@ -77,7 +78,8 @@ def _task_row(fleet: Fleet, task: str) -> tuple[object, ...]:
     hosts = fleet.tasks[task]
     lags = [lag for copies in hosts.values() if (lag := fleet.task_lag(copies)) is not None]
     behind = [records for copies in hosts.values() if (records := fleet.task_behind(copies)) is not None]
-    names = [f"{name}*" if fleet.active.get(task) == name else name for name in hosts]
+    active = fleet.active.get(task)
+    names = [f"{name}*" if name == active else name for name in hosts]
     size = sum(copy.size for copies in hosts.values() for copy in copies)
     return (
         task,
@@ -136,7 +138,9 @@ def show_findings(findings: Sequence[FleetFinding]) -> None:
     for finding in findings:
         groups[finding.code].append(finding)
     for code, alike in groups.items():
-        count = f" ({len(alike)})" if len(alike) > 1 else ""
+        count = ""
+        if len(alike) > 1:
+            count = f" ({len(alike)})"
         print_line("")
         print_prose(f"{code.level.value}: {code.name}{count}", _STYLES[code.level])
         for text in first_lines([finding.text for finding in alike], _MAX_LISTED):
@@ -150,7 +154,9 @@ def show_findings(findings: Sequence[FleetFinding]) -> None:
 
 def number(value: int | None) -> str:
     """Return the number for people; a question mark for None."""
-    return UNKNOWN if value is None else f"{value:,}"
+    if value is None:
+        return UNKNOWN
+    return f"{value:,}"
 
 
 def host_lag(fleet: Fleet, report: HostReport) -> int | None:
@@ -191,7 +197,10 @@ def fleet_lines(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[Flee
             "messages": [gap.why if gap.line is None else f"line {gap.line}: {gap.why}" for gap in report.gaps],
         }
     yield from _task_lines(fleet)
-    for member in fleet.group.members if fleet.group is not None else ():
+    members: Iterable[GroupMember] = ()
+    if fleet.group is not None:
+        members = fleet.group.members
+    for member in members:
         yield {
             "type": "member",
             "member": member.id,

@@ -156,7 +156,9 @@ def _health(records: int | None) -> str:
         return "ok"
     if records <= _NEAR:
         return "near"
-    return "far" if records <= _FAR else "worse"
+    if records <= _FAR:
+        return "far"
+    return "worse"
 
 
 def _key(names: str, meaning: str) -> str:

@@ -49,9 +49,10 @@ def add_homes(
     from kstate_cli.specification.homes import Described
     from kstate_cli.specification.topology import read_topology
 
-    topologies = RequestedTopology(
-        Described.by(read_topology(new)), Described.by(read_topology(old)) if old is not None else None
-    )
+    before = None
+    if old is not None:
+        before = Described.by(read_topology(old))
+    topologies = RequestedTopology(Described.by(read_topology(new)), before)
     homes = read_homes(app, topologies)
     for row in rows:
         row["new_task"], row["home"] = _home(topologies, homes, row)
@@ -72,14 +73,18 @@ def _home(topologies: RequestedTopology, homes: Homes, row: LsStoreLine) -> tupl
 
     task, store = row["task"], row["store"]
     if task == GLOBAL:
-        stays = store in topologies.new.global_stores
-        return (GLOBAL, Move.stays.value) if stays else (None, Move.removed.value)
+        if store in topologies.new.global_stores:
+            return GLOBAL, Move.stays.value
+        return None, Move.removed.value
     new = home_of_store(topologies, TaskId.parse(task), store)
     if new is None:
         return None, Move.removed.value
     if new == task:
         return new, Move.stays.value
-    return new, (Move.moves if store in homes.missing.get(new, {}) else Move.copy).value
+    if store in homes.missing.get(new, {}):
+        return new, Move.moves.value
+    # The new task has a store of that name already: the topology was started here before its stores were moved.
+    return new, Move.copy.value
 
 
 def _doubt(stores: set[str], has: set[str]) -> str | None:
@@ -92,7 +97,9 @@ def _doubt(stores: set[str], has: set[str]) -> str | None:
 
 def home_text(row: LsStoreLine) -> str:
     """Return the cell of the table; empty for a store that stays, as most do."""
-    return "" if row["home"] == Move.stays.value else f"{row['new_task'] or '-'} ({row['home']})"
+    if row["home"] == Move.stays.value:
+        return ""
+    return f"{row['new_task'] or '-'} ({row['home']})"
 
 
 def say_missing_stores(lacked: Sequence[LsLackedLine], *, quiet: bool) -> None:
@@ -130,7 +137,9 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     from kstate_cli.specification.topology import read_topology
 
     refuse_settings_alone(sources.bootstrap, sources.settings)
-    topology = read_topology(sources.topology) if sources.topology is not None else None
+    topology = None
+    if sources.topology is not None:
+        topology = read_topology(sources.topology)
     topics = _topic_sources(app, sources, topology)
     draft, notes = draft_of_directory(app, topology, topics)
     missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
@@ -180,8 +189,10 @@ def _broker_topics(
     with admin_client(bootstrap, conf) as admin:
         on_broker, groups = names_on(admin)
     own, _ = own_changelogs(app.app_id, on_broker, groups)
-    described = () if topology is None else topology.global_stores.values()
-    topics = {*own, *topics_of(app), *described}
+    topics = {*own, *topics_of(app)}
+    if topology is not None:
+        # A global store is restored from its input topic, which no name tells.
+        topics |= {*topology.global_stores.values()}
     return report_of_broker(ask_broker(bootstrap, conf, group=None, topics=topics))
 
 

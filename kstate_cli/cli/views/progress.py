@@ -40,7 +40,9 @@ class Unit:
 
 def count_unit(noun: str, *, about: bool = False) -> Unit:
     """Return a unit of things: ``1,000 of about 2,000 rows``."""
-    of = "of about" if about else "of"
+    of = "of"
+    if about:
+        of = "of about"
     return Unit(
         lambda count, total: f"{count:,} {of} {total:,} {noun}",
         lambda rate: f"{rate:,.{0 if rate >= 10 else 1}f} {noun}",
@@ -60,7 +62,11 @@ class NowAndThen:
 
     def is_due(self, now: float) -> bool:
         """Return whether a line is due now, and schedule the next one."""
-        due = now - self._said >= (OFTEN_SECONDS if now - self._began < _OFTEN_UNTIL else SELDOM_SECONDS)
+        seconds = SELDOM_SECONDS
+        if now - self._began < _OFTEN_UNTIL:
+            # A person who has just started it still looks; a log of hours must stay readable.
+            seconds = OFTEN_SECONDS
+        due = now - self._said >= seconds
         if due:
             self._said = now
         return due
@@ -90,7 +96,9 @@ class Meter:
     def begin(self, total: int, unit: Unit, *, already: int = 0, since: float | None = None) -> None:
         """Start with ``total``, of which ``already`` was done before ``since``, by the same clock."""
         self._unit = unit
-        began = self._now() if since is None else since
+        began = since
+        if began is None:
+            began = self._now()
         self._lines = NowAndThen(began)
         self._pace = PaceMeter(total, began, already=already)
         if not self.on_a_terminal:
@@ -136,7 +144,9 @@ class Meter:
         self._bar = self._task = self._pace = None
 
     def _status_text(self, pace: Pace) -> str:
-        rate = None if pace.per_second is None else self._unit.rate(pace.per_second)
+        rate = None
+        if pace.per_second is not None:
+            rate = self._unit.rate(pace.per_second)
         return pace_text(pace, self._unit.amount(pace.done, pace.total), rate)
 
 

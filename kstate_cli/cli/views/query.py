@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -79,26 +79,38 @@ class View(ABC):
         if name in self._serdes:
             cell = self._cell(name, row, value, self._serdes[name].text)
             if isinstance(cell, Unreadable):
-                return f"(unreadable) {'' if cell.data is None else bytes_text(cell.data)}"
+                shown = ""
+                if cell.data is not None:
+                    shown = bytes_text(cell.data)
+                return f"(unreadable) {shown}"
             return str(cell)
         if value is None:
             return ""
-        return self._time(name, value) if name in _TIMES else self._headers(value)
+        if name in _TIMES:
+            return self._time(name, value)
+        return self._headers(value)
 
     def _time(self, name: str, value: int) -> str:
         return str(value)
 
     def _headers(self, headers: Sequence[Header]) -> str:
-        return json.dumps([_header(header) for header in headers]) if headers else ""
+        if not headers:
+            return ""
+        return json.dumps([_header(header) for header in headers])
 
     def _cell(self, name: str, row: Row, value: Any, how: Any) -> Any:
         if not isinstance(value, Unreadable):
             try:
                 return how(value)
             except ValueError as error:
-                subject = f"the key {value!r}" if name == "key" else f"the value of key {row['key']!r}"
+                subject = f"the value of key {row['key']!r}"
+                if name == "key":
+                    subject = f"the key {value!r}"
                 why = f"{self._store}: {subject} cannot be shown as {self._serdes[name].name}: {error}"
-                value = Unreadable(value if isinstance(value, bytes) else None, why)
+                data = None
+                if isinstance(value, bytes):
+                    data = value
+                value = Unreadable(data, why)
         self.unreadable += 1
         # A wrong serde reads none of millions of rows: a few messages show what is wrong as well.
         if self.unreadable <= _MAX_MESSAGES:
@@ -129,7 +141,9 @@ class JsonView(View):
                 return cell
             marks[name] = {"data": None if cell.data is None else jsonable(cell.data), "message": cell.why}
             return None
-        return [_header(header) for header in value] if name == "headers" else value
+        if name == "headers":
+            return [_header(header) for header in value]
+        return value
 
 
 class CsvView(View):
@@ -143,7 +157,9 @@ class CsvView(View):
 
     def _print(self, partition: int | None, row: Row) -> None:
         # Programs get the data unchanged; a terminal must not interpret it. A lone surrogate has no bytes.
-        shown = safe if self._for_people else _writable
+        shown: Callable[[str], str] = _writable
+        if self._for_people:
+            shown = safe
         _write_csv([shown(cell) for cell in self._cells(partition, row)])
 
 
@@ -179,7 +195,10 @@ class TableView(View):
         super().end()
 
     def _title(self, column: str) -> str:
-        return f"{column} ({self._serdes[column].name})" if column in self._serdes else column
+        if column not in self._serdes:
+            return column
+        # bytes shows ASCII unchanged: without its name in the title, a number looks like a damaged text.
+        return f"{column} ({self._serdes[column].name})"
 
     def _time(self, name: str, value: int) -> str:
         # Of a window or a version, -1 would be a time; only a record has -1 for "none".
@@ -208,8 +227,11 @@ def view_of(request: StoreRequest, columns: Sequence[str], app: Path) -> View:
 
 
 def _column(title: str, name: str) -> Column:
-    stored = name in ("key", "value", "headers")
-    return Column(title, right=name == "partition", fold=Fold.ANYWHERE if stored else Fold.NEVER)
+    fold = Fold.NEVER
+    if name in ("key", "value", "headers"):
+        # Of these the application decides how long they are.
+        fold = Fold.ANYWHERE
+    return Column(title, right=name == "partition", fold=fold)
 
 
 def _header(header: Header) -> Row:

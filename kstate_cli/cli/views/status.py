@@ -64,7 +64,9 @@ def show_runs(
     print_line(safe(f"{app}: {_in_use(is_locked, pid)}; runs keep {size_text(backup_bytes)}"), "bold")
     _show_standby(standby)
     print_line("")
-    newest = rows if screen_width() is None else rows[-_NEWEST:]
+    newest = rows
+    if screen_width() is not None:
+        newest = rows[-_NEWEST:]
     table(
         None,
         ("run", Column("command", fold=Fold.WORDS), "ended", "began", Column("took", right=True, spare=1),
@@ -99,13 +101,18 @@ def _in_use(is_locked: bool | None, pid: int | None) -> str:
         return "whether it is in use cannot be seen from here"
     if not is_locked:
         return "not in use"
-    return f"in use by process {pid}" if pid else "in use"
+    if pid:
+        return f"in use by process {pid}"
+    # A process of another user, or on another host that shares the directory.
+    return "in use"
 
 
 def _end(row: StatusRunLine) -> str:
     state = row["state"]
     if row["cut_short"]:
-        return f"interrupted by {row['signal']}" if row["signal"] else "interrupted"
+        if row["signal"]:
+            return f"interrupted by {row['signal']}"
+        return "interrupted"
     if state in (_FAILED, INTERRUPTED):
         return str(state)
     if state in _ENDS:
@@ -121,7 +128,9 @@ def _time(at: str | None) -> str:
 
 
 def _took(seconds: float | None) -> str:
-    return "-" if seconds is None else duration_text(seconds)
+    if seconds is None:
+        return "-"
+    return duration_text(seconds)
 
 
 _Step = tuple[str, str | None]
@@ -200,7 +209,8 @@ def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
         more, again = "", _rerun_of(app, last)
         if last["restoration"] == "ERROR":
             more = " with --after-error"
-            again = None if again is None else f"{again} --after-error"
+            if again is not None:
+                again += " --after-error"
         yield f"it left the directory unchanged: fix that, then run its command again{more}", again
 
 

@@ -118,7 +118,9 @@ def short_kind(name: str, *, certain: bool) -> str:
     """Return ``kv+ts`` for ``timestamped-key-value``; a question mark follows a guessed kind."""
     if name == _NO_DIRECTORY:
         return "no files"  # nor is that a guess
-    return f"{short_name(name)}{'' if certain else '?'}"
+    if certain:
+        return short_name(name)
+    return f"{short_name(name)}?"
 
 
 def short_place(name: str) -> str:
@@ -134,7 +136,9 @@ def short_offsets(offsets: Offsets | None, *, all_of_them: bool) -> str:
     if len(offset_pairs) <= 1:
         return str(offset_pairs[0][1]) if offset_pairs else "-"
     texts = [f"{p}={o}" for p, o in offset_pairs]
-    return " ".join(texts if all_of_them or len(texts) <= _FEW else (texts[0], "…", texts[-1]))
+    if not all_of_them and len(texts) > _FEW:
+        texts = [texts[0], "…", texts[-1]]
+    return " ".join(texts)
 
 
 def span(names: Sequence[str]) -> str:
@@ -144,7 +148,9 @@ def span(names: Sequence[str]) -> str:
     release_names = [release.name for release in RELEASES]
     if release_names.index(names[-1]) - release_names.index(names[0]) != len(names) - 1:
         return " ".join(names)
-    return names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
+    if len(names) == 1:
+        return names[0]
+    return f"{names[0]}-{names[-1]}"
 
 
 def legend(rows: Iterable[StoreLine]) -> list[str]:
@@ -219,7 +225,9 @@ def lag_members(lag: Lag | None) -> LagMembers:
     """Return ``lag``, ``lag_exact`` and ``lag_seconds``; null if unknown."""
     if lag is None:
         return {"lag": None, "lag_exact": None, "lag_seconds": None}
-    seconds = None if lag.seconds is None else round(lag.seconds, 3)
+    seconds = lag.seconds
+    if seconds is not None:
+        seconds = round(seconds, 3)
     return {"lag": lag.records.count, "lag_exact": lag.records.exact, "lag_seconds": seconds}
 
 
@@ -227,6 +235,9 @@ def lag_text(lag: Lag | None) -> str:
     """Return the lag for people: ``120, 4 s``; ``?`` if unknown."""
     if lag is None:
         return "?"
-    most = "" if lag.records.exact else "at most "
-    old = f", {duration_text(lag.seconds)}" if lag.seconds else ""
-    return f"{most}{lag.records.count:,}{old}"
+    text = f"{lag.records.count:,}"
+    if not lag.records.exact:
+        text = f"at most {text}"
+    if lag.seconds:
+        text += f", {duration_text(lag.seconds)}"
+    return text
