@@ -47,6 +47,7 @@ def width_of(text: str) -> int:
     """Return the terminal columns of a text: two for a wide character, none for a combining one."""
     if text.isascii():
         return len(text)
+    # Only for names that are not ASCII: the table of widths takes longer to load than most commands run.
     from rich.cells import cell_len
 
     return cell_len(text)
@@ -62,6 +63,7 @@ def lay_out(
     enough, the columns at the right end become lines below their row. Names are never broken.
     """
     if width is None:
+        # One line for each row: awk and grep read lines.
         joined = [[(" ".join(cell),) for cell in row] for row in rows]
         return Laid(_lines(columns, joined, _natural(columns, joined), rule))
     natural = _natural(columns, rows)
@@ -98,9 +100,11 @@ def _total(widths: Sequence[int]) -> int:
 def _folded(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
     """Return the widths after the widest foldable columns have been narrowed until the table fits."""
     narrowed = list(widths)
+    # The widest first, since it loses least by being folded.
     for at in sorted(range(len(narrowed)), key=lambda at: -narrowed[at]):
         too_much = _total(narrowed) - width
         if too_much > 0 and columns[at].fold is not Fold.NEVER:
+            # A column narrower than its own name would be wider than it says.
             least = max(_LEAST, width_of(columns[at].name))
             narrowed[at] = max(narrowed[at] - too_much, min(narrowed[at], least))
     return narrowed

@@ -51,6 +51,7 @@ def give_config(click_command: Any, path: str) -> None:
 
 def _option() -> Any:
     """Return the option as the installed version of typer makes it."""
+    # Through Typer, since what it makes of an option differs between its versions.
     maker = typer.Typer(add_completion=False)
     maker.command()(_declaration)
     return next(parameter for parameter in typer.main.get_command(maker).params if parameter.name == OPTION)
@@ -94,6 +95,7 @@ def _parameters(click_command: Any, type_name: str) -> list[Any]:
 
 
 def _read(click_command: Any, path: str, ctx: Any, value: Any) -> None:
+    # Completion must not fail because a configuration file is being edited.
     if ctx.resilient_parsing:
         return
     path_text = value or os.environ.get(VARIABLE)
@@ -107,6 +109,7 @@ def _read(click_command: Any, path: str, ctx: Any, value: Any) -> None:
         for key, parameter in _filled(click_command, path)
         if value or (parameter.param_type_name == "option" and is_setting(parameter))
     ]
+    # Click asks the map after the command line and the environment, which is the order that is documented.
     ctx.default_map = _Defaults(ctx, configuration, missing)
 
 

@@ -52,6 +52,7 @@ FLAGS: Final = frozenset({"each-sst", "explain", "quiet"})
 
 def name_of(option: Any) -> str:
     """Return the first long name of an option of Click."""
+    # Long names only: a variable made of a short one would say nothing.
     return next(str(name)[2:] for name in (*option.opts, *option.secondary_opts) if name.startswith("--"))
 
 
@@ -71,6 +72,7 @@ def options_of(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the options of a command and of its subcommands, each with the words of its command."""
     yield from ((path, parameter) for parameter in click_command.params if parameter.param_type_name == "option")
     for name, inner in getattr(click_command, "commands", {}).items():
+        # The subcommands of query have options of their own, and so variables of their own.
         yield from options_of(inner, f"{path} {name}")
 
 
@@ -83,6 +85,7 @@ def give_variables(click_command: Any, path: str) -> None:
 
 def warn_of_unread(context: Any) -> None:
     """Print a warning for each variable that looks like one of the command, and that no option reads."""
+    # While a shell completes, standard error would appear in the middle of the command line.
     if not context.resilient_parsing:
         _warn(unread(context.command, context.command.words))
 
@@ -97,6 +100,7 @@ def unread(click_command: Any, path: str) -> list[str]:
             alone.setdefault(variable_of(name_of(option)), []).append(variable_of(words, name_of(option)))
     decisions = {variable_of(words, name_of(option)): name_of(option) for words, option in options if not option.envvar}
     warnings = []
+    # Sorted, so that two runs warn in the same order: the environment has that of the shell.
     for name in sorted(os.environ):
         if name in alone:
             warnings.append(

@@ -74,11 +74,14 @@ class PanelledCommand(_WithExamples, typer.core.TyperCommand):
         """Write the options, panel by panel."""
         # What only this command has comes first.
         panels: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
+        # Click makes it on demand, so it is not among the parameters.
         help_option = self.get_help_option(ctx)
         for parameter in self.params:
+            # Arguments have no such attribute.
             if not getattr(parameter, "hidden", False):
                 panels.setdefault(panel_of(parameter), []).append((_names(parameter), _text(parameter)))
         if help_option is not None:
+            # In the last panel: nobody who reads the help looks for --help.
             panels[next(reversed(panels))].append((_names(help_option), _text(help_option)))
         for title, rows in panels.items():
             if rows:
@@ -92,6 +95,7 @@ class HelpfulGroup(_WithExamples, typer.core.TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parse the words of the command line."""
         if not args and not ctx.resilient_parsing:
+            # On standard output, since Click would call it an error and use standard error.
             typer.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()
         return super().parse_args(ctx, args)
@@ -114,6 +118,7 @@ def _names(parameter: Any) -> str:
     """Return ``APP``, ``-o, --output table|json`` or ``--asc / --desc``."""
     if parameter.param_type_name == "argument":
         return metavar_of(parameter)
+    # The short name first, whatever the order of the declaration.
     names = ", ".join(sorted(parameter.opts, key=lambda name: name.startswith("--")))
     other = ", ".join(parameter.secondary_opts)
     return f"{names}{f' / {other}' if other else ''}{'' if parameter.is_flag else f' {metavar_of(parameter)}'}"

@@ -35,6 +35,7 @@ class JsonLines:
         import json  # not at the start of every command
 
         self._encode = json.JSONEncoder().encode
+        # Encoded here, not for each line: the path is the same in all of them, and may need escapes.
         self._app = self._encode(None if app is None else os.fspath(app))
         self._stream = stream
         self._heads: dict[object, tuple[str, int]] = {}
@@ -68,6 +69,8 @@ class _Command:
 
 def begin(words: Sequence[str]) -> None:
     """Start a command: read the output format from its words, until the parser reports it."""
+    # Tests, and kstate demo, run several commands in one process: the error of one must not name the directory of
+    # another.
     subject.forget()
     _Command.has_failed = False
     as_json = _output_option(words)
@@ -76,6 +79,7 @@ def begin(words: Sequence[str]) -> None:
 
 
 def _is_output(parameter: Any) -> bool:
+    # By the option and not by a parameter's name: no command may print its errors in another format than its results.
     return parameter.param_type_name == "option" and "--output" in parameter.opts
 
 
@@ -88,6 +92,7 @@ def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
 def note_variable(context: Any) -> None:
     """Note the format that the environment sets, before the parser can find an error in the command line."""
     for option in filter(_is_output, context.command.params):
+        # Click resolves variables after the words, and an error in a word ends it before that.
         if not _Command.words_say and option.envvar:
             _want(os.environ.get(option.envvar) == _JSON)
 
@@ -108,6 +113,7 @@ def print_error(error: CommandEnd, code: int, more: Sequence[str] = ()) -> bool:
 
     ``code`` is the exit code, ``more`` details.
     """
+    # A second error line would contradict "the last line is the error".
     if _Command.has_failed or not _Command.wants_json:
         return False
     _Command.has_failed = True
@@ -129,6 +135,7 @@ def _output_option(words: Sequence[str]) -> bool | None:
     """Return whether the words select JSON, without knowing the options of the command; None without a format."""
     as_json = None
     for word, following in zip_longest(words, words[1:]):
+        # What follows are arguments, even if they look like options.
         if word == "--":
             break
         short = _FLAGS_BEFORE.fullmatch(word)

@@ -74,7 +74,9 @@ class Metrics:
     def __enter__(self) -> Metrics:
         self._began = clock.now_seconds()
         if self._path is not None:
+            # For the whole command: two that write the same file would erase each other's gauges.
             self._lock = self._take_lock(self._path)
+            # A service manager may kill the process before the end of with: the file must say how far it came.
             deadline.at_the_deadline(self._at_the_deadline)
         return self
 
@@ -87,6 +89,8 @@ class Metrics:
             if error is not None or self._code is None:
                 self._tell(self._path, EXIT_OK if error is None else exit_code_of(error))
         finally:
+            # Closing releases the flock; the lock file itself stays, since removing it would race with the next
+            # command.
             os.close(self._lock)
 
     def _at_the_deadline(self, code: int) -> None:
@@ -113,6 +117,7 @@ class Metrics:
 
         Raises OutputLost: results that could not be written count as well.
         """
+        # First: an exit code of 0 in the file, and results lost afterwards, would contradict each other.
         standard.finish()
         self._code = code
         is_written = self._path is None or self._tell(self._path, code)
@@ -134,6 +139,7 @@ class Metrics:
             # It is replaced as a whole, and what it said before is read.
             kind = kind_of(path.stat().st_mode)
             raise UsageError(f"--metrics-file {quoted(path)} is {kind}", hint="name a regular file, or a new one")
+        # A typing error must not replace a file of somebody else's.
         _require_ours(path)
         try:
             lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
@@ -152,14 +158,17 @@ class Metrics:
         return lock
 
     def _write(self, path: Path, code: int) -> None:
+        # Here, because most runs write no metrics, and should not wait for the import.
         from prometheus_client import CollectorRegistry, write_to_textfile
 
+        # Its own registry, because the global one would add gauges about this Python process.
         registry = CollectorRegistry()
         now = clock.now_seconds()
         self._gauge(registry, "kstate_last_run_timestamp_seconds", now)
         success = now if code == EXIT_OK else _before(path, (self._application, self._command))
         if success is not None:
             self._gauge(registry, _SUCCESS, success)
+        # By the clock of the day, as the two times are: a stepped clock shows in all three or in none.
         self._gauge(registry, "kstate_last_run_duration_seconds", now - self._began)
         self._gauge(registry, "kstate_last_run_exit_code", code)
         if self._folder is not None and not self._is_dump:
@@ -174,6 +183,7 @@ class Metrics:
             self._findings(registry, self.findings)
         if self.more is not None:
             self._more(registry, self.more())
+        # Writes beside it and renames: node_exporter never reads half a file.
         write_to_textfile(str(path), registry)
 
     def _gauge(self, registry: CollectorRegistry, name: str, value: float) -> None:
@@ -181,6 +191,7 @@ class Metrics:
 
     def _findings(self, registry: CollectorRegistry, findings: Mapping[tuple[str, str], int]) -> None:
         gauge = _declared(registry, _FINDINGS)
+        # Sorted, so that two files can be compared by diff.
         for (code, level), count in sorted(findings.items()):
             gauge.labels(self._application, self._command, code, level).set(count)
 
@@ -228,6 +239,7 @@ def _before(path: Path, labels: tuple[str, str]) -> float | None:
 
     try:
         families = list(text_string_to_metric_families(read_given(path).decode("utf-8")))
+    # A file that was cut is as good as none: the time of the last success is then unknown, and alerts fire.
     except (OSError, ValueError):
         return None
     values = dict(zip(_LABELS, labels, strict=True))

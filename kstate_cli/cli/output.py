@@ -158,6 +158,7 @@ def error_lines(error: CommandEnd) -> list[str]:
 
 def say(text: str, *, quiet: bool = False) -> None:
     """Print a message on standard error; a terminal folds it at words."""
+    # Warnings and errors are printed by calls without it: --quiet hides what only explains.
     if not quiet:
         sys.stderr.write("".join(f"{line}\n" for line in message_lines(text)))
 
@@ -205,6 +206,7 @@ def table(
     rule = RULE
     if showable(RULE) != RULE:
         rule = "-"
+    # The width is read for each table: a terminal may be resized while a command waits.
     laid = lay_out(headed, cells, width=screen_width(), rule=rule)
     for number, line in enumerate(laid.lines):
         print_line(line, _LINE_STYLES.get(number, ""))
@@ -254,6 +256,7 @@ def _width_of(stream: TextIO) -> int | None:
     """Return the columns of the terminal that ``stream`` writes to; None if it is a file or a pipe."""
     if not stream.isatty():
         return None
+    # As rich and Click do: the variable wins over the terminal, so that tests and recordings have one width.
     width = int(_environment().get("COLUMNS", "0"))
     if width:
         return width
@@ -289,4 +292,5 @@ def progress_bar(text: str, amount: ProgressColumn) -> Progress:
     from rich.progress import BarColumn, Progress, TextColumn
 
     columns = (TextColumn(text), BarColumn(bar_width=20), amount)
+    # Transient, so that a finished bar does not stay between the messages of a run.
     return Progress(*columns, console=console(stderr=True), transient=True)

@@ -73,6 +73,7 @@ class _Commands(MutableMapping[str, Any]):
         self._parsers: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
+        # Kept, because Click asks several times for the same command: for its help, for the parser, and for completion.
         if name not in self._parsers:
             self._parsers[name] = _parser_of(name, COMMANDS[name])
         return self._parsers[name]
@@ -93,12 +94,15 @@ class _Commands(MutableMapping[str, Any]):
 def _parser_of(name: str, entry: Entry) -> Any:
     target = getattr(importlib.import_module(f"kstate_cli.cli.commands.{entry.module}"), entry.name)
     if not isinstance(target, typer.Typer):
+        # Typer makes the parser from the signature; without rich markup a bracket in a help text stays a bracket.
         function, target = target, typer.Typer(add_completion=False, rich_markup_mode=None)
         target.command(name, cls=PanelledCommand)(function)
     parser: Any = typer.main.get_command(target)
+    # Typer names a single command after its function: inspect_position.
     parser.name = name
     give_variables(parser, name)
     _rules(parser, name)
+    # Last, when variables have their options: only then it is certain which of them no option reads.
     parser.before_parsing = (*parser.before_parsing, warn_of_unread)
     return parser
 
@@ -107,6 +111,7 @@ def _rules(parser: Any, path: str) -> None:
     """Apply to ``parser`` and its subcommands the rules of every argument and option; ``path``: ``query key``."""
     parser.words = path
     parser.before_parsing = (json_lines.note_variable,)
+    # Before the loop: --config is an option too, and an empty file name is refused like any other.
     give_config(parser, path)
     for parameter in parser.params:
         _watch(parameter, path)
@@ -127,6 +132,7 @@ class LazyGroup(HelpfulGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Accept ``dump ls`` and ``dump verify``: ``dump`` is a command with options, and no group."""
         if args[:1] == ["dump"] and args[1:2] in (["ls"], ["verify"]):
+            # A dump cannot be called ls or verify here, because dump has no argument.
             args = [f"{args[1]}-dump", *args[2:]]
         return super().resolve_command(ctx, args)
 
@@ -155,6 +161,7 @@ def _watch(parameter: Any, path: str) -> None:
     process = parameter.process_value
 
     def process_value(ctx: Any, value: Any) -> Any:
+        # Before Click converts it: Path("") is Path("."), and wipe would take the working directory.
         if name not in MAY_BE_EMPTY and any(not text.strip() for text in _texts(value)):
             raise UsageError(
                 f"{name} is empty",
@@ -162,6 +169,7 @@ def _watch(parameter: Any, path: str) -> None:
                 hint='is a variable of the shell not set? Written as "${NAME:?}" the shell says so',
             )
         processed = process(ctx, value)
+        # After the conversion, so that a value that Click refuses names no directory that was never meant.
         for note in notes:
             note(processed)
         return processed
@@ -172,6 +180,7 @@ def _watch(parameter: Any, path: str) -> None:
 def shown_name(parameter: Any) -> str:
     """Return ``APP`` or ``--store``: the name of a parameter on the command line."""
     if parameter.param_type_name == "option":
+        # The long name: scripts use it, and so do messages.
         return str(max(parameter.opts, key=len))
     return str(parameter.metavar or parameter.name).upper()
 

@@ -28,9 +28,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._/-]*")
 
 def answer_shell(command: Any, prog_name: str) -> None:
     """Answer a shell that requests completions, and end the process; return if no shell does."""
+    # The shell passes the command line in variables, never as arguments.
     if len(sys.argv) > 1 or not _REQUEST.fullmatch(os.environ.get(VARIABLE, "")):
         return
 
+    # Typer registers its classes for shells only then, because it imports them on demand.
     completion_init()
     try:
         shell_complete(command, {}, prog_name, VARIABLE, os.environ[VARIABLE])
@@ -81,6 +83,7 @@ def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incompl
         offered = set(names(find_application(Path(os.path.expanduser(path)))))
     except (OSError, KstateError):
         return []
+    # Sorted, because zsh and fish keep the order that they are given.
     return sorted(name for name in offered if name.startswith(incomplete) and _PLAIN.fullmatch(name))
 
 

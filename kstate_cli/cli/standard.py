@@ -139,6 +139,7 @@ def _is_file(number: int) -> bool:
 
 
 def _wait_for(number: int) -> None:
+    # poll and not select: a descriptor above 1023 would overflow the set of select.
     waiting = select.poll()
     waiting.register(number, select.POLLOUT)
     waiting.poll()
@@ -146,11 +147,14 @@ def _wait_for(number: int) -> None:
 
 def take_over() -> None:
     """Replace ``sys.stdout`` and ``sys.stderr``, unless a caller has replaced them already."""
+    # Before any file is opened: it would get the number of a closed stream.
     reserve()
+    # Tests and the demo capture standard output by replacing it: theirs must stay.
     if sys.stdout is sys.__stdout__:
         unbuffered = bool(getattr(sys.stdout, "write_through", False))  # PYTHONUNBUFFERED
         sys.stdout = _text(_Results(_OUTPUT, 0 if unbuffered else _MOST_WAITING), sys.stdout)
     if sys.stderr is sys.__stderr__:
+        # Unbuffered: a message that a kill loses is one that somebody needs.
         sys.stderr = _text(_Messages(_MESSAGES, 0), sys.stderr)
 
 
@@ -192,4 +196,5 @@ def give_up() -> None:
     for stream in (sys.stdout, sys.stderr):
         raw = getattr(stream, "buffer", None)
         if isinstance(raw, _Descriptor):
+            # Another thread, such as that of a progress bar, may be in the middle of a write.
             raw.dropping = True

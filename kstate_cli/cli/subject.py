@@ -24,6 +24,7 @@ _workers: list[int] = []
 
 def forget() -> None:
     """Forget the command before: tests run several in one process."""
+    # A list instead of a variable, so that no function needs global.
     _app.clear()
     _workers.clear()
     texts.forget_options()
@@ -67,6 +68,7 @@ def _note_workers(value: Any) -> None:
 
 def _note(value: Any) -> None:
     if isinstance(value, (str, os.PathLike)):
+        # Absolute, since it is printed in commands that may be pasted in another directory.
         _app[:] = [os.path.abspath(os.fspath(value))]
 
 
