@@ -16,8 +16,7 @@ import typer
 import typer.main
 
 from kstate_cli.cli import json_lines, subject
-from kstate_cli.cli.config import give_config
-from kstate_cli.cli.environment import give_variables, warn_of_unread
+from kstate_cli.cli.environment import give_config, give_variables, warn_of_unread
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.other_names import accept_dump_names
 from kstate_cli.cli.shell_completion import answer_shell

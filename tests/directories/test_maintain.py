@@ -186,7 +186,7 @@ def test_what_is_under_way_is_said(
     host: Host, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Which step it is at, and now and then that it goes on, whatever the first dump takes; nothing with --quiet."""
-    monkeypatch.setattr("kstate_cli.cli.views.progress.OFTEN_SECONDS", 0.5)
+    monkeypatch.setattr("kstate_cli.cli.views.plan.OFTEN_SECONDS", 0.5)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -22,7 +22,7 @@ import pytest
 from kstate_cli import clock
 from kstate_cli.cli.app import main
 from kstate_cli.cli.columns import width_of
-from kstate_cli.cli.views.progress import Meter
+from kstate_cli.cli.views.plan import Meter
 from tests.directories.support import kstate
 from tests.directories.test_query_cmd import _made
 from tests.frozen.running import THEN

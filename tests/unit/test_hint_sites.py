@@ -72,7 +72,7 @@ CARRIED_OUT = {
             ("dump_reader/sources.py", "--dump-is-complete"),
             ("restore/planning/obstacles.py", "--dump-is-committed"),
             ("cli/options/logs.py", "leave out --dump"),
-            ("cli/views/ls.py", "leave out --from-changelog"),
+            ("cli/views/stores.py", "leave out --from-changelog"),
             ("restore/running/pipeline.py", "leave out --follow"),
             ("restore/sorting/memory.py", "give it more"),
             ("fleet/listing.py", "make one on each host"),

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from kstate_cli.cli.ending import warnings_code
-from kstate_cli.cli.options.declared import declared
 from kstate_cli.cli.options.dump import DumpReportOptions, DumpSourceOptions, ReadingOptions
-from kstate_cli.cli.options.engine import engine_of, spark_settings
-from kstate_cli.cli.options.shared import at_once
+from kstate_cli.cli.options.shared import at_once, declared, engine_of, spark_settings
 from kstate_cli.cli.output import output_of, print_line, say, table
 from kstate_cli.errors import UsageError
 from kstate_cli.texts import quoted, size_text

@@ -26,7 +26,7 @@ from kstate_cli.texts import EXAMPLES, command, quoted
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from kstate_cli.cli.lines.errands import ExamplesLine
+    from kstate_cli.cli.lines.dumps import ExamplesLine
     from kstate_cli.cli.output import Output
 
 

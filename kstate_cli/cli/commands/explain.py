@@ -18,7 +18,7 @@ from kstate_cli.texts import command, documentation
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kstate_cli.cli.lines.errands import ExplainLine
+    from kstate_cli.cli.lines.dumps import ExplainLine
     from kstate_cli.cli.output import Output
     from kstate_cli.explain.model import Explanation
 

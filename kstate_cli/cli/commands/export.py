@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.ending import warnings_code
-from kstate_cli.cli.options.engine import AUTO, engine_of, spark_settings
 from kstate_cli.cli.options.shared import (
+    AUTO,
     App,
     LastFlush,
     OutputFormat,
@@ -18,6 +18,8 @@ from kstate_cli.cli.options.shared import (
     SpecFile,
     at_once,
     draft_of,
+    engine_of,
+    spark_settings,
     workers_option,
 )
 from kstate_cli.cli.output import Format, output_of, table

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from kstate_cli.cli.lines.stores import LsLackedLine, LsLine, LsStoreLine
     from kstate_cli.cli.output import Output
-    from kstate_cli.cli.views.ls import SpecSources
+    from kstate_cli.cli.views.stores import SpecSources
     from kstate_cli.statedir.model import Application
 
 _MAX_LISTED = 5
@@ -97,7 +97,7 @@ def ls(
     With --spec, exit 1 means: fill in or check lines of the printed kstate.toml.
     --topology without --spec adds a column: the task that has the store in that topology.
     """
-    from kstate_cli.cli.views.ls import SpecSources, say_missing_stores
+    from kstate_cli.cli.views.stores import SpecSources, say_missing_stores
     from kstate_cli.rows.open import MOST_BYTES
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application, unlisted_error
@@ -151,8 +151,7 @@ def _read_listing(
     application: Application, topology: Path | None, old: Path | None, *, transactional: bool
 ) -> _Listing:
     """Return the rows of all stores, with their home in ``topology``. Raises UsageError and Refused for its text."""
-    from kstate_cli.cli.views.ls import add_homes
-    from kstate_cli.cli.views.stores import store_rows
+    from kstate_cli.cli.views.stores import add_homes, store_rows
 
     # A cast, because a list of rows is not a list of rows that may get further members: this one is ours alone.
     stores = cast("list[LsStoreLine]", store_rows(application, transactional=transactional))
@@ -165,7 +164,7 @@ def _read_listing(
 
 def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
     """Print a ``kstate.toml`` for the application at ``path``, and return the exit code."""
-    from kstate_cli.cli.views.ls import print_spec
+    from kstate_cli.cli.views.stores import print_spec
     from kstate_cli.statedir.scan import read_application
 
     # A specification lists what exists: an unreadable task would be missing from it, and so ends the command.
@@ -274,8 +273,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
 
 def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bool) -> None:
     """Print the stores, the legend and the totals."""
-    from kstate_cli.cli.views.ls import home_text
-    from kstate_cli.cli.views.stores import legend, short_kind, short_offsets, short_place, span
+    from kstate_cli.cli.views.stores import home_text, legend, short_kind, short_offsets, short_place, span
 
     if rows:
         everything = not sys.stdout.isatty()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli import clock, errors
-from kstate_cli.cli.config import VARIABLE
+from kstate_cli.cli.environment import VARIABLE
 from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet, WarningsOk
 from kstate_cli.cli.output import Format, output_of, print_line, safe, say
 from kstate_cli.clock import duration_text
@@ -25,7 +25,7 @@ from kstate_cli.texts import command
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kstate_cli.cli.lines.errands import MaintainLine, MaintainMaintainedLine, MaintainSummaryLine
+    from kstate_cli.cli.lines.dumps import MaintainLine, MaintainMaintainedLine, MaintainSummaryLine
     from kstate_cli.cli.output import Output
     from kstate_cli.errors import KstateError
     from kstate_cli.maintain.rounds import StepEnd
@@ -152,7 +152,7 @@ def _summary_line(ends: list[StepEnd], code: int, *, executed: bool) -> Maintain
 @contextmanager
 def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
     """Print that a step has begun, and now and then that it continues; a dump prints its own progress."""
-    from kstate_cli.cli.views.progress import OFTEN_SECONDS, NowAndThen
+    from kstate_cli.cli.views.plan import OFTEN_SECONDS, NowAndThen
 
     if quiet:
         yield

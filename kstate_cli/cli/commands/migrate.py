@@ -125,8 +125,7 @@ def migrate(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.views.plan import PlanView, show_plan
-    from kstate_cli.cli.views.progress import RunProgress
+    from kstate_cli.cli.views.plan import PlanView, RunProgress, show_plan
     from kstate_cli.migrate.planner import plan_migration
     from kstate_cli.migrate.snapshot import MigrateOptions
     from kstate_cli.offsets.ages import add_ages, ages_of_converted

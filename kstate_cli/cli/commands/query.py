@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
-from kstate_cli.cli.options.declared import declared
 from kstate_cli.cli.options.query import Collate, Key, StoreRequest, TimeFrom, Timestamps, TimeTo, time_of
+from kstate_cli.cli.options.shared import declared
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.texts import command

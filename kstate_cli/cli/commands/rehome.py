@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.help_panels import HOW
-from kstate_cli.cli.options.declared import declared
 from kstate_cli.cli.options.rehome import BrokerOptions, CompletionOptions
 from kstate_cli.cli.options.shared import (
     KILLED,
@@ -32,6 +31,7 @@ from kstate_cli.cli.options.shared import (
     Verbose,
     WarningsOk,
     at_once,
+    declared,
     workers_option,
 )
 from kstate_cli.cli.output import Format, output_of
@@ -128,8 +128,7 @@ def rehome(
     from kstate_cli.change.earlier_runs import refuse_after_error
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.views.plan import PlanView, show_plan
-    from kstate_cli.cli.views.progress import RunProgress
+    from kstate_cli.cli.views.plan import PlanView, RunProgress, show_plan
     from kstate_cli.offsets.ages import add_ages
     from kstate_cli.rehome.live import await_end
     from kstate_cli.rehome.model import options_of

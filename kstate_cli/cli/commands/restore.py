@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.options.application import chosen_release
-from kstate_cli.cli.options.declared import declared
-from kstate_cli.cli.options.engine import engine_of, spark_settings
 from kstate_cli.cli.options.restore import (
     CaseOptions,
     LogOptions,
@@ -31,7 +29,16 @@ from kstate_cli.cli.options.restore import (
     bytes_of,
     committed_of,
 )
-from kstate_cli.cli.options.shared import Guarantee, Verify, at_once, draft_of, part_of
+from kstate_cli.cli.options.shared import (
+    Guarantee,
+    Verify,
+    at_once,
+    declared,
+    draft_of,
+    engine_of,
+    part_of,
+    spark_settings,
+)
 from kstate_cli.cli.output import output_of, say
 from kstate_cli.errors import EXIT_WARNINGS, KstateError, UsageError
 from kstate_cli.texts import command, quoted

@@ -11,7 +11,7 @@ from kstate_cli.cli.output import Format, output_of
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 
 if TYPE_CHECKING:
-    from kstate_cli.cli.lines.errands import StartBarrierLine
+    from kstate_cli.cli.lines.dumps import StartBarrierLine
     from kstate_cli.cli.output import Output
 
 

@@ -16,7 +16,7 @@ from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, part_of
 from kstate_cli.cli.output import Format, output_of, say, table
-from kstate_cli.cli.views.progress import BYTES, Meter
+from kstate_cli.cli.views.plan import BYTES, Meter
 from kstate_cli.clock import utc_text
 from kstate_cli.errors import ConditionNotMet, Refused, note
 from kstate_cli.texts import plural, size_text, some

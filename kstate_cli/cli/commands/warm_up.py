@@ -11,7 +11,7 @@ from kstate_cli.cli.output import Format, output_of
 from kstate_cli.texts import printable, size_text
 
 if TYPE_CHECKING:
-    from kstate_cli.cli.lines.errands import WarmUpLine, WarmUpSummaryLine
+    from kstate_cli.cli.lines.dumps import WarmUpLine, WarmUpSummaryLine
     from kstate_cli.cli.output import Output
 
 

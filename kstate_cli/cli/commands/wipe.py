@@ -76,8 +76,7 @@ def wipe(
     from kstate_cli.change.earlier_runs import refuse_after_error
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.views.plan import PlanView, show_plan
-    from kstate_cli.cli.views.progress import RunProgress
+    from kstate_cli.cli.views.plan import PlanView, RunProgress, show_plan
     from kstate_cli.statedir.find import find_application
     from kstate_cli.wipe import WipeOptions, plan_wipe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kstate_cli.cli.lines import changes, dumps, errands, outlook, rows, stores
+from kstate_cli.cli.lines import changes, dumps, outlook, rows, stores
 
 PROGRESS: Final = "restore-progress"
 """The lines of ``restore``, and of ``rehome`` with a dump, on standard error."""
@@ -26,14 +26,14 @@ LINES: Final[dict[str, Any]] = {
     "verify-dump": dumps.VerifyDumpLine,
     "restore": changes.RestoreLine,
     PROGRESS: changes.RestoreProgressLine,
-    "start-barrier": errands.StartBarrierLine,
-    "maintain": errands.MaintainLine,
+    "start-barrier": dumps.StartBarrierLine,
+    "maintain": dumps.MaintainLine,
     "undo": changes.UndoLine,
     "status": changes.StatusLine,
     "clean": changes.CleanLine,
-    "explain": errands.ExplainLine,
-    "warm-up": errands.WarmUpLine,
-    "examples": errands.ExamplesLine,
+    "explain": dumps.ExplainLine,
+    "warm-up": dumps.WarmUpLine,
+    "examples": dumps.ExamplesLine,
 }
 """The lines of each command: a union of their types."""
 

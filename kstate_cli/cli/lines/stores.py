@@ -9,7 +9,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from kstate_cli.cli.lines import shared
 from kstate_cli.cli.lines.shared import Meaning, values
-from kstate_cli.cli.views import ls
+from kstate_cli.cli.views import stores
 
 KindCertain = Annotated[bool, Meaning("Whether the bytes leave no doubt about the kind.")]
 KindFrom = Annotated[str, Meaning("What the kind was taken from.")]
@@ -36,7 +36,7 @@ NewTask = Annotated[
 Home = Annotated[
     str,
     Meaning(
-        "What the topology makes of where the store lies; copy: the new task has one already.", enum=values(ls.Move)
+        "What the topology makes of where the store lies; copy: the new task has one already.", enum=values(stores.Move)
     ),
 ]
 

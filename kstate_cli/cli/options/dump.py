@@ -9,8 +9,17 @@ from typing import Annotated, ClassVar
 import typer
 
 from kstate_cli.cli.help_panels import HOW, OUTPUT_PANEL
-from kstate_cli.cli.options.engine import AUTO, Conf, Engine, Master
-from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet, WarningsOk, workers_option
+from kstate_cli.cli.options.shared import (
+    AUTO,
+    Conf,
+    Engine,
+    Master,
+    MetricsFile,
+    OutputFormat,
+    Quiet,
+    WarningsOk,
+    workers_option,
+)
 from kstate_cli.cli.output import Format
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from kstate_cli.cli.help_panels import HOW, LOGS
-from kstate_cli.cli.options.engine import AUTO, Conf, Engine, Master, engine_of, spark_settings
 from kstate_cli.cli.options.restore import (
     AcceptResurrected,
     CommittedOffsets,
@@ -19,7 +18,7 @@ from kstate_cli.cli.options.restore import (
     bytes_of,
     committed_of,
 )
-from kstate_cli.cli.options.shared import KafkaSettings
+from kstate_cli.cli.options.shared import AUTO, Conf, Engine, KafkaSettings, Master, engine_of, spark_settings
 from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import UsageError
 

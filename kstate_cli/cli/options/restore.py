@@ -11,15 +11,18 @@ import typer
 
 from kstate_cli.cli.help_panels import HOW, LOGS, OUTPUT_PANEL, choices_text
 from kstate_cli.cli.options.application import ForJar
-from kstate_cli.cli.options.engine import AUTO, Conf, Engine, Master
 from kstate_cli.cli.options.shared import (
+    AUTO,
     AfterError,
     BootstrapServer,
+    Conf,
     DryRun,
+    Engine,
     Guarantee,
     KafkaSettings,
     LockIsShared,
     LogOffsets,
+    Master,
     MetricsFile,
     OutputFormat,
     Quiet,

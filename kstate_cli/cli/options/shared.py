@@ -1,4 +1,9 @@
-"""Arguments and options that several commands share, and the parsers of their texts."""
+"""Arguments and options that several commands share, the parsers of their texts, and groups of options.
+
+typer makes options from the parameters of a command. If there are many, or several commands share them, they are the
+``Annotated`` fields of a dataclass, which :func:`declared` passes as one object. A field may be such a class itself.
+``HELP_PANEL`` of a class is the title of its options in the help (:mod:`kstate_cli.cli.help_panels`).
+"""
 
 from __future__ import annotations
 
@@ -22,6 +27,18 @@ from kstate_cli.texts import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
 if TYPE_CHECKING:
     from kstate_cli.formats.offsets import PositionBound
     from kstate_cli.specification.draft import SpecDraft
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass
+from typing import TYPE_CHECKING, get_args, get_type_hints
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstate_cli.spark.context import SparkSettings
+    from kstate_cli.spark.engine import EngineChoice
 
 
 class Guarantee(str, Enum):
@@ -277,3 +294,116 @@ def bound_of(texts: Iterable[str]) -> PositionBound:
                 f"--at {text!r} is not TOPIC:PARTITION=OFFSET", hint="for example --at orders:0=1234"
             ) from None
     return PositionBound.at(position)
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """Builds an object from the values of options."""
+
+    kind: type[Any]
+    fields: dict[str, _Built | None]
+    """None for a field that is an option."""
+
+    def of(self, values: dict[str, Any]) -> Any:
+        """Return the object, and remove its options from ``values``."""
+        return self.kind(**_take_values(self.fields, values))
+
+
+def _take_values(fields: dict[str, _Built | None], values: dict[str, Any]) -> dict[str, Any]:
+    return {name: values.pop(name) if built is None else built.of(values) for name, built in fields.items()}
+
+
+def declared(command: Callable[..., int]) -> Callable[..., int]:
+    """Return the command for typer: a dataclass parameter is replaced by the options of its fields."""
+    fields, parameters = _expanded(command)
+
+    @functools.wraps(command)
+    def run(**values: Any) -> int:
+        return command(**_take_values(fields, values))
+
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del run.__wrapped__  # typer would look there for annotations
+    return run
+
+
+@functools.cache  # subcommands share their classes of options
+def _expanded(function: Callable[..., Any]) -> tuple[dict[str, _Built | None], list[inspect.Parameter]]:
+    """Return how to build the arguments of a function or dataclass, and the flat parameters for typer."""
+    fields: dict[str, _Built | None] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in _parameters(function):
+        fields[parameter.name] = None
+        if is_dataclass(parameter.annotation) and isinstance(parameter.annotation, type):
+            inner, more = _expanded(parameter.annotation)
+            fields[parameter.name] = _Built(parameter.annotation, inner)
+            parameters += more
+        else:
+            parameters.append(parameter)
+    return fields, parameters
+
+
+def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    annotations = get_type_hints(function, include_extras=True)
+    for parameter in inspect.signature(function).parameters.values():
+        yield parameter.replace(annotation=_in_panel(annotations[parameter.name], _panel(function, parameter.name)))
+
+
+def _panel(function: Callable[..., Any], name: str) -> str | None:
+    """Return the panel of the class that declares the field: a dataclass may inherit options from several."""
+    bases = getattr(function, "__mro__", ())
+    owner = next((base for base in bases if name in inspect.get_annotations(base)), None)
+    if owner is None:
+        return None
+    panel: str | None = owner.__dict__.get("HELP_PANEL")
+    return panel
+
+
+def _in_panel(annotation: Any, panel: str | None) -> Any:
+    if panel is None or is_dataclass(annotation):  # which has a panel of its own
+        return annotation
+    kind, option = get_args(annotation)
+    option = copy.copy(option)
+    option.rich_help_panel = panel
+    return Annotated[kind, option]
+
+
+AUTO: Final = "auto"
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine", metavar="auto|local|spark", help="auto: Spark if a master is configured.", show_default=False
+    ),
+]
+"""The default is :data:`AUTO`; the help has no line for it, because the help of ``restore`` is long."""
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Work on this Spark cluster.")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")]
+
+
+def spark_settings(master: str | None, conf: Sequence[str] | None) -> SparkSettings:
+    """Return the settings of Spark that ``--master`` and ``--conf`` give. Raises UsageError."""
+    from kstate_cli.spark.context import SparkSettings
+
+    return SparkSettings(master, dict(_pair_of(text) for text in conf or ()))
+
+
+def engine_of(text: str, settings: SparkSettings) -> EngineChoice:
+    """Return the engine that ``--engine`` means. Raises UsageError, also for settings of Spark beside ``local``."""
+    from kstate_cli.spark.engine import EngineOption, choose_engine
+
+    if text not in {option.value for option in EngineOption}:
+        raise UsageError(f"--engine {text!r} is none of auto, local, spark", hint="leave it out for auto")
+    option = EngineOption(text)
+    if option is EngineOption.local and (settings.master is not None or settings.conf):
+        unused = "--conf" if settings.master is None else "--master"
+        raise UsageError(f"{unused} is about Spark, and --engine local uses none", hint="leave out one of them")
+    return choose_engine(option, settings)
+
+
+def _pair_of(text: str) -> tuple[str, str]:
+
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--conf {text!r} is not K=V")
+    return key, value

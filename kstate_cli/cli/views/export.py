@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kstate_cli.cli.output import say
-from kstate_cli.cli.views.progress import Meter, count_unit
+from kstate_cli.cli.views.plan import Meter, count_unit
 from kstate_cli.export.files import ExportWatcher
 
 if TYPE_CHECKING:

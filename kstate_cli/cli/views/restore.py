@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kstate_cli.cli.output import say, table
-from kstate_cli.cli.views.progress import OFTEN_SECONDS, Meter, count_unit
+from kstate_cli.cli.views.plan import OFTEN_SECONDS, Meter, count_unit
 from kstate_cli.clock import PaceMeter
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.offsets.model import by_topic

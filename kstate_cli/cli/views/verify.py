@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kstate_cli.cli.views.progress import BYTES, Meter
+from kstate_cli.cli.views.plan import BYTES, Meter
 from kstate_cli.verify.application import VerifyWatcher
 
 if TYPE_CHECKING:

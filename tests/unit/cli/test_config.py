@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.cli.config import _INSTEAD, VARIABLE, _filled
-from kstate_cli.cli.environment import is_setting, name_of, options_of
+from kstate_cli.cli.environment import _INSTEAD, VARIABLE, _filled, is_setting, name_of, options_of
 from kstate_cli.cli.registry import COMMANDS, LazyGroup
 from kstate_cli.errors import UsageError
 from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, SPARK, STEPS, keys_of

@@ -10,7 +10,7 @@ import typer
 import typer.main
 
 from kstate_cli.cli.help_panels import PanelledCommand, panel_of
-from kstate_cli.cli.options.declared import declared
+from kstate_cli.cli.options.shared import declared
 from tests.command_line import commands
 
 

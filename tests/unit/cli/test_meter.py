@@ -12,7 +12,7 @@ import pytest
 from kstate_cli.change.plan import EditDatabase, Plan, WriteFile
 from kstate_cli.cli.output import TableOutput
 from kstate_cli.cli.views.export import ExportProgress
-from kstate_cli.cli.views.progress import (
+from kstate_cli.cli.views.plan import (
     BYTES,
     OFTEN_SECONDS,
     SELDOM_SECONDS,

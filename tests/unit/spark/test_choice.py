@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstate_cli.cli.options.engine import engine_of, spark_settings
+from kstate_cli.cli.options.shared import engine_of, spark_settings
 from kstate_cli.errors import UsageError
 from kstate_cli.spark.engine import REQUESTED, Engine
 
