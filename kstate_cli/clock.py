@@ -20,9 +20,12 @@ from typing import Final
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _NAMESPACE: Final = "/proc/self/ns/time"
+# Four bytes of padding follow ``modes``: on the 64-bit ABI of Linux the longs behind it are aligned to eight.
 _TIMEX: Final = struct.Struct("@i4xqqqqi")
 """The beginning of ``struct timex``: modes, offset, freq, maxerror in microseconds, esterror, status."""
+# The kernel fills the whole structure, 208 bytes on 64-bit hosts. A shorter buffer would be overrun.
 _TIMEX_BYTES: Final = 256
+# STA_UNSYNC of <linux/timex.h>: no time daemon disciplines the clock, so its error has no bound.
 _UNSYNCHRONIZED: Final = 0x0040
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -58,14 +61,18 @@ class BootTime:
 
 def boot_time() -> BootTime:
     """Return this moment by ``CLOCK_BOOTTIME``. A time namespace has a clock of its own."""
+    # CLOCK_MONOTONIC stands still while the host sleeps: tombstones expire on the broker meanwhile all the same.
     return BootTime(_boot(), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000)
 
 
 @functools.cache
 def _boot() -> str:
     start, namespace = _line(_BOOT_ID), _link(_NAMESPACE)
-    # Without its id a start of the host is no other process's.
-    return f"{start} {namespace}".strip() if start else f"process {os.getpid()} {time.time_ns()}"
+    if not start:
+        # Without an id of the start no two processes can compare their moments, so each has an id of its own.
+        return f"process {os.getpid()} {time.time_ns()}"
+    # A container may have a clock that is shifted against that of its host (time_namespaces(7)).
+    return f"{start} {namespace}".strip()
 
 
 def _line(path: str) -> str:
@@ -86,18 +93,26 @@ def max_error_ms() -> int | None:
     """Return how far the time of day may be wrong, by ``adjtimex``; None if the kernel calls it not synchronized."""
     state = ctypes.create_string_buffer(_TIMEX_BYTES)
     try:
+        # ``modes`` is 0 in a zeroed buffer: the call only reads, and needs no privilege.
         if ctypes.CDLL(None, use_errno=True).adjtimex(state) < 0:
             return None
+    # AttributeError: a C library without the function. The error of the clock is unknown then.
     except (OSError, AttributeError):
         return None
     _modes, _offset, _frequency, max_error, _estimate, status = _TIMEX.unpack_from(state)
-    return None if status & _UNSYNCHRONIZED else -(-int(max_error) // 1000)
+    if status & _UNSYNCHRONIZED:
+        return None
+    # Rounded up, because callers add it to an age: a bound of an error must never become smaller.
+    return -(-int(max_error) // 1000)
 
 
 def span(text: str) -> timedelta | None:
-    """``7d``, ``12h``, ``30m`` as a span of time; None for anything else."""
+    """Return ``7d``, ``12h``, ``30m`` as a span of time; None for anything else."""
+    # At most six digits: a timedelta overflows beyond 999,999,999 days.
     match = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
-    return None if match is None else timedelta(**{_UNITS[match[2]]: int(match[1])})
+    if match is None:
+        return None
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 WINDOW_SECONDS: Final = 30.0
@@ -119,8 +134,10 @@ class Pace:
 
     @property
     def share(self) -> float:
-        """How much of it is done, from 0 to 1."""
-        return self.done / self.total if self.total else 1.0
+        """Return how much of the work is done, from 0 to 1. Work without a size is done."""
+        if not self.total:
+            return 1.0
+        return self.done / self.total
 
 
 class PaceMeter:
@@ -135,21 +152,28 @@ class PaceMeter:
     def at(self, done: int, now: float) -> Pace:
         """So much is done now, ``already`` included. A count that went back counts as no progress."""
         self._done = max(self._done, self._bounded(done))
+        # The looks stay in order, so that no elapsed time is negative.
         now = max(now, self._looks[-1][0])
         self._looks.append((now, self._done))
+        # One look from before the window stays: the rate needs a distance of at least the whole window.
         while len(self._looks) > 2 and self._looks[1][0] <= now - WINDOW_SECONDS:
             self._looks.popleft()
         began, at_first = self._looks[0]
         elapsed, more = now - began, self._done - at_first
-        per_second = more / elapsed if more and elapsed > _STILL else None
-        rest = self._total - self._done
-        seconds_left = 0.0 if not rest else None
-        if rest and per_second:
-            seconds_left = rest / per_second
-        return Pace(self._done, self._total, per_second, seconds_left)
+        # Without progress there is no rate: 0 would predict that the rest never ends.
+        per_second = None
+        if more and elapsed > _STILL:
+            per_second = more / elapsed
+        return Pace(self._done, self._total, per_second, _seconds_left(self._total - self._done, per_second))
 
     def _bounded(self, count: int) -> int:
         return min(max(0, count), self._total)
+
+
+def _seconds_left(rest: int, per_second: float | None) -> float | None:
+    if not rest:
+        return 0.0
+    return rest / per_second if per_second else None
 
 
 def duration_text(seconds: float) -> str:

@@ -22,6 +22,7 @@ class Code:
 
     name: str
     """The stable name. It never changes: scripts and alerts compare it."""
+    # Texts are no part of the identity: sets of codes and comparisons in rules go by the name.
     brief: str = field(compare=False)
     """What it means, in one line, without a full stop."""
     more: str = field(default="", compare=False, kw_only=True)
@@ -45,9 +46,15 @@ class Code:
     @property
     def instruction(self) -> str:
         """Return the hint with its command."""
-        return f"{self.hint}: {self.command}" if self.command else self.hint
+        if not self.command:
+            return self.hint
+        # A command stands last on its line, so that users can copy from ``kstate`` to the end.
+        return f"{self.hint}: {self.command}"
 
     @property
     def rule(self) -> str:
         """Return ``source`` with the path of its section; empty if the code follows from no rule of Streams."""
-        return self.source if self.page is None else self.source.replace(_PAGE, internals(self.page))
+        if self.page is None:
+            return self.source
+        # Resolved at each call: the site of the documentation comes from the environment of the command.
+        return self.source.replace(_PAGE, internals(self.page))

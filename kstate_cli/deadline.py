@@ -15,6 +15,7 @@ from typing import Final
 from kstate_cli.signals import CLOSING_SECONDS, watch_signals
 
 NOTHING: Final = "nothing was written"
+# Lists, because the thread of the deadline and the command share them: an append needs no lock in CPython.
 _services: list[str] = []
 _remains: list[str] = []
 _reports: list[Callable[[int], object]] = []
@@ -33,6 +34,7 @@ def contact(service: str) -> None:
     """Note that the command waits for answers of ``service`` from now on, a printable address."""
     if service not in _services:
         _services.append(service)
+    # A child of a fork inherits the list, but not the thread: the process id tells whether this process watches.
     if _reports and _watchers != [os.getpid()] and watch_signals(_end_process, CLOSING_SECONDS):
         _watchers[:] = [os.getpid()]
 
@@ -44,12 +46,13 @@ def services() -> tuple[str, ...]:
 
 def leave(text: str) -> None:
     """Note what remains if the process ends now, instead of what was noted before."""
+    # One slice assignment: the thread never sees a list without a text in between.
     _remains[:] = [text]
 
 
 def remains() -> str:
     """Return what remains if the process ends now."""
-    return _remains[0] if _remains else NOTHING
+    return next(iter(_remains), NOTHING)
 
 
 def at_the_deadline(closing: Callable[[int], object]) -> None:
@@ -73,6 +76,8 @@ def _end_process(number: int) -> None:
         return  # the command has ended, and its process has not
     code = 128 + number
     try:
+        # The command has printed its result, and waits for a client to close: a second report would contradict the
+        # first.
         if _exit_codes:
             code = _exit_codes[0]
             return
@@ -81,4 +86,5 @@ def _end_process(number: int) -> None:
         for closing in _closing:
             closing(code)
     finally:
+        # Not sys.exit, which would only end this thread: the main thread waits in a client that runs no Python.
         os._exit(code)

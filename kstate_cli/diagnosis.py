@@ -30,6 +30,7 @@ VARIABLE: Final = "KSTATE_LOG"
 _ROOT: Final = logging.getLogger("kstate_cli")
 _LINE: Final = "%(asctime)s %(process)d %(name)s: %(message)s"
 _ONLY_OWNER: Final = 0o600
+# The import of this module is close to the start of the process, and cheaper to read than /proc.
 _BEGAN: Final = time.monotonic()
 
 
@@ -39,12 +40,14 @@ def begin(file: str, arguments: Sequence[str]) -> None:
     Raises UsageError if the file cannot be written.
     """
     try:
+        # O_APPEND: several processes of kstate write to one log, and no line overwrites another one.
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _ONLY_OWNER)
     except OSError as error:
         raise UsageError(
             f"the log {file} cannot be written: {error.strerror}",
             hint=f"have {VARIABLE} name a file in a directory that this user may write, or unset it",
         ) from None
+    # Line buffered: what a killed command has logged is in the file.
     _listen(os.fdopen(descriptor, "a", buffering=1, encoding="utf-8", errors="backslashreplace"), arguments)
 
 
@@ -56,8 +59,10 @@ def to_standard_error(arguments: Sequence[str]) -> None:
 def ended(code: int) -> None:
     """Log the exit code of the command, and end the log."""
     _ROOT.debug("exit code %d after %.3f s", code, time.monotonic() - _BEGAN)
+    # A copy: removing a handler changes the list.
     for handler in list(_ROOT.handlers):
         _ROOT.removeHandler(handler)
+        # Standard error belongs to the process: the report of an error may still follow.
         if isinstance(handler, logging.StreamHandler) and handler.stream is not sys.stderr:
             handler.stream.close()
     _ROOT.setLevel(logging.NOTSET)
@@ -87,6 +92,7 @@ class _Redacting(logging.Formatter):
         return utc_text(int(record.created * 1000))
 
     def format(self, record: logging.LogRecord) -> str:
+        # Continued lines are indented, so that each record begins in the first column.
         text = super().format(record).replace("\n", "\n    ")
         return " ".join(redacted(text.split(" ")))
 
@@ -98,6 +104,7 @@ def _listen(stream: IO[str], arguments: Sequence[str]) -> None:
     handler.setFormatter(_Redacting(_LINE))
     _ROOT.addHandler(handler)
     _ROOT.setLevel(logging.DEBUG)
+    # Libraries configure the root logger: records would be printed twice.
     _ROOT.propagate = False
     _ROOT.debug("kstate %s, Python %s, %s", __version__, platform.python_version(), platform.platform())
     _ROOT.debug("arguments: %s", " ".join(redacted(arguments)))
@@ -113,6 +120,7 @@ _BUCKETS: Final = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
 """Schemes with a bucket where others have a host: a bucket has no port, so that a colon there is a user's."""
 _CONTAINERS: Final = frozenset({"abfs", "abfss"})
 """Schemes with a container where others have a user: ``abfss://CONTAINER@ACCOUNT…/PATH`` is a place."""
+# A list of what is harmless, not of what is secret: the names of future secrets are unknown.
 _HARMLESS: Final = frozenset(
     {
         "allow_bucket_creation", "allow_bucket_deletion", "anonymous", "background_writes", "blob_storage_authority",
@@ -122,6 +130,7 @@ _HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 """Parameters of pyarrow's URIs that are none. What is not named here may be one, whatever it is called."""
+# Any option, setting or variable whose name looks like a secret; all up to the end of the argument goes.
 _ARGUMENT: Final = re.compile(
     r"(?is)((?:pass(?:word|wd|phrase)|secret|token|credential|jaas|sas|private|(?:api|access|account|keystore)[-_.]?key)"
     r"[^=\s]*=).*"
@@ -129,9 +138,11 @@ _ARGUMENT: Final = re.compile(
 
 
 def shown_uri(uri: str) -> str:
-    """Where it is: without user, password and query. A path is what it is."""
+    """Return a URI without user, password and query, for messages; a path unchanged."""
     scheme, mark, rest = uri.partition(_MARK)
-    return scheme + mark + _QUERY.split(_without_user(scheme, rest), maxsplit=1)[0] if mark else uri
+    if not mark:
+        return uri
+    return scheme + mark + _QUERY.split(_without_user(scheme, rest), maxsplit=1)[0]
 
 
 def kept_uri(uri: str) -> str:
@@ -141,7 +152,9 @@ def kept_uri(uri: str) -> str:
         return uri
     place, question, query = _without_user(scheme, rest).partition("#")[0].partition("?")
     harmless = "&".join(part for part in query.split("&") if part.partition("=")[0] in _HARMLESS)
-    return scheme + mark + place + (question + harmless if harmless else "")
+    if not harmless:
+        return scheme + mark + place
+    return scheme + mark + place + question + harmless
 
 
 def leads_there(uri: str) -> bool:
@@ -166,9 +179,16 @@ def _redacted(argument: str) -> str:
     if not mark:
         return argument
     # An argument may hold several URIs: all between the first and the last "@" goes.
-    _, at, rest = ("", "", rest) if "@" not in rest else rest.rpartition("@")
+    _, at, rest = rest.rpartition("@")
     place, *query = _QUERY.split(rest, maxsplit=1)
-    return head + mark + (PLACEHOLDER + at if at else "") + place + (f"?{PLACEHOLDER}" if query else "")
+    text = head + mark
+    if at:
+        text += PLACEHOLDER + at
+    text += place
+    if query:
+        # A query may carry a signature or a key under any name, so none of it is logged.
+        text += f"?{PLACEHOLDER}"
+    return text
 
 
 def _without_user(scheme: str, rest: str) -> str:
@@ -188,4 +208,7 @@ def _without_user(scheme: str, rest: str) -> str:
 def _container(scheme: str, user: str) -> str:
     """What stands before a host and is part of the place; nothing where it is a user."""
     container = user.partition(":")[0]
-    return f"{container}@" if container and scheme.lower() in _CONTAINERS else ""
+    # Azure's URIs name the container there: without it the place would be another one.
+    if container and scheme.lower() in _CONTAINERS:
+        return f"{container}@"
+    return ""

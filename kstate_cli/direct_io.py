@@ -13,6 +13,7 @@ from typing import Final
 PAGE_BYTES: Final = 4_096
 """Places in the file, addresses in memory and sizes are multiples of it: no disk in use asks for more."""
 _DIRECT: Final = getattr(os, "O_DIRECT", 0)
+# tmpfs and some network file systems reject O_DIRECT at the open.
 _UNSUPPORTED: Final = errno.EINVAL, errno.EOPNOTSUPP
 """Of file systems that have only the page cache."""
 
@@ -20,6 +21,7 @@ _UNSUPPORTED: Final = errno.EINVAL, errno.EOPNOTSUPP
 def open_direct(path: str, flags: int, mode: int = 0o600) -> int:
     """A descriptor, around the page cache where the file system can do that. Raises OSError."""
     try:
+        # The kernel copies between the disk and the buffer of the process: nothing of other processes is evicted.
         return os.open(path, flags | os.O_CLOEXEC | _DIRECT, mode)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
@@ -35,6 +37,7 @@ def aligned(size: int) -> memoryview:
     import numpy as np
 
     room = np.empty(size + PAGE_BYTES, dtype=np.uint8)
+    # NumPy aligns to 16 or 64 bytes only, so a page more is taken, and the begin is skipped to the next page.
     skipped = -room.ctypes.data % PAGE_BYTES
     return room[skipped : skipped + size].data
 
@@ -58,4 +61,5 @@ def write_from(descriptor: int, buffer: memoryview, begin: int) -> None:
     """Writes all of it. Raises OSError."""
     size = 0
     while size < len(buffer):
+        # A write may be short: at a signal, and at 2 GiB less one page (write(2)).
         size += os.pwritev(descriptor, [buffer[size:]], begin + size)

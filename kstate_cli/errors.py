@@ -36,6 +36,7 @@ EXIT_OK = 0
 EXIT_WARNINGS = 1
 
 
+# Not an Exception: see :class:`Interrupted`, which ``except Exception`` must not catch.
 class CommandEnd(BaseException):
     """An end of a command that is reported to the user: what happened, where, and what to do next.
 
@@ -81,7 +82,9 @@ class CommandEnd(BaseException):
 
     def code_for(self, exit_code: int) -> str:
         """Return the code for an end with ``exit_code``: a failed run that ends with 7 has failed after its commit."""
-        return RunHalfway.code if (self.code, exit_code) == (RunFailed.code, RunHalfway.exit_code) else self.code
+        if (self.code, exit_code) == (RunFailed.code, RunHalfway.exit_code):
+            return RunHalfway.code
+        return self.code
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the attributes, whatever the arguments of ``__init__`` were: workers, and Spark's, send errors."""
@@ -116,15 +119,18 @@ _NOTES, _WARNINGS = "_kstate_notes", "_kstate_warnings"
 
 
 def _add(error: BaseException, name: str, text: str) -> None:
+    # BaseException.add_note exists from Python 3.11 on only, and kstate supports 3.10.
     error.__dict__[name] = [*error.__dict__.get(name, ()), text]
 
 
 def _all(error: BaseException | None, name: str) -> list[str]:
     texts: dict[str, None] = {}
     visited: set[int] = set()
+    # Chains of causes may have a circle: an error that was raised again while it was handled.
     while error is not None and id(error) not in visited:
         visited.add(id(error))
         texts.update(dict.fromkeys(error.__dict__.get(name, ())))
+        # ``raise … from None`` hides the context from a traceback, but keeps it: notes on it are still printed.
         error = error.__cause__ or error.__context__
     return list(texts)
 
@@ -188,6 +194,7 @@ class OutputLost(KstateError):
         self.reader_has_gone = error.errno == errno.EPIPE
         """As with ``| head``: no failure, but the output is incomplete."""
         if self.reader_has_gone:
+            # A shell reports 141 for a program that SIGPIPE ended: scripts treat both alike.
             self.exit_code = 128 + signal.SIGPIPE
 
 
@@ -226,4 +233,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def file_of(error: OSError) -> str | None:
     """Return the file that an error names; None if it names none."""
-    return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes, os.PathLike)) else None
+    # An OSError may have a descriptor there, as of os.stat(3), which is no name for a message.
+    if not isinstance(error.filename, (str, bytes, os.PathLike)):
+        return None
+    return os.fsdecode(error.filename)

@@ -56,6 +56,7 @@ _RESERVED_DESCRIPTORS: Final = 8
 _RESERVED_BYTES: Final = 1 << 20
 _FEWEST_DESCRIPTORS: Final = 64
 """Below this limit the work needs every descriptor."""
+# The mount point of cgroups in containers: v2 has one tree, v1 one for each controller.
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _M_ARENA_MAX: Final = -8
 """The parameter of glibc's ``mallopt``: how many arenas malloc keeps, each with 64 MiB of address space."""
@@ -78,6 +79,7 @@ class HostError(RunFailed):
 def memory_here() -> int:
     """Return the physical memory in bytes, or the limit of the container (cgroup v2, v1) if that is lower."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # "max" of v2 is no number; the huge number of v1 without a limit is never the minimum.
     for path in (_CGROUPS / "memory.max", _CGROUPS / "memory/memory.limit_in_bytes"):
         text = _first_text(path)
         if text.isdigit():
@@ -91,6 +93,7 @@ def cores_here() -> int:
     A part of a processor counts as one: 1.5 become 2.
     """
     cores = len(os.sched_getaffinity(0))
+    # ``cpu.max`` has quota and period in microseconds; a quota of "max" (v2) or -1 (v1) is no number.
     quota = _first_text(_CGROUPS / "cpu.max").split()
     if not quota:
         quota = [_first_text(_CGROUPS / f"cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]
@@ -123,17 +126,21 @@ def prepare() -> None:
     raise_descriptor_limit()
     # NumPy's BLAS, which nothing here uses, starts a thread per core, and ends the command with SIGINT if it cannot.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Only with a limit of address space: otherwise arenas cost nothing, and make threads faster.
     if _soft(resource.RLIMIT_AS) is not None:
         _keep_malloc_small()
+    # The limit was raised above: what remains is the hard one.
     if not _Reserve.descriptors and (_soft(resource.RLIMIT_NOFILE) or _FEWEST_DESCRIPTORS) >= _FEWEST_DESCRIPTORS:
         with suppress(OSError):
             for _ in range(_RESERVED_DESCRIPTORS):
                 _Reserve.descriptors.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     if _Reserve.memory is None:
+        # Too little memory even for the reserve: the first real allocation reports it.
         with suppress(MemoryError):
             _Reserve.memory = bytearray(_RESERVED_BYTES)
 
 
+# From here on the command ends: what it had in reserve is for its cleanup and its report.
 def release_reserve() -> None:
     """Release the reserve of :func:`prepare`, so that the command can clean up and report."""
     _Reserve.memory = None
@@ -144,11 +151,12 @@ def release_reserve() -> None:
 def raise_descriptor_limit() -> int | None:
     """Raise the soft limit of open files to the hard one. Return the limit, None if there is none."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # An unlimited hard limit stays: some programs close every possible descriptor, which then takes minutes.
     if hard not in (resource.RLIM_INFINITY, soft):
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
-    return None if soft == resource.RLIM_INFINITY else soft
+    return _finite(soft)
 
 
 def require_headroom(threads: int) -> None:
@@ -177,9 +185,13 @@ def _try_threads(count: int) -> None:
     function: Python ends such a thread silently, so a plain join would wait for ever.
     """
     gate, ended = threading.Lock(), threading.Semaphore(0)
-    silent = time.monotonic() + _SILENT_SECONDS if _limited() else math.inf
+    # Without a limit of memory every thread begins, however long a loaded host takes.
+    silent = math.inf
+    if _limited():
+        silent = time.monotonic() + _SILENT_SECONDS
 
     def wait() -> None:
+        # All threads wait here until the last has started: their stacks must exist at the same time.
         with gate:
             pass
         ended.release()
@@ -189,10 +201,13 @@ def _try_threads(count: int) -> None:
         with gate:
             for _ in range(count):
                 try:
+                    # Not threading.Thread: its start waits for the thread to begin, and would wait for ever without
+                    # memory.
                     _thread.start_new_thread(wait, ())
                 except RuntimeError:
                     break
                 started += 1
+        # Polled: a thread that dies before its first instruction wakes nobody.
         while released + len(failed) < started and time.monotonic() < silent:
             released += ended.acquire(timeout=_LOOK_SECONDS)
     if released < started:
@@ -225,6 +240,7 @@ def _keep_malloc_small() -> None:
     import ctypes
 
     with suppress(OSError, AttributeError):  # another C library than glibc
+        # The result is not checked: without effect the limit is reached sooner, and reported like every shortage.
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
@@ -248,7 +264,9 @@ def shortage(error: BaseException) -> HostError | None:
     if isinstance(error, HostError):
         return error
     number = _number(error)
-    return None if number is None else _short(number, file_of(error) if isinstance(error, OSError) else None)
+    if number is None:
+        return None
+    return _short(number, file_of(error) if isinstance(error, OSError) else None)
 
 
 def shortage_behind(error: BaseException) -> HostError | None:
@@ -300,20 +318,22 @@ def _number(error: BaseException) -> int | None:
     if isinstance(error, BlockingIOError) and error.filename is None:
         return errno.EAGAIN  # of fork; who takes a lock without waiting handles that error itself
     if isinstance(error, OSError):
-        return error.errno if error.errno in SHORT else None
+        # Any other errno is about the file itself: damage, rights, or a place that does not exist.
+        return next((number for number in SHORT if number == error.errno), None)
     return _number_by_text(error, _text(error))
 
 
 def _number_by_text(error: BaseException, text: str) -> int | None:
     """Return the errno of a shortage that Python, or a library in C, reports by a text alone."""
     if isinstance(error, ImportError):
+        # The loader reports its errno as a text only. pyarrow and NumPy load libraries at their first import.
         return next((number for words, number in _LOADER.items() if words in text), None)
     if isinstance(error, RuntimeError) and text == _NO_THREAD:
         # Each thread needs address space for its stack.
         return errno.EAGAIN if _can_map(_HEADROOM + WRITING_THREADS * _stack_bytes()) else errno.ENOMEM
-    if isinstance(error, SystemError) and any(words in text for words in _NO_EXCEPTION):
-        # Code in C got no memory, and did not report it. Without a limit it would be a defect.
-        return errno.ENOMEM if _limited() else None
+    # Code in C got no memory, and did not report it. Without a limit it would be a defect.
+    if isinstance(error, SystemError) and _limited() and any(words in text for words in _NO_EXCEPTION):
+        return errno.ENOMEM
     return None
 
 
@@ -336,7 +356,10 @@ def _can_map(size: int) -> bool:
 
 def _short(number: int, where: str | None) -> HostError:
     release_reserve()
-    words = "no more threads or processes" if number == errno.EAGAIN else os.strerror(number)
+    words = os.strerror(number)
+    if number == errno.EAGAIN:
+        # "Resource temporarily unavailable" names no resource.
+        words = "no more threads or processes"
     error = HostError(
         f"this host has run short: {words}; this says nothing about the stores",
         where=where,
@@ -356,6 +379,7 @@ def full_hint(error: OSError) -> str:
         while not os.path.lexists(path):
             path = os.path.dirname(os.path.abspath(path))
         free = os.statvfs(path)
+        # Some file systems, such as btrfs, have no fixed number of inodes, and state 0.
         if free.f_files and not free.f_favail:
             return f"delete files on that file system, which has no inodes left (df -i), {_AGAIN}"
     return f"free space on that file system (df -h), {_AGAIN}"
@@ -378,24 +402,31 @@ def _hint(number: int) -> str:
             f" container), {_AGAIN}"
         )
     if number == errno.ENOMEM:
-        for kind, name in ((resource.RLIMIT_AS, "address space"), (resource.RLIMIT_DATA, "data")):
+        for kind, name, flag in ((resource.RLIMIT_AS, "address space", "-v"), (resource.RLIMIT_DATA, "data", "-d")):
             if (limit := _soft(kind)) is not None:
-                flag = "-v" if kind == resource.RLIMIT_AS else "-d"
                 return f"raise the limit of {name}{_here(limit >> 20, ' MiB')} (ulimit {flag}), {_AGAIN}"
         return f"give this host or container more memory than {memory_here() >> 20} MiB, or stop others, {_AGAIN}"
     return "free space there, or name another folder with TMPDIR, and run the command again"
 
 
 def _here(limit: int | None, unit: str = "") -> str:
-    return "" if limit is None else f", {limit}{unit} here"
+    if limit is None:
+        return ""
+    return f", {limit}{unit} here"
 
 
 def _soft(kind: int) -> int | None:
     soft, _ = resource.getrlimit(kind)
-    return None if soft == resource.RLIM_INFINITY else soft
+    return _finite(soft)
+
+
+def _finite(limit: int) -> int | None:
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def most_descriptors() -> int:
-    """Ask for as many as the process may ask for, and return how many it has now."""
+    """Raise the limit of open files as far as the process may, and return it."""
     limit = raise_descriptor_limit()
-    return sys.maxsize if limit is None else limit
+    if limit is None:
+        return sys.maxsize
+    return limit

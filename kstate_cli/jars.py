@@ -14,7 +14,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -35,6 +35,7 @@ _MOST_NESTED: Final = 16
 _MOST_AT_ONCE: Final = 16 * 1024 * 1024
 """The longest single read of an archive: its directory, which is about 100 bytes for a file."""
 _MOST_ENTRIES: Final = 20_000
+# A folder of jars is flat, or has one level for each dependency: more levels are a wrong argument, such as "/".
 _DEEPEST: Final = 8
 _DAMAGED: Final = (
     zipfile.BadZipFile,
@@ -75,16 +76,20 @@ def release_in(path: Path, option: str | None = None) -> FoundRelease:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_GIVE) from None
     if not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
         raise UsageError(f"{path} is no file and no folder", hint=_GIVE)
-    folder = stat.S_ISDIR(kind)
     versions: list[tuple[str, str]] = []
     damaged: dict[Path, str] = {}
-    for file in _archives(path) if folder else [path]:
+    files: Iterable[Path] = [path]
+    if stat.S_ISDIR(kind):
+        files = _archives(path)
+    for file in files:
         try:
             versions += _versions(file)
         except OSError as error:
             raise Refused(f"{file} cannot be read: {error.strerror or error}", hint=access_hint(file)) from None
+        # Refused, not skipped: another jar of the folder might be found instead, and be the wrong one.
         except _Beyond as error:
             raise Refused(f"{file} is not read: {error}", hint=_SAY) from None
+        # A damaged jar of another library does not matter, which shows once all files were read.
         except _DAMAGED as error:
             damaged[file] = f"{file}: {error}"
     # A jar of something else that is damaged is not what was asked about.
@@ -137,8 +142,12 @@ class _InPortions(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """As of any file; raises _Beyond."""
-        requested = _MOST_AT_ONCE + 1 if size is None or size < 0 else size
-        data = super().read(min(requested, _MOST_AT_ONCE + 1))
+        # One byte more than the limit shows that there is more, without reading all of it.
+        most = _MOST_AT_ONCE + 1
+        requested = most
+        if size is not None and size >= 0:
+            requested = min(size, most)
+        data = super().read(requested)
         if len(data) > _MOST_AT_ONCE:
             raise _Beyond(_TOO_MUCH)
         return data
@@ -146,6 +155,7 @@ class _InPortions(io.BufferedReader):
 
 def _archives(folder: Path) -> Iterator[Path]:
     """Jars in a folder and in those below it. Links to folders are not followed. Raises Refused."""
+    # A stack instead of recursion: the depth is limited by a message, not by the interpreter.
     waiting, count = [(folder, 0)], 0
     while waiting:
         at, depth = waiting.pop()
@@ -188,9 +198,11 @@ def _of_archive(archive: zipfile.ZipFile) -> list[str]:
 
 def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
     """All of an entry; raises _Beyond when it unpacks to more than ``most`` bytes, whatever size it says."""
+    # java.util.zip reads only these two, so no application could start with such a jar.
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise _Beyond(f"{entry.filename} in it is packed in a way that no JVM reads")
     with archive.open(entry) as packed:
+        # The size in the directory of the archive is not trusted: a zip bomb states a small one.
         data = _up_to(packed, most + 1)
     if len(data) > most:
         raise _Beyond(f"{entry.filename} in it unpacks to more than {size_text(most)}")
@@ -207,6 +219,7 @@ def _up_to(packed: IO[bytes], most: int) -> bytes:
 
 def _version(properties: bytes) -> str:
     """The value of ``version``, as ``java.util.Properties`` has it: the last one counts. ValueError without one."""
+    # ISO 8859-1, as java.util.Properties reads a stream: every byte is a character.
     values = re.findall(
         r"^[ \t\f]*version[ \t\f]*[=:][ \t\f]*(.*?)[ \t\f]*\r?$", properties.decode("latin-1"), re.MULTILINE
     )

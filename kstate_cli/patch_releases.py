@@ -103,12 +103,18 @@ def is_new(difference: PatchDifference, line: str, patch: int | None) -> bool | 
     """
     last_examined = LAST_EXAMINED.get(line)
     if last_examined is None:
-        return True if _numbers(f"{line}.0") > max(_numbers(last) for _, last in difference.old) else None
+        # A release that was not examined keeps a change that an earlier release brought. Nothing else is certain.
+        if _numbers(f"{line}.0") > max(_numbers(last) for _, last in difference.old):
+            return True
+        return None
     if patch is None:
+        # The user names the minor release only: certain is what all of its patch releases do.
         answers = {_is_new(difference, line, number) for number in range(last_examined + 1)}
         return answers.pop() if len(answers) == 1 else None
     # A later patch release may have brought the change; none takes one back.
-    return _is_new(difference, line, min(patch, last_examined)) or (None if patch > last_examined else False)
+    if _is_new(difference, line, min(patch, last_examined)):
+        return True
+    return None if patch > last_examined else False
 
 
 def decides(line: str) -> bool:
@@ -130,14 +136,19 @@ def old_releases(difference: PatchDifference) -> str:
             texts.append(last)
         elif first == f"{line}.{int(patch) - 1}":
             texts += [first, last]
+        # 3.2 is the oldest release that kstate knows: the first patch release before it means nothing to a reader.
         elif _numbers(first) < _numbers("3.2.0"):
             texts.append(f"up to {last}")
         else:
             texts.append(f"{first} to {last}")
-    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]
+    *others, last_text = texts
+    if not others:
+        return last_text
+    return f"{', '.join(others)} and {last_text}"
 
 
 def _is_new(difference: PatchDifference, line: str, patch: int) -> bool:
+    # Numbers, not texts: 3.10 is after 3.9.
     version = _numbers(f"{line}.{patch}")
     return not any(_numbers(first) <= version <= _numbers(last) for first, last in difference.old)
 

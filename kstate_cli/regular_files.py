@@ -112,9 +112,11 @@ def read_small(path: Path | str, most: int) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
         # A file that is too large is not read at all. One that grows meanwhile is read to one byte too many.
-        data = b"" if size > most else file.read(most + 1)
-    if size > most or len(data) > most:
-        raise too_large(path, max(size, len(data)), most)
+        if size > most:
+            raise too_large(path, size, most)
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise too_large(path, len(data), most)
     return data
 
 
@@ -131,6 +133,7 @@ def read_given(path: Path | str, most: int = MOST_GIVEN_BYTES) -> bytes:
                 raise NotReadableError(errno.EINVAL, f"is {kind_of(mode)}", name)
             data = file.read(most + 1)
     except OSError as error:
+        # A socket: open(2) answers with ENXIO before its kind could be asked.
         if error.errno == errno.ENXIO:
             raise NotReadableError(errno.EINVAL, f"is {kind_of(os.stat(name).st_mode)}", name) from None
         raise
@@ -145,6 +148,7 @@ def too_large(path: Path | str, size: int, most: int) -> NotReadableError:
     return NotReadableError(errno.EFBIG, text, os.fspath(path))
 
 
+# No O_TRUNC: the file is emptied only under the lock. O_NONBLOCK: a FIFO of that name must not block the open.
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -165,17 +169,20 @@ def _replace(path: Path, text: str, mode: int) -> None:
     new = path.with_name(f".{path.name}.new")
     while True:
         with open(os.open(new, _FLAGS, mode), "r+", encoding="utf-8") as file:
+            # Two writers open the same new file: the second waits until the first has renamed it.
             fcntl.flock(file, fcntl.LOCK_EX)
             if not _is_still(new, file.fileno()):
                 continue  # another writer renamed it while this one waited for the lock
             os.ftruncate(file.fileno(), 0)
             file.write(text)
             file.flush()
+            # The bytes first: after a crash the name must not lead to an empty file.
             os.fsync(file.fileno())
             os.replace(new, path)
         break
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        # Now the entry: without it a crash may bring the old file back.
         os.fsync(folder)
     finally:
         os.close(folder)
@@ -212,8 +219,10 @@ def access_hint(path: str | os.PathLike[str] | None, access: int = os.R_OK) -> s
     if status.st_uid == os.geteuid():
         return f"{facts}, which denies {letters} to its owner, who this is: chmod u+{letters}"
     me, owner = _user(os.geteuid()), _user(status.st_uid)
-    # Root changes no owner of what it replaces; any other owner may be the application's user, or may not.
-    who = "root, and the files keep their owners" if status.st_uid == 0 else owner
+    who = owner
+    if status.st_uid == 0:
+        # Root changes no owner of what it replaces; any other owner may be the application's user, or may not.
+        who = "root, and the files keep their owners"
     return f"{facts}, and this is {me}: run the command as {who}; or give {me} the right {letters} on {denying}"
 
 
@@ -223,16 +232,20 @@ def user_name(uid: int) -> str:
 
 
 def _denying(path: Path, access: int) -> tuple[Path, int]:
+    # From the root downwards: the first directory that denies decides, whatever the modes below it are.
     for above in reversed(path.parents):
         if not os.access(above, os.X_OK, effective_ids=True):
             return above, os.X_OK
+    bits = access
     # Not Path.is_dir: it raises where a directory on the way of a link may not be passed.
-    bits = access | (os.X_OK if os.path.isdir(path) else 0)
+    if os.path.isdir(path):
+        bits |= os.X_OK
     missing = [bit for bit in _BITS if bits & bit and not os.access(path, bit, effective_ids=True)]
     return path, sum(missing) or access
 
 
 def _allows(status: os.stat_result, bits: int) -> bool:
+    # The kernel checks one class only: an owner without a right is denied, even if all others have it.
     if status.st_uid == os.geteuid():
         granted = status.st_mode >> 6
     elif status.st_gid in {os.getegid(), *os.getgroups()}:

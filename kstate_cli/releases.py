@@ -56,7 +56,10 @@ class Release:
     @property
     def version(self) -> str:
         """The release as options and messages name it: ``4.2.2`` where the next start depends on the patch release."""
-        return self.name if self.patch is None or not decides(self.name) else f"{self.name}.{self.patch}"
+        # The patch release is repeated in commands only where it matters: 4.2 and 4.2.1 are the same start otherwise.
+        if self.patch is None or not decides(self.name):
+            return self.name
+        return f"{self.name}.{self.patch}"
 
     def is_new(self, difference: PatchDifference) -> bool | None:
         """Whether it behaves the new way; None where the patch release decides, and nobody names it."""
@@ -122,6 +125,7 @@ CONFLUENT: Final = {
 }
 """Releases of Confluent Platform, and the release of Apache Kafka in each (Confluent's table of versions, its upgrade
 guides for Streams: "Confluent Platform 8.3.0 (Kafka Streams 4.3.0)", "8.4.1 (Kafka Streams 4.4.0)")."""
+# ``7.9``, ``v7.9.1``, ``7.9.1-0-ccs``: tags of images, versions of packages, and versions in jars.
 _CONFLUENT_NUMBER: Final = re.compile(
     r"v?([0-9]+\.[0-9]+)(?:\.(?:[0-9]+|x))?(?:(?:-[0-9]+)?-(?:ccs|ce))?(?:-SNAPSHOT)?"
 )
@@ -138,6 +142,7 @@ NEWEST_SST_FORMAT = max(row.reads_sst_format for row in RELEASES if not row.unpr
 _BUILD: Final = re.compile(r"v?([0-9]+\.[0-9]+)(?:\.([0-9]+|x))?(?:[.+_-]([A-Za-z0-9][A-Za-z0-9.+_-]*))?")
 """A version as builds of Kafka name it: ``4.2.1``, ``3.9.x``, ``3.7.0.redhat-00007``, ``3.4.1.7.3.1.0-197``,
 ``3.6.0.1``, ``2.8.2-tiered``, ``4.3.1-rc1``."""
+# Builds from before X.Y.0: their formats may still have changed until the release.
 _BEFORE_RELEASE: Final = re.compile(
     r"(?:.*[.-])?(?:SNAPSHOT|rc-?[0-9]*|alpha-?[0-9]*|beta-?[0-9]*|EA|preview)", re.IGNORECASE
 )
@@ -156,24 +161,30 @@ def release(text: str, option: str | None = None) -> Release:
         return _in_confluent(text, name.removeprefix(CONFLUENT_NAME))
     rows = {row.name: row for row in RELEASES}
     build = _BUILD.fullmatch(name)
-    row = rows.get(build[1]) if build is not None else None
+    row = None
+    if build is not None:
+        row = rows.get(build[1])
     if build is not None and row is not None and _CONFLUENT_BUILD.fullmatch(name) is None:
         patch, suffix = build[2], build[3]
         if suffix is None:
             return row if patch in (None, "x") else replace(row, patch=int(patch))
+        # A snapshot of X.Y.1 was built after X.Y.0 was released, so it counts as that release.
         if _BEFORE_RELEASE.fullmatch(suffix) is None or (patch or "0") != "0":
             return row
+        instruction = f": {option} {row}" if option else f", name {row}"
         raise UsageError(
             f"release {text!r} was built before {row}.0 was released: nothing tells what it writes",
-            hint=f"if it behaves as {row} does: {option} {row}"
-            if option
-            else f"if it behaves as {row} does, name {row}",
+            hint=f"if it behaves as {row} does{instruction}",
         )
     choices = f"known releases: {', '.join(rows)} (or a patch release)"
     apache = confluent(text)
     if apache is not None:
+        # Refused although it is understood: 7.6 might as well be a release of Kafka to come.
         message = f"release {text!r} is one of Confluent Platform, which has Apache Kafka {apache}"
-        raise UsageError(message, hint=f"give {apache}" if apache in rows else f"kstate does not know that; {choices}")
+        hint = f"kstate does not know that; {choices}"
+        if apache in rows:
+            hint = f"give {apache}"
+        raise UsageError(message, hint=hint)
     raise UsageError(
         f"release {text!r} is not one that kstate knows", hint=f"{did_you_mean([text.strip()], rows)}{choices}"
     )
@@ -208,13 +219,17 @@ def _in_confluent(text: str, number: str) -> Release:
 
 def release_of_build(version: str) -> str:
     """The version that a jar names, as :func:`release` takes it: Confluent's builds end in ``-ccs`` and ``-ce``."""
-    return f"{CONFLUENT_NAME}{version}" if _CONFLUENT_BUILD.fullmatch(version) else version
+    if _CONFLUENT_BUILD.fullmatch(version):
+        return f"{CONFLUENT_NAME}{version}"
+    return version
 
 
 def confluent(text: str) -> str | None:
     """The Apache release that a release of Confluent Platform has: 3.9 for ``7.9``, ``7.9.1`` and ``7.9.1-ccs``."""
     number = _CONFLUENT_NUMBER.fullmatch(text.strip())
-    return CONFLUENT.get(number[1]) if number else None
+    if number is None:
+        return None
+    return CONFLUENT.get(number[1])
 
 
 def readable_by(kind: str, target: Release) -> bool:
@@ -237,6 +252,8 @@ def opens(target: Release, *, kinds: frozenset[str], families: frozenset[str], s
         return False
     if not all(readable_by(kind, target) for kind in kinds):
         return False
+    # RocksDB opens a database only if the caller names all of its families, and releases up to 4.2 do not know this
+    # one.
     if OFFSETS_CF in families and target.offsets_home is not OffsetsHome.COLUMN_FAMILY:
         return False
     since = row_families()
@@ -251,6 +268,7 @@ def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: fr
 
 def prefer_proven(alike: Sequence[Release]) -> Sequence[Release]:
     """Return those of several releases that were run; all if none was. So an added row never replaces a proven one."""
+    # An empty list is falsy: where no release was run, all of them stay.
     return [row for row in alike if not row.unproven] or alike
 
 
@@ -270,7 +288,9 @@ def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[R
 
 def unproven_too(name: str) -> tuple[str, ...]:
     """What a command that writes for the release of this name has to be told besides."""
-    return (UNPROVEN,) if any(row.unproven and row.name == name for row in RELEASES) else ()
+    if any(row.unproven and row.name == name for row in RELEASES):
+        return (UNPROVEN,)
+    return ()
 
 
 def unproven_release(target: Release, where: PathLike[str], line: str) -> Refused:
@@ -288,8 +308,10 @@ def representative(alike: Sequence[Release]) -> Release:
     The oldest of those that keep offsets in the stores, whatever comes after it. Those with files are complete, and
     what is theirs is told by SST formats already: the newest.
     """
-    ordered = sorted(alike, key=lambda row: row.number)
-    return ordered[0] if ordered[0].offsets_home is OffsetsHome.COLUMN_FAMILY else ordered[-1]
+    oldest, *_ = ordered = sorted(alike, key=lambda row: row.number)
+    if oldest.offsets_home is OffsetsHome.COLUMN_FAMILY:
+        return oldest
+    return ordered[-1]
 
 
 def _same_version(stored: str, shipped: str) -> bool:

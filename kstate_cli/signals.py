@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -18,6 +18,8 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that end a command."""
 CLOSING_SECONDS: Final = 9.0
 """So long after a signal a command that has a deadline may wait for what does not answer; 10 s include its end."""
+Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers
+"""What ``signal.signal`` takes."""
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
@@ -34,10 +36,12 @@ def signals_held() -> Iterator[None]:
         return
     caught: list[int] = []
     handlers = {number: signal.getsignal(number) for number in ENDING}
+    # Blocked while the handlers are exchanged, so that no signal meets half of the new ones.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     failed = True
     try:
         for number in ENDING:
+            # The handler only takes a note: list.append cannot fail in a way that would leave the block.
             signal.signal(number, lambda number, _: caught.append(number))
         yield
         failed = False
@@ -48,7 +52,9 @@ def signals_held() -> Iterator[None]:
         # The note-takers go last to first: what one of the real ones raises must not leave others behind.
         raised: BaseException | None = None
         for number, handler in handlers.items():
-            while signal.getsignal(number) is not (before := signal.SIG_DFL if handler is None else handler):
+            before = _restorable(handler)
+            # Until it is set: signal.signal runs pending handlers first, and one of them may raise.
+            while signal.getsignal(number) is not before:
                 try:
                     signal.signal(number, before)
                 except BaseException as error:
@@ -71,6 +77,7 @@ def watch_signals(at_deadline: Callable[[int], object], seconds: float) -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return False
+    # The writing end must not block: the C handler writes to it wherever the process is. The reading end may.
     receiving, sending = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     os.set_blocking(receiving, True)
 
@@ -81,6 +88,7 @@ def watch_signals(at_deadline: Callable[[int], object], seconds: float) -> bool:
                 time.sleep(seconds)
                 at_deadline(ending)
 
+    # A daemon thread: it waits for ever, and must not keep the process alive.
     start(threading.Thread(target=watch, name="deadline", daemon=True))
     signal.set_wakeup_fd(sending, warn_on_full_buffer=False)
     return True
@@ -99,13 +107,20 @@ def time_limit(seconds: float) -> Iterator[None]:
     def over(_number: int, _frame: object) -> None:
         raise TimeoutError(f"it took longer than {seconds:g} s")
 
+    # The handler comes before the timer, and goes after it: SIGALRM without a handler ends the process.
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
+        # First the timer, then the handler: see above.
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
+        signal.signal(signal.SIGALRM, _restorable(before))
+
+
+def _restorable(handler: Handler | None) -> Handler:
+    """Return a handler that Python can set again; getsignal returns None for one that C code has set."""
+    return signal.SIG_DFL if handler is None else handler
 
 
 class Startable(Protocol):
@@ -141,6 +156,7 @@ def now_and_then(look: Callable[[], object], seconds: float) -> Iterator[None]:
         yield
     finally:
         over.set()
+        # A thread that did not start cannot be joined: join would raise, and hide the error of the start.
         if thread.ident is not None:
             thread.join()
 
@@ -153,6 +169,7 @@ class FullPool:
 
     def __init__(self, threads: int, name: str) -> None:
         """RuntimeError where the system has no room for so many threads."""
+        # Imported here: most commands have no pool, and every command imports this module.
         from concurrent.futures import ThreadPoolExecutor
 
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -164,6 +181,7 @@ class FullPool:
                     self._pool.submit(barrier.wait)
                 barrier.wait()
         except BaseException:
+            # Threads that wait at the barrier would keep shutdown waiting for ever.
             barrier.abort()
             self._pool.shutdown()
             raise
@@ -199,6 +217,7 @@ def submitted(
     with signals_held():
         futures = [pool.submit(function, job) for job in jobs]
         if register is not None:
+            # Before the block ends: a held signal is raised there, and the caller must know the futures to end them.
             register += futures
         return futures
 

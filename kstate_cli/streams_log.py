@@ -143,8 +143,13 @@ FROM_4_3: Final = frozenset(
 def readable_sentence(sentence: str) -> str:
     """A sentence for people: three dots where the case fills something in or the text goes on, and which releases."""
     text = sentence.replace("{}", "…")
-    text = f"…{text}" if text[0].islower() else text
-    text = f"{text}…" if text[-1] == " " else text
+    # A sentence that begins in lower case, or ends with a space, is a part of a longer line of the log.
+    if text[0].islower():
+        text = f"…{text}"
+    if text[-1] == " ":
+        text = f"{text}…"
     if sentence in UP_TO_4_2:
         return f"{text} (up to 4.2)"
-    return f"{text} (from 4.3 on)" if sentence in FROM_4_3 else text
+    if sentence in FROM_4_3:
+        return f"{text} (from 4.3 on)"
+    return text

@@ -42,11 +42,13 @@ _JVM_SECONDS: Final = 600
 _NO_BOOT: Final = "0" * 32
 """In place of the boot id where the host does not tell it."""
 
+# With the process id: a forked child looks again, because others may have died meanwhile.
 _swept: set[tuple[int, Path]] = set()
 
 
 def settle() -> None:
     """Decides for this process and for those that it starts; what fails there later, fails by its name."""
+    # Libraries that ask tempfile (pyspark, pyarrow) then use the same folder, and never the working directory.
     tempfile.tempdir = folder()
 
 
@@ -65,7 +67,9 @@ def in_memory(size: int) -> Path | None:
     if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK | os.X_OK):
         return None
     space = os.statvfs(_MEMORY)
-    return _MEMORY if size + _SPARE_BYTES <= space.f_bavail * space.f_frsize else None
+    if size + _SPARE_BYTES > space.f_bavail * space.f_frsize:
+        return None
+    return _MEMORY
 
 
 def new_path(purpose: Purpose, parent: Path | None = None) -> Path:
@@ -83,6 +87,7 @@ def new_path(purpose: Purpose, parent: Path | None = None) -> Path:
 def make(purpose: Purpose) -> Path:
     """Makes a folder that only this user can look into; who asked for it removes it. Raises OSError."""
     path = new_path(purpose)
+    # No exist_ok: the name is random, so a folder that exists already is not ours.
     path.mkdir(0o700)
     return path
 
@@ -144,6 +149,7 @@ def _is_dead(name: str) -> bool:
         return False
     pid = int(match[3])
     try:
+        # Signal 0 is never sent: the call only reports whether the process exists, and whether we may signal it.
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
@@ -179,6 +185,7 @@ def _namespace() -> int:
 def _start(pid: int) -> int | None:
     """When a process began; None where it is gone, or does not tell."""
     try:
+        # The name of the program comes in brackets, and may contain spaces and brackets itself: the last one ends it.
         text = Path(f"/proc/{pid}/stat").read_bytes()
         return int(text.rpartition(b")")[2].split()[_START])
     except (OSError, ValueError, IndexError):

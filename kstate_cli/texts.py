@@ -59,6 +59,7 @@ def lacking_options(words: Sequence[object]) -> list[str]:
     if not words or _HELP in words:
         return []
     lacking = _options - set(map(str, words))
+    # A command that lacks the option would end with a usage error: only those that have it repeat it.
     return sorted(option for option in lacking if words[0] in COMMANDS_WITH_OPTION[option])
 
 
@@ -88,7 +89,10 @@ def example(name: str) -> str:
 def some(names: Sequence[str], at_most: int) -> str:
     """Return the first ``at_most`` names in a row, and how many more there are."""
     rest = len(names) - at_most
-    return ", ".join(names[:at_most]) + (f" and {rest} more" if rest > 0 else "")
+    text = ", ".join(names[:at_most])
+    if rest > 0:
+        text += f" and {rest} more"
+    return text
 
 
 def plural(count: int, noun: str) -> str:
@@ -119,7 +123,9 @@ def did_you_mean(names: Iterable[str], candidates: Collection[str]) -> str:
 
 def suggestion(names: Sequence[str]) -> str:
     """Return ``did you mean count? ``; empty without names."""
-    return f"did you mean {', '.join(names)}? " if names else ""
+    if not names:
+        return ""
+    return f"did you mean {', '.join(names)}? "
 
 
 def _form(name: str) -> str:
@@ -130,7 +136,9 @@ def _form(name: str) -> str:
 def first_lines(lines: Sequence[str], at_most: int = _MOST_LINES) -> list[str]:
     """Return the first of many lines, and how many more there are, for the ``details`` of an error."""
     rest = len(lines) - at_most
-    return [*lines[:at_most], *([f"… and {rest} more"] if rest > 0 else [])]
+    if rest <= 0:
+        return [*lines]
+    return [*lines[:at_most], f"… and {rest} more"]
 
 
 def first_line(error: BaseException, at_most: int = 500) -> str:
@@ -160,6 +168,7 @@ def size_text(size: int) -> str:
     if size < 1024:
         return f"{size} B"
     amount, unit = size / 1024, 0
+    # Rounded before the comparison: 1,023.96 KiB would be printed as 1,024.0 KiB.
     while round(amount, 1) >= 1024 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1
     return f"{amount:,.1f} {_UNITS[unit]}"
@@ -183,6 +192,7 @@ def quoted(argument: str | os.PathLike[str]) -> str:
     ``$'\n'`` and ``$'\x1b'``, which bash, ksh and zsh (and POSIX since 2024) understand.
     """
     text = os.fspath(argument)
+    # Only paths: a word such as an option is given as a text.
     if text.startswith("-") and not isinstance(argument, str):
         text = f"./{text}"
     if text.isprintable():

@@ -209,6 +209,11 @@ class Grown:
         }
 
 
+def newest_fulls(grown: Grown | None) -> dict[TopicPartition, Full]:
+    """Return :meth:`Grown.newest`; nothing for a dump that does not exist yet."""
+    return {} if grown is None else grown.newest()
+
+
 def name_of(generation: int) -> str:
     """Return the name of a manifest."""
     return f"_manifest-{generation:010d}.json"

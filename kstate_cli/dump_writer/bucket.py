@@ -41,6 +41,7 @@ _MOST_NAMES: Final = 3
 _PART_BYTES: Final = 16 << 20
 _PARTS_OF_A_SIZE: Final = 1000
 """After so many parts, parts are twice as large, because S3 allows at most 10,000 parts of an upload."""
+# The number of a partition without leading zeros, as :func:`folder_of` writes it: no other spelling is ours.
 _FILE: Final = re.compile(rf"{TOPIC}[^/]+/{PARTITION}(0|[1-9][0-9]{{0,9}})/([^/]+)")
 
 
@@ -56,6 +57,7 @@ class BucketStore:
     def read_newest(self) -> Grown | None:
         """Return the newest manifest; None for an empty prefix. Raises Refused for a place with foreign objects."""
         objects, folders = self._objects.root()
+        # One request lists the root only: the data files of a large dump would take thousands of requests.
         names = [entry.path for entry in objects]
         if manifest.NAME in names:
             raise Refused(
@@ -67,6 +69,7 @@ class BucketStore:
             for name in names
             if growing.generation_of(name) is None and run_of(name) is None and name != manifest.VERIFIED
         ]
+        # The sweep removes objects, so nothing may be below the prefix that another program could miss.
         foreign += [f"{name}/" for name in folders if not name.startswith(TOPIC)]
         if foreign:
             raise Refused(
@@ -79,7 +82,10 @@ class BucketStore:
     def check_named(self, grown: Grown) -> None:
         """Raise Refused if a file of the manifest is missing, or has another size."""
         files = [file for full in grown.fulls for file in full.files]
-        there = {entry.path: entry.size for entry in self._objects.below()} if files else {}
+        if not files:
+            return
+        # One listing for all files: a request for each would take minutes, and cost money.
+        there = {entry.path: entry.size for entry in self._objects.below()}
         for file in files:
             if there.get(file.path) != file.size:
                 raise lost_file(file.path, self._where)
@@ -88,15 +94,18 @@ class BucketStore:
         """Create nothing, but prove once that the store evaluates ``If-None-Match``. Raises Refused and RunFailed."""
         if self._proven:
             return
+        # The name of an unfinished manifest: readers skip it, and the sweep removes it if this process dies here.
         probe = new_manifest(0, run)
         try:
             self._objects.create(probe, b"", run)
             # A second object of that name by another run: the store must answer 412.
+            # Not the same run: create takes an object of its own run for an attempt whose answer was lost.
             if self._objects.create(probe, b"", f"not {run}"):
                 raise self._objects.without_conditions("it replaced an object")
         except NotAnsweredError as error:
             raise RunFailed(str(error), hint="nothing was read or written: run the command again") from None
         finally:
+            # The probe does no harm if it stays: a later call sweeps it.
             with suppress(KstateError):
                 self._objects.remove(probe)
         self._proven = True
@@ -115,16 +124,20 @@ class BucketStore:
     def present(self, paths: Iterable[str]) -> set[str]:
         """Return the paths that exist."""
         paths = set(paths)
-        return paths & {entry.path for entry in self._objects.below()} if paths else set()
+        if not paths:
+            return set()
+        return paths & {entry.path for entry in self._objects.below()}
 
     def commit(self, grown: Grown, run: str, keys: Iterable[TopicPartition]) -> None:
         """Write the manifest: from now on it is the dump."""
+        # Hours may have passed since the start: a manifest must never name a file that was lost meanwhile.
         self.check_named(grown)
         name = growing.name_of(grown.generation)
         self.unanswered = True  # also where a signal comes in the middle
         try:
             created = self._objects.create(name, growing.render(grown), run)
         except NotAnsweredError as error:
+            # Code 7, because the dump may have changed: neither "done" nor "nothing changed" would be true.
             raise RunHalfway(
                 f"whether generation {grown.generation} was written is unknown: {error}",
                 where=self._where,
@@ -134,24 +147,28 @@ class BucketStore:
             self.unanswered = False
             raise
         self.unanswered = False
+        # 412: another process has this generation. Its manifest does not name the files of this run.
         if not created:
             raise lost_race(self._where, grown.generation)
         generations = (growing.generation_of(generation.path) for generation in self._objects.root()[0])
         later = [generation for generation in generations if generation is not None and generation > grown.generation]
         if later:
             # This process was slower than old manifests stay: another one had this number, and was removed.
+            # The sweep of the later generation may have removed files that only this manifest names.
             self._objects.remove(name)
             raise lost_race(self._where, max(later))
 
     def remove_files_of(self, run: str, keys: Iterable[TopicPartition], manifest_files: Iterable[str]) -> None:
         """Remove the objects of a run that no manifest names. Raises nothing."""
         keep = set(manifest_files)
+        # Only the folders of this run's partitions are listed: the whole dump may have a hundred thousand objects.
         for key in set(keys):
             with suppress(KstateError):
                 for entry in self._objects.below(f"{folder_of(key)}/"):
                     if entry.path not in keep and _run(entry.path) == run:
                         self._remove(entry.path)
         with suppress(KstateError):
+            # A store keeps the parts of unfinished uploads, and charges for them, until they are aborted.
             for upload in self._objects.uploads():
                 if _run(upload.path) == run:
                     self._abort(upload)
@@ -166,6 +183,7 @@ class BucketStore:
         with suppress(KstateError):
             there = self._objects.below()
             manifests = sorted((entry for entry in there if growing.generation_of(entry.path) is not None), key=_path)
+            # The newest manifests stay whatever their age: a reader has opened one of them.
             old = [entry for entry in manifests[:-MANIFESTS_KEPT] if entry.age > MANIFEST_SECONDS]
             files = files_in_use(grown)
             old += [
@@ -177,6 +195,8 @@ class BucketStore:
         with suppress(KstateError):
             for upload in self._objects.uploads():
                 if upload.age > GRACE_SECONDS and _is_of_a_run(upload.path):
+                    # The age alone is not enough: an upload of a large file may have begun a day ago, and still get
+                    # parts.
                     removed += self._objects.idle_seconds(upload) > GRACE_SECONDS and self._abort(upload)
         return removed
 
@@ -202,7 +222,9 @@ def _run(path: str) -> str | None:
     if "/" not in path:
         return run_of(path)
     match = _FILE.fullmatch(path)
-    return None if match is None else run_of(match[2])
+    if match is None:
+        return None
+    return run_of(match[2])
 
 
 def _is_of_a_run(path: str) -> bool:
@@ -226,11 +248,13 @@ class Upload:
         """Send a part when there is enough for one."""
         self._waiting += data
         self._size += len(data)
+        # Twice as large after each thousand parts: 10,000 parts of 16 MiB alone would end at 160 GiB.
         while len(self._waiting) >= (part_bytes := _PART_BYTES << len(self._tags) // _PARTS_OF_A_SIZE):
             self._send(part_bytes)
 
     def finish(self) -> None:
         """Create the object."""
+        # No part was sent, so one plain request creates the object: it exists completely or not at all.
         if not self._upload:
             self._objects.write(self._path, bytes(self._waiting))
             return
@@ -247,6 +271,8 @@ class Upload:
     def _send(self, size: int) -> None:
         if not self._upload:
             self._upload = self._objects.begin_upload(self._path)
+        # A copy of one part, not of all that waits: the slice of a bytearray would be copied twice.
         part = bytes(memoryview(self._waiting)[:size])
         self._tags.append(self._objects.upload_part(self._path, self._upload, len(self._tags) + 1, part))
+        # Frees the part: a task holds one part in memory, not its whole file.
         del self._waiting[:size]

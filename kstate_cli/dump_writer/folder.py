@@ -48,7 +48,9 @@ from kstate_cli.statedir.entries import IGNORED
 from kstate_cli.texts import printable, some
 
 _MOST_NAMES: Final = 3
+# No leading zeros, as :func:`folder_of` writes it: other folders are not touched.
 _PARTITION: Final = re.compile(rf"{PARTITION}(0|[1-9][0-9]{{0,9}})")
+# What link(2) answers on FAT, some FUSE and object file systems; EMLINK where an inode may have one name only.
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -85,6 +87,7 @@ class FolderStore:
                 f"{folder} has a dump that was written at once ({manifest.NAME}), which cannot grow",
                 hint="name a new folder",
             )
+        # kstate removes files here later: a folder with files of others is not ours to sweep.
         foreign = [printable(name) for name in names if not _is_of_dump(name)]
         if foreign:
             raise Refused(
@@ -98,10 +101,12 @@ class FolderStore:
     def make(self, run: str) -> None:
         """Create the folder if it is missing, and try the operations of a commit. Raises Refused and OSError."""
         folder = self.path
+        # The mode holds for a new folder only: the user's own mode of an existing one stays.
         os.makedirs(folder, OWN_FOLDER, exist_ok=True)
         probe = os.path.join(folder, new_manifest(0, run))
         linked = os.path.join(folder, new_manifest(1, run))
         try:
+            # What the commit will do in hours is tried now: a file system without links must not lose the reading.
             with open(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"):
                 pass
             os.link(probe, linked)
@@ -127,16 +132,20 @@ class FolderStore:
         folder = self.path
         self.check_named(grown)
         # The data files are durable. Their names are too before a manifest has them: fsync from the leaves to the root.
-        for place in dict.fromkeys(part for key in keys for part in (folder_of(key), f"{TOPIC}{key.topic}", "")):
-            path = self._local(place) if place else folder
+        places = dict.fromkeys(place for key in keys for place in (folder_of(key), f"{TOPIC}{key.topic}"))
+        for path in map(self._local, places):
+            # A partition without records has no file, and so no folder.
             if os.path.isdir(path):
                 sync_directory(Path(path))
+        if places:
+            sync_directory(Path(folder))
         waiting = os.path.join(folder, new_manifest(grown.generation, run))
         final = os.path.join(folder, growing.name_of(grown.generation))
         try:
             with open(os.open(waiting, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
                 new.write(growing.render(grown))
                 new.flush()
+                # Before the link: the name of a manifest must never lead to an empty file after a crash.
                 os.fsync(new.fileno())
             try:
                 os.link(waiting, final)  # unlike rename, it never replaces the manifest of another process
@@ -149,8 +158,11 @@ class FolderStore:
         later = [generation for generation in generations if generation > grown.generation]
         if later:
             # This process was slower than old manifests stay: another one had this number, and was removed.
+            # Nothing reads it: the higher generation counts. Left here it would name files that a sweep removes.
             os.unlink(final)
             raise lost_race(folder, max(later))
+        # Only now the commit is durable: before it, a crash may lose the name of the manifest, and the dump is the old
+        # one.
         sync_directory(Path(folder))
 
     def check_named(self, grown: Grown) -> None:
@@ -162,6 +174,7 @@ class FolderStore:
     def _check(self, relative: str, size: int) -> None:
         path = self._local(relative)
         try:
+            # lstat: a link in place of a file may lead to another file of the same size.
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             raise lost_file(relative, self.path) from None
@@ -191,6 +204,7 @@ class FolderStore:
             relative = folder_of(key)
             for name in _names(self._local(relative)):
                 if run_of(name) == run and f"{relative}/{name}" not in paths_of_manifest:
+                    # Another call may remove it first, and what fails is left to the next one.
                     with suppress(OSError):
                         os.unlink(os.path.join(self._local(relative), name))
 
@@ -201,6 +215,7 @@ class FolderStore:
         """
         folder = self.path
         names = _names(folder)
+        # By name, which is by generation: it has ten digits.
         manifests = sorted(name for name in names if growing.generation_of(name) is not None)
         removed = sum(
             _removed_if_old(os.path.join(folder, name), MANIFEST_SECONDS) for name in manifests[:-MANIFESTS_KEPT]
@@ -249,6 +264,7 @@ def _data_files(folder: str) -> Iterable[str]:
 
 def _names(folder: str) -> list[str]:
     """Return the names in a folder; none for a link, which leads elsewhere, and for anything else."""
+    # A sweep that followed a link would delete files outside of the dump.
     if os.path.islink(folder) or not os.path.isdir(folder):
         return []
     with suppress(OSError):
@@ -259,6 +275,8 @@ def _names(folder: str) -> list[str]:
 def _removed_if_old(path: str, seconds: int) -> bool:
     with suppress(OSError):
         status = os.lstat(path)
+        # The time of day of this host against that of the file system: the ages are so long that their difference does
+        # not matter.
         if stat.S_ISREG(status.st_mode) and clock.now_seconds() - status.st_mtime > seconds:
             os.unlink(path)
             return True

@@ -22,8 +22,10 @@ from kstate_cli.dump_reader.reader import key_digest, record_digest
 from kstate_cli.dump_writer.plan import PartitionPlan
 from kstate_cli.formats.topic_partition import TopicPartition
 
+# Compaction may have removed most of them by the next call: the more there are, the likelier one is left.
 TAIL: Final = 16
 """The number of last records that identify a log."""
+# 64 bits: enough against chance, and a manifest has 16 such records for each partition.
 DIGITS: Final = 16
 """The number of hex digits of each SHA-256."""
 
@@ -76,13 +78,18 @@ class LogSample:
         return not self.tail or (self.complete and self.start >= log_start)
 
 
+def timestamp_of(kind: int, at: int) -> int:
+    """Return the timestamp of a message in ms; -1 for one without (type 0 of librdkafka)."""
+    return at if kind else -1
+
+
 def tail_record(message: Any) -> TailRecord:
     """Return the tail record of a message of the Kafka client."""
     kind, at = message.timestamp()
     key, value = message.key(), message.value()
     return TailRecord(
         message.offset(),
-        record_digest(key, value, at if kind else -1)[:DIGITS],
+        record_digest(key, value, timestamp_of(kind, at))[:DIGITS],
         key_digest(key)[:DIGITS],
         message.leader_epoch(),
         value is None,
@@ -95,12 +102,14 @@ def sample_of_dump(full: Full, plan: PartitionPlan) -> LogSample:
     if not tail and full.last is not None:
         # An older manifest without a tail: the key of the record is unknown, so nothing explains its absence.
         tail = (TailRecord(full.last.offset, full.last.sha256[:DIGITS], ""),)
+    # Within one epoch a log has one leader and is only appended to: its end in it tells nothing.
     changed = full.leader_epoch is not None and full.leader_epoch != plan.facts.leader_epoch
     return LogSample(
         tail,
         len(tail) == full.rows,
         full.start,
         full.end,
+        # If it was compacted at either time, records may be missing for that reason.
         full.compacted or plan.facts.compacted is not False,
         full.leader_epoch if changed else None,
     )
@@ -136,6 +145,7 @@ def compare_logs(
         first = max(_first(sample), log_start)
         if first < sample.end:
             spans.append(LogSpan(key, first, sample.end))
+    # First the ends of epochs, then the records: a log that is replaced in between shows in the records.
     after_epoch = read_spans(bootstrap, settings, ends)
     read = read_spans(bootstrap, settings, spans)
     return {
@@ -157,7 +167,12 @@ def _compare_spans(sample: LogSample, log_start: int, end: SpanRecords | None, r
 
 
 def _first(sample: LogSample) -> int:
-    return sample.start if sample.complete else sample.tail[0].offset if sample.tail else sample.end
+    if sample.complete:
+        return sample.start
+    if sample.tail:
+        return sample.tail[0].offset
+    # Nothing to compare: an empty span.
+    return sample.end
 
 
 def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) -> Comparison:
@@ -169,16 +184,19 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
     """
     expected = sample.from_offset(log_start)
     differences = (_difference(expected.get(record.offset), record) for record in present)
+    # First what the log has now: a single foreign record decides, whatever else is missing.
     difference = next(filter(None, differences), None)
     if difference is not None:
         return Comparison(Identity.ANOTHER, difference)
     offsets = {record.offset for record in present}
     missing = [record for record in expected.values() if record.offset not in offsets]
+    # Only compaction removes single records. Retention and DeleteRecords only raise the log start.
     if missing and not sample.compacted:
         return Comparison(
             Identity.ANOTHER,
             f"the record at offset {missing[0].offset} no longer exists, and the topic is not compacted",
         )
+    # A record that both have proves all offsets below it: two logs that differ never agree again later.
     proven = max(offsets, default=None)
     if proven is None and not sample.is_whole_log(log_start):
         return Comparison(
@@ -218,6 +236,7 @@ def _start(first: LogFacts, again: LogFacts, _end: int) -> object:
     """A log start only grows. Records that were deleted meanwhile were read before, or their reading failed."""
     if again.start < first.start:
         raise LogChangedError(f"its log start went back from {first.start} to {again.start}")
+    # The earlier fact: the reading began there, and the dump has the records from it on.
     return first.start
 
 
@@ -244,9 +263,11 @@ def _topic_id(first: LogFacts, again: LogFacts, _end: int) -> object:
 
 def _leader_epoch(first: LogFacts, again: LogFacts, _end: int) -> object:
     """It never falls. If it has grown, the last records are compared, and the end of the epoch before."""
-    if None not in (first.leader_epoch, again.leader_epoch) and (again.leader_epoch or 0) < (first.leader_epoch or 0):
+    if again.leader_epoch is None:
+        return first.leader_epoch
+    if first.leader_epoch is not None and again.leader_epoch < first.leader_epoch:
         raise LogChangedError(f"its leader epoch went back from {first.leader_epoch} to {again.leader_epoch}")
-    return again.leader_epoch if again.leader_epoch is not None else first.leader_epoch
+    return again.leader_epoch
 
 
 def _committed(first: LogFacts, again: LogFacts, _end: int) -> object:
@@ -260,7 +281,9 @@ def _policy(first: LogFacts, again: LogFacts, _end: int) -> object:
     """Deletes may have been forgotten if it was compacted at either time, and unknown counts as compacted."""
     if first.policy is None or again.policy is None:
         return None
-    return first.policy if first.compacted else again.policy
+    if first.compacted:
+        return first.policy
+    return again.policy
 
 
 def _delete_retention(first: LogFacts, again: LogFacts, _end: int) -> object:
@@ -293,4 +316,5 @@ RULES: Final[Mapping[str, _Merge]] = {
 
 def settle(first: LogFacts, again: LogFacts, end: int) -> LogFacts:
     """Return the facts that a manifest records of a log that was read up to ``end``. Raises LogChangedError."""
+    # By name, so that a new fact without a rule is a KeyError in every test, and not a silent old value.
     return replace(first, **{field.name: RULES[field.name](first, again, end) for field in fields(LogFacts)})  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from kstate_cli.dump_reader.growing import Full, Grown, GrownFile, LastRecord, T
 from kstate_cli.dump_reader.model import Round
 from kstate_cli.dump_reader.sources import other_file
 from kstate_cli.dump_writer.identity import TAIL
-from kstate_cli.dump_writer.plan import PartitionPlan, unknown_before
+from kstate_cli.dump_writer.plan import PartitionPlan, readable_end, unknown_before
 from kstate_cli.dump_writer.stores import DumpStore
 from kstate_cli.dump_writer.writing import YOUNG_SECONDS, RangeFile, path_of, schema
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -27,10 +27,12 @@ from kstate_cli.logs import RETENTION_MS, DeleteCoverage, delete_coverage
 
 TOGETHER: Final = 16
 """The number of small files at the end of a partition that are joined."""
+# Sixteen files of one class make a file of the next; the last cap is about a row group.
 _CAPS: Final = (1 << 20, 16 << 20, 128 << 20)
 """Sizes in bytes below which a file is small: a record is rewritten at most once for each of them."""
 _BATCH_ROWS: Final = 20_000
 """Rows in memory while files are joined."""
+# So a merged range overstates the time of a reading by a sixteenth of the retention at most.
 _SPANS: Final = 16
 """Ranges are joined while all of them together took less than this part of ``delete.retention.ms``."""
 _MOST_RANGES: Final = 256
@@ -57,7 +59,9 @@ class FullReading:
         if plan.continues is not None or plan.facts.compacted is False or retention is None:
             return None
         covered = delete_coverage(plan.request_ms, self.ended_ms, retention)
-        return self.ended_ms - plan.request_ms if covered is DeleteCoverage.NO else None
+        if covered is not DeleteCoverage.NO:
+            return None
+        return self.ended_ms - plan.request_ms
 
 
 def next_full(
@@ -68,13 +72,16 @@ def next_full(
     ``previous``: the newest full dump of the partition. ``unknown_time``: how much time passed since then is unknown.
     """
     before, facts = plan.continues, plan.facts
-    since_ms = plan.request_ms if before is None else before.as_of_ms
+    # An increment has to hear every delete since the reading before it, a first reading those since its own request.
+    since_ms = plan.request_ms
+    if before is not None:
+        since_ms = before.as_of_ms
     new = Round(plan.start, plan.end, since_ms, reading.ended_ms)
     common = Full(
         plan.key,
         generation,
         facts.start,
-        max(plan.end, facts.end if facts.stable_end is None else facts.stable_end),
+        max(plan.end, readable_end(facts)),
         plan.request_ms,
         merge_ranges((new,), facts.delete_retention_ms),
         reading.files,
@@ -93,14 +100,18 @@ def next_full(
         unknown_ms = unknown_before(previous, facts, plan.request_ms, unknown_time=unknown_time)
         return replace(common, unknown_before_ms=unknown_ms)
     retention = _least_retention(before, facts)
+    ranges = before.ranges
+    if plan.records:
+        # Without offsets there is no range: the new time of the request says that the dump is up to date.
+        ranges = (*ranges, new)
     return replace(
         common,
         began=before.began,
-        ranges=merge_ranges((*before.ranges, new) if plan.records else before.ranges, retention),
+        ranges=merge_ranges(ranges, retention),
         files=(*before.files, *reading.files),
         cleanup_policy=_cautious_policy(before, facts),
         delete_retention_ms=retention,
-        leader_epoch=before.leader_epoch if facts.leader_epoch is None else facts.leader_epoch,
+        leader_epoch=_latest_epoch(before, facts),
         last=reading.last or before.last,
         tail=(*before.tail, *reading.tail)[-TAIL:],
         unknown_before_ms=before.unknown_before_ms,
@@ -109,7 +120,14 @@ def next_full(
 
 def _cautious_policy(before: Full, facts: LogFacts) -> str | None:
     """Return the policy to record. Once a topic was compacted, deletes may be forgotten, whatever it is now."""
-    return before.cleanup_policy if before.compacted and facts.compacted is False else facts.policy
+    if before.compacted and facts.compacted is False:
+        return before.cleanup_policy
+    return facts.policy
+
+
+def _latest_epoch(before: Full, facts: LogFacts) -> int | None:
+    """Return the epoch to record: a broker that reports none does not make the recorded one wrong."""
+    return before.leader_epoch if facts.leader_epoch is None else facts.leader_epoch
 
 
 def _least_retention(before: Full, facts: LogFacts) -> int | None:
@@ -136,17 +154,20 @@ def merge_ranges(
     The first range stays unchanged, because it states how long a full dump took. If more than ``most_ranges`` remain,
     the oldest become one.
     """
+    # Without a known setting the default of Kafka holds: a longer one would only merge fewer ranges than possible.
     most = (RETENTION_MS if retention_ms is None else retention_ms) // _SPANS
     merged = [*ranges[:1]]
     for reading in ranges[1:]:
         before = merged[-1]
         # A clock may have been set back between the two: the merged times hold for each of them.
         since, until = min(before.continues_ms, reading.continues_ms), max(before.ended_ms, reading.ended_ms)
+        # Never into the first range: it states how long the reading of the whole log took.
         if len(merged) > 1 and until - since <= most:
             merged[-1] = Round(before.start, reading.end, since, until)
         else:
             merged.append(reading)
     if len(merged) > most_ranges:
+        # The newest ranges stay exact: stores that a restore continues are usually young.
         first, *others = merged
         oldest = others[: len(merged) - most_ranges + 1]
         merged = [first, _single_range(oldest), *others[len(oldest) :]]
@@ -173,6 +194,7 @@ def pack(store: DumpStore, full: Full, generation: int, run: str) -> tuple[Full,
     if first is None:
         return full, ()
     parts = full.files[first:]
+    # The old files stay: the manifest lists them as forgotten until no reader can have them open.
     new = _join_files(store, full.key, parts, generation, run)
     return replace(full, files=(*full.files[:first], new)), tuple(file.path for file in parts)
 
@@ -201,6 +223,7 @@ def join_small_files(
 def _first_to_join(files: Sequence[GrownFile]) -> int | None:
     for cap in _CAPS:
         first = len(files)
+        # Only files at the end are joined: their offsets follow each other, and so do those of the new file.
         while first and files[first - 1].size < cap:
             first -= 1
         if len(files) - first >= TOGETHER:
@@ -220,12 +243,16 @@ def _join_files(
     with RangeFile(relative, columns_schema, new_file=store.new_file) as file:
         for part in parts:
             try:
+                # From memory: the digest is that of the very bytes that are decoded, and a small file fits.
                 with pq.ParquetFile(io.BytesIO(_content(store, part))) as parquet:
                     for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
+                        # The schema of the new file: writers before may have had another metadata, but the same
+                        # columns.
                         file.add(pa.RecordBatch.from_arrays(batch.columns, schema=columns_schema))
             except pa.ArrowException as error:
                 raise DumpError(f"the file cannot be read as Parquet: {error}", where=printable(part.path)) from None
         new = file.finish(relative)
+    # A row more or less would only show at a restore, when the old files are gone.
     if new is None or new.rows != sum(part.rows for part in parts):
         raise DumpError("its files do not have the rows that the manifest states", where=str(key))
     return new
@@ -251,6 +278,7 @@ def drop_old_fulls(grown: Grown, fulls: int) -> tuple[Grown, tuple[Full, ...]]:
     }
     for key, fulls_of_partition in by_partition.items():
         filled = grown.last_with_rows(key)
+        # A recreated topic begins empty: its older full dumps are all that is left of the records before.
         if filled is not None and not any(full.rows for full in fulls_of_partition[:fulls]):
             staying.add((key, filled.began))
     dropped = tuple(full for full in grown.fulls if (full.key, full.began) not in staying)

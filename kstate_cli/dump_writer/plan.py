@@ -17,7 +17,7 @@ from typing import Final
 from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.clock import BootTime
-from kstate_cli.dump_reader.growing import Full, Grown
+from kstate_cli.dump_reader.growing import Full, Grown, newest_fulls
 from kstate_cli.dump_reader.model import ClockMark
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog, legal_topic, readings_of_changelog
@@ -33,7 +33,9 @@ from kstate_cli.spark.engine import EngineChoice
 from kstate_cli.specification.draft import PROCESSOR, Spec
 from kstate_cli.texts import did_you_mean, moment, some, span_text
 
+# Records. A smaller range takes less time than the start of its task and consumer.
 _LEAST_RANGE: Final = 500_000
+# Records. A range that fails, or is interrupted, is read again as a whole.
 _MOST_RANGE: Final = 4_000_000
 _RANGES_PER_SLOT: Final = 3
 """Several ranges for each slot, so that no task works alone at the end; each is large compared with its start."""
@@ -63,7 +65,9 @@ class PartitionPlan:
     @property
     def open_from(self) -> int | None:
         """The first offset of an open transaction; None without one."""
-        return self.end if self.end < self.facts.end else None
+        if self.end >= self.facts.end:
+            return None
+        return self.end
 
     @property
     def held_back(self) -> int:
@@ -88,7 +92,7 @@ def plan_round(
 
     ``unknown_time``: why the time since the last reading is unknown; None if it is known.
     """
-    newest = {} if grown is None else grown.newest()
+    newest = newest_fulls(grown)
     return [_plan(key, newest.get(key), log, request_ms, unknown_time, full=full) for key, log in sorted(facts.items())]
 
 
@@ -97,17 +101,19 @@ def _plan(
 ) -> PartitionPlan:
     if before is None:
         return new_full(key, facts, None, request_ms)
-    why = "a new full was requested" if full else not_continued(before, facts, request_ms)
+    why: str | None = "a new full was requested"
+    if not full:
+        why = not_continued(before, facts, request_ms)
     if why is None and unknown_time is not None and _forgets(before, facts):
         why = f"deletes may be forgotten: how long ago the last reading was is not known: {unknown_time}"
     if why is not None:
         return new_full(key, facts, why, request_ms)
-    return PartitionPlan(key, facts, before.end, max(_end(facts), before.end), request_ms, before)
+    return PartitionPlan(key, facts, before.end, max(readable_end(facts), before.end), request_ms, before)
 
 
 def new_full(key: TopicPartition, facts: LogFacts, why: str | None, request_ms: int) -> PartitionPlan:
     """Return the plan of a new full dump."""
-    return PartitionPlan(key, facts, facts.start, max(_end(facts), facts.start), request_ms, None, why)
+    return PartitionPlan(key, facts, facts.start, max(readable_end(facts), facts.start), request_ms, None, why)
 
 
 def up_to(plan: PartitionPlan, end: int) -> PartitionPlan:
@@ -117,10 +123,13 @@ def up_to(plan: PartitionPlan, end: int) -> PartitionPlan:
     to be heard stays that of the reading before. A record that a reading has seen keeps its delete for
     ``delete.retention.ms`` from that reading on, and the next reading must end within that time.
     """
-    return replace(plan, end=end, request_ms=plan.request_ms if plan.continues is None else plan.continues.as_of_ms)
+    if plan.continues is None:
+        return replace(plan, end=end)
+    return replace(plan, end=end, request_ms=plan.continues.as_of_ms)
 
 
-def _end(facts: LogFacts) -> int:
+def readable_end(facts: LogFacts) -> int:
+    """Return the exclusive end up to which read_committed reads: the last stable offset, if the broker reports it."""
     return facts.end if facts.stable_end is None else facts.stable_end
 
 
@@ -130,14 +139,18 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
         return f"the topic was recreated (id {before.topic_id}, now {facts.topic_id})"
     if before.leader_epoch is not None and facts.leader_epoch is not None and facts.leader_epoch < before.leader_epoch:
         return f"it is another log: leader epoch {facts.leader_epoch}, and it was {before.leader_epoch}"
+    # A log never gets shorter by itself: an unclean leader election, or a disk that was restored.
     if facts.end < before.end:
         return f"the log was truncated: it ends at {facts.end}, and was read up to {before.end}"
+    # The records between were deleted unread: what they deleted or changed is unknown.
     if facts.start > before.end:
         return f"a gap: the log begins at {facts.start}, and was read up to {before.end}"
     retention = retention_of(before, facts)
     if not _forgets(before, facts):
         return None
+    # The first range: its reading began at the log start, when any tombstone of the log may have been about to expire.
     first = before.ranges[0]
+    # Only of a compacted log: another one keeps every record until its retention, which shows as a gap.
     if set_back(first.continues_ms, first.ended_ms, retention):
         return "the clock of the host was set back while it was read: the duration of the reading is unknown"
     if delete_coverage(first.continues_ms, first.ended_ms, retention) is DeleteCoverage.NO:
@@ -169,10 +182,13 @@ def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
 
 def retention_of(before: Full | None, facts: LogFacts) -> int:
     """Return the shortest ``delete.retention.ms`` of the partition so far, in ms."""
-    return _least_retention(facts.delete_retention_ms, before.delete_retention_ms if before is not None else None)
+    if before is None:
+        return _least_retention(facts.delete_retention_ms)
+    return _least_retention(facts.delete_retention_ms, before.delete_retention_ms)
 
 
 def _least_retention(*retentions: int | None) -> int:
+    # The shortest, as a tombstone of that time lived no longer; the default of Kafka if no source states any.
     return min((retention for retention in retentions if retention is not None), default=RETENTION_MS)
 
 
@@ -199,7 +215,9 @@ def continued_until(full: Full) -> int | None:
     None if the log is not compacted, and so forgets no delete. The records that its retention removes are a gap, which
     time alone does not predict.
     """
-    return full.as_of_ms + most_ms(_least_retention(full.delete_retention_ms)) if full.compacted else None
+    if not full.compacted:
+        return None
+    return full.as_of_ms + most_ms(_least_retention(full.delete_retention_ms))
 
 
 def ranges(plans: Iterable[PartitionPlan], slots: int) -> list[tuple[PartitionPlan, int, int]]:
@@ -209,6 +227,7 @@ def ranges(plans: Iterable[PartitionPlan], slots: int) -> list[tuple[PartitionPl
     each = min(max(total // (max(1, slots) * _RANGES_PER_SLOT), _LEAST_RANGE), _MOST_RANGE)
     cut: list[tuple[int, tuple[PartitionPlan, int, int]]] = []
     for plan in plans_to_read:
+        # Rounded up, so that no range is longer than ``each``.
         parts = max(1, -(-plan.records // each))
         step = -(-plan.records // parts)
         bounds = [plan.start + step * part for part in range(parts)] + [plan.end]
@@ -249,10 +268,11 @@ def select_topics(
     topics_on_broker = set(on_broker)
     missing = [topic for topic in topics if topic not in topics_on_broker]
     if missing:
-        bad = [topic for topic in missing if not legal_topic(topic)]
+        reason = "the broker has no such topic"
+        if not all(map(legal_topic, missing)):
+            reason = "this is not a valid topic name"
         raise UsageError(
-            f"{topics[missing[0]]} {missing[0]!r}: "
-            + ("this is not a valid topic name" if bad else "the broker has no such topic"),
+            f"{topics[missing[0]]} {missing[0]!r}: {reason}",
             hint=f"{did_you_mean(missing[:1], topics_on_broker)}a topic that this user may not describe is not shown",
         )
     names: set[str] = set(topics)
@@ -262,13 +282,11 @@ def select_topics(
         foreign = [(topic, of) for topic, of in others if topic not in names]
         names.update(own)
         if not own and not others:
+            message = f"--app {app!r}: the broker has no changelog that begins with it"
+            if topics_on_broker:
+                message += f"; there are {some(sorted(filter(is_changelog, topics_on_broker)), _MOST_NAMES)}"
             raise UsageError(
-                f"--app {app!r}: the broker has no changelog that begins with it"
-                + (
-                    f"; there are {some(sorted(filter(is_changelog, topics_on_broker)), _MOST_NAMES)}"
-                    if topics_on_broker
-                    else ""
-                ),
+                message,
                 hint="give the application.id; a topic that this user may not describe is not shown",
             )
     return Topics(tuple(sorted(names)), tuple(sorted(foreign)))
@@ -291,6 +309,7 @@ def own_changelogs(
                 if len(prefix) > len(app) and prefix.startswith(f"{app}-") and prefix in groups
             ]
             if others:
+                # The longest prefix: ``my-app-2-x`` has a group too, then the topic is its own.
                 foreign.append((topic, max(others, key=len)))
             else:
                 own.append(topic)
@@ -308,13 +327,22 @@ class RoundClock:
 
     def __init__(self, grown: Grown | None) -> None:
         """Continue the time of the newest manifest; None for a dump that does not exist yet."""
+        # All three clocks at one moment: later times are this one plus what CLOCK_BOOTTIME has counted since.
         self._anchor = clock.boot_time()
         self._wall_ms = clock.now_ms()
         self._max_error_ms = clock.max_error_ms()
-        before = None if grown is None else grown.clock
-        self._scale = (before.scale if before is not None else "") or secrets.token_hex(8)
-        self.why_unknown = None if grown is None else self._why_unknown(before)
+        before: ClockMark | None = None
+        self.why_unknown: str | None = None
         """Why the time since the newest manifest is unknown; None if it is known."""
+        self._scale = ""
+        if grown is not None:
+            before = grown.clock
+            self.why_unknown = self._why_unknown(before)
+        if before is not None:
+            self._scale = before.scale
+        # Manifests of old versions have no scale, and neither has a new dump.
+        self._scale = self._scale or secrets.token_hex(8)
+        # The largest bound: too much time only begins a full dump early, too little would miss forgotten deletes.
         self._base_ms = max(self._wall_ms, *self._bounds(grown, before))
 
     def now_ms(self) -> int:
@@ -323,7 +351,9 @@ class RoundClock:
 
     def at(self, moment: BootTime) -> int | None:
         """Return the time of the dump at a moment of this host; None for one of another host."""
-        return None if moment.boot != self._anchor.boot else self._base_ms + max(0, moment.ms - self._anchor.ms)
+        if moment.boot != self._anchor.boot:
+            return None
+        return self._base_ms + max(0, moment.ms - self._anchor.ms)
 
     def mark(self) -> ClockMark:
         """Return the mark that the manifest records and the next call continues."""
@@ -337,6 +367,7 @@ class RoundClock:
             return "its manifest was written by a version that did not record it"
         if before.boot == self._anchor.boot:
             return None
+        # Times of day of two hosts, or of two starts, can only be compared if both were synchronized.
         if before.max_error_ms is None or self._max_error_ms is None:
             return "another host made that call, or this one was restarted, and their clocks are not synchronized"
         return None
@@ -350,6 +381,7 @@ class RoundClock:
             return [latest]
         if before.boot == self._anchor.boot:
             return [latest, before.time_ms + self._anchor.ms - before.boot_ms]
+        # Added: the first clock may have been fast, and this one slow.
         errors = (before.max_error_ms or 0) + (self._max_error_ms or 0)
         return [latest, before.time_ms + max(0, self._wall_ms - before.wall_ms) + errors]
 

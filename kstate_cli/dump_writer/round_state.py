@@ -10,7 +10,7 @@ from dataclasses import replace
 from kstate_cli.broker.client import admin_client, ask_broker, names_on
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.clock import now_ms
-from kstate_cli.dump_reader.growing import Forgotten, Full, Grown
+from kstate_cli.dump_reader.growing import Forgotten, Full, Grown, newest_fulls
 from kstate_cli.dump_writer.identity import (
     TAIL,
     Comparison,
@@ -46,6 +46,7 @@ from kstate_cli.signals import time_limit
 from kstate_cli.texts import first_line, some, span_text
 
 ISOLATION = "read_committed"
+# Less than ``CLOSING_SECONDS`` of kstate_cli.signals, after which the deadline ends the process.
 _KEEP_SECONDS = 6
 """The part of the time after a signal in which finished ranges may be committed."""
 _ATTEMPTS = 3
@@ -58,8 +59,11 @@ class DumpRound:
 
     def __init__(self, request: DumpRequest, watcher: DumpWatcher, store: DumpStore, grown: Grown | None) -> None:
         self._request, self._watcher, self._store, self._grown = request, watcher, store, grown
+        # In the name of every file of this round, so that a failed round removes its own files and no others.
         self.run = secrets.token_hex(6)
-        self.generation = 1 if grown is None else grown.generation + 1
+        self.generation = 1
+        if grown is not None:
+            self.generation = grown.generation + 1
         self.plans: list[PartitionPlan] = []
         self.warnings: list[str] = []
         self._results: dict[TopicPartition, list[tuple[RangeJob, RangeResult]]] = {}
@@ -87,8 +91,10 @@ class DumpRound:
         An error in this leaves the dump unchanged: as always, the facts of the logs are read again first.
         """
         plans = [part for plan in self.plans if (part := self._finished_part(plan)) is not None]
+        # A commit that was interrupted may have written its manifest: a second one would lose the race against it.
         if not plans or self._committing:
             return
+        # Partitions without a finished range have files too, which are removed after the commit.
         self._keys = [plan.key for plan in self.plans]
         self.plans = plans
         try:
@@ -98,6 +104,7 @@ class DumpRound:
                 if not self.plans:
                     return
                 outcome = self.commit()
+        # Also TimeoutError of the limit. Whatever it is, the command ends because of the signal.
         except Exception as reason:
             note(error, f"the records that were read could not be committed: {first_line(reason)}")
             return
@@ -107,6 +114,7 @@ class DumpRound:
         """Return the plan up to where its ranges are finished without a gap; None without a finished range."""
         end, finished = plan.start, []
         for job, result in self._results.get(plan.key, []):
+            # A gap ends the finished part: a later reading could not tell which offsets between are missing.
             if job.start != end or result.another is not None or result.begins_later:
                 break
             finished.append((job, result))
@@ -118,7 +126,7 @@ class DumpRound:
 
     def prediction(self) -> RoundOutcome:
         """Predict the outcome: a file for each range, and the bytes per record that the dump has of the partition."""
-        newest = {} if self._grown is None else self._grown.newest()
+        newest = newest_fulls(self._grown)
         sizes: dict[TopicPartition, tuple[int, int]] = {}
         for plan in self.plans:
             files = newest[plan.key].files if plan.key in newest else ()
@@ -139,17 +147,19 @@ class DumpRound:
     def plan(self) -> None:
         """Ask the broker, and plan."""
         request = self._request
+        # Names and groups of one moment: a group that appears later may own one of the selected topics.
         with admin_client(request.bootstrap, request.settings) as admin:
             names, groups = names_on(admin)
         topics = select_topics(request.app, request.topics, names, groups)
         self._warn_of_foreign(topics)
+        # Before the broker is asked: a record that comes after this moment may be above the end.
         request_ms = self._clock.now_ms()
         facts = self._ask(topics.names)
         self.plans = plan_round(self._grown, facts, request_ms, full=request.full, unknown_time=self._clock.why_unknown)
         for plan in self.plans:
             if plan.why is not None and not request.full:
                 self._warn(f"{plan.key}: {plan.why}: a new full begins")
-        newest = {} if self._grown is None else self._grown.newest()
+        newest = newest_fulls(self._grown)
         for key in sorted(newest.keys() - facts.keys()):
             if key.topic in topics.names or key.topic in request.topics:
                 self._warn(f"{key}: the topic no longer has this partition: its records stay in the dump")
@@ -173,6 +183,7 @@ class DumpRound:
             why = comparison.text
             self._warn(f"{plan.key}: {why}: a new full begins")
             self.plans[number] = new_full(plan.key, plan.facts, why, plan.request_ms)
+            # The new full dump continues nothing, so no key of the old one has to be read again.
             del self._comparisons[plan.key]
 
     def _ask(self, topics: Sequence[str]) -> dict[TopicPartition, LogFacts]:
@@ -220,6 +231,7 @@ class DumpRound:
         Raises RunFailed if a log changes again and again, or is deleted.
         """
         waiting = self.plans
+        # Each pass reads only the partitions whose log changed during the pass before.
         for _ in range(_ATTEMPTS):
             to_read = [plan for plan in waiting if plan.must_read]
             if to_read:
@@ -238,18 +250,26 @@ class DumpRound:
         parts = ranges(plans, runner.slots)
         jobs = [self._job(*part, min(runner.slots, len(parts))) for part in parts]
         for plan in plans:
+            # The results of an attempt before are of a log that changed: their files are removed after the commit.
             self._results[plan.key] = []
 
         def on_result(job: RangeJob, result: RangeResult) -> None:
             # The clock of another host cannot be compared with this one: its reading ended now at the latest.
             ended = replace(result, ended_ms=self._clock.at(result.ended) or self._clock.now_ms())
+            # Results come in any order: a commit and a signal need them by offset.
             insort(self._results[job.key], (job, ended), key=lambda entry: entry[0].start)
 
         runner.run(jobs, self._watcher.at, on_result)
 
     def _job(self, plan: PartitionPlan, start: int, end: int, at_once: int) -> RangeJob:
         request, comparison = self._request, self._comparisons.get(plan.key)
-        most = request.bytes_per_second
+        awaited: frozenset[str] = frozenset()
+        if comparison is not None:
+            awaited = comparison.awaited
+        limit = None
+        if request.bytes_per_second is not None:
+            # The limit is for all readers together: each gets its part, and at least one byte.
+            limit = max(1, request.bytes_per_second // max(1, at_once))
         return RangeJob(
             plan.key,
             start,
@@ -259,8 +279,8 @@ class DumpRound:
             self.run,
             request.bootstrap,
             dict(request.settings),
-            frozenset() if comparison is None else comparison.awaited,
-            None if most is None else max(1, most // max(1, at_once)),
+            awaited,
+            limit,
         )
 
     def _results_of(self, key: TopicPartition) -> list[RangeResult]:
@@ -293,9 +313,11 @@ class DumpRound:
                     reasons[plan.key] = why
             plans.append(plan)
         self.plans = plans
+        # Only logs whose facts are the same: of the others no record has to be read to know that they changed.
         reasons |= self._compare_after({plan.key: facts[plan.key] for plan in plans if plan.key not in reasons})
         replaced = {}
         for key, why in reasons.items():
+            # The records are of another log: neither a commit nor a signal may add them.
             self._results.pop(key, None)
             self._comparisons.pop(key, None)
             self._warn(f"{key}: {why}: a new full begins")
@@ -359,7 +381,10 @@ class DumpRound:
 
     def commit(self) -> RoundOutcome:
         """Write the manifest. A manifest without a new record states that the dump is up to date."""
+        # From here on a signal must not commit a second time, because the manifest may exist already.
         self._committing = True
+        # By the generation in which a full began: an increment replaces its own full, a new full comes beside the old
+        # ones.
         fulls = {(full.key, full.began): full for full in self._fulls}
         for plan in self.plans:
             full = self._full(plan)
@@ -368,8 +393,10 @@ class DumpRound:
         grown = Grown(self.generation, ISOLATION, tuple(fulls.values()), before | self._committed())
         grown = replace(grown, clock=self._clock.mark())
         grown, joined, dropped = self._smaller(grown)
+        # The only step that changes the dump. All before it only added files that nothing names.
         self._store.commit(grown, self.run, self.keys)
         manifest_files = [file.path for full in grown.fulls for file in full.files]
+        # Attempts that the engine did not accept, and files that were joined at once.
         self._store.remove_files_of(self.run, self.keys, manifest_files)
         by_partition = {key: _amounts(self._results_of(key)) for key in self._results}
         return RoundOutcome(
@@ -402,12 +429,14 @@ class DumpRound:
         dropped: tuple[Full, ...] = ()
         if self._request.keep is not None:
             grown, dropped = drop_old_fulls(grown, self._request.keep)
+        # The time of day, by which readers and the sweep judge how long a file has been forgotten.
         now = now_ms()
         old = old_files(grown if self._grown is None else self._grown, self._clock.now_ms())
         dropped_files = [file.path for full in dropped for file in full.files]
         fulls, joined_files = join_small_files(self._store, grown.fulls, self.generation, self.run, self._warn)
         manifest_paths = {file.path for full in self._fulls for file in full.files}
         earlier = () if self._grown is None else self._grown.forgotten
+        # What a sweep has removed is no longer listed, so that the manifest does not grow for ever.
         existing = self._store.present(file.path for file in earlier)
         waiting = (file for file in earlier if file.path in existing)
         forgotten = (
@@ -445,5 +474,6 @@ def _amounts(results: Iterable[RangeResult]) -> tuple[int, int]:
     records = size = 0
     for result in results:
         records += result.records
-        size += 0 if result.file is None else result.file.size
+        if result.file is not None:
+            size += result.file.size
     return records, size

@@ -29,6 +29,7 @@ from kstate_cli.spark.engine import EngineChoice, check_java
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+# Printed by the deadline, which cannot find out whether the manifest was written.
 _REMAINS = (
     "files of this call that no manifest names, which a call a day later removes; "
     "the dump is unchanged, or has one generation more"
@@ -43,6 +44,7 @@ def dump_round(
     Raises UsageError, Refused, InUse, RunFailed and RunHalfway; OSError if the folder cannot be written to.
     """
     began = time.monotonic()
+    # Before the broker is asked: a missing Java would otherwise show only after the plan was printed.
     if request.engine.is_spark and runner is None:
         check_java()
     store = store or store_of(request.out)
@@ -54,6 +56,7 @@ def dump_round(
     dump.plan()
     if request.dry_run:
         return dump.prediction()
+    # From here on files are written: the deadline must not say that nothing was.
     leave(_REMAINS)
     store.make(dump.run)
     try:
@@ -63,6 +66,7 @@ def dump_round(
             )
         outcome = dump.commit()
     except BaseException as error:
+        # Before the files of the run are removed: the finished ranges are what is committed.
         if isinstance(error, Interrupted):
             dump.keep_finished(error)
         _remove_uncommitted(dump, store)
@@ -76,7 +80,8 @@ def dump_round(
     removed = 0
     with suppress(RunFailed):  # the dump is committed; a later call removes the same files
         newest = store.read_newest()
-        removed = 0 if newest is None else store.sweep(newest)
+        if newest is not None:
+            removed = store.sweep(newest)
     return replace(outcome, removed=removed, seconds=time.monotonic() - began)
 
 
@@ -85,11 +90,14 @@ def _remove_uncommitted(dump: DumpRound, store: DumpStore) -> None:
 
     The error may have come after the manifest was written: so files that the newest manifest names stay.
     """
+    # The manifest may count, now or later: removing its files would destroy the dump.
     if store.unanswered:
         return
     with suppress(Exception):
         newest = store.read_newest()
-        manifest_files = [] if newest is None else [file.path for full in newest.fulls for file in full.files]
+        manifest_files: list[str] = []
+        if newest is not None:
+            manifest_files = [file.path for full in newest.fulls for file in full.files]
         store.remove_files_of(dump.run, dump.keys, manifest_files)
 
 
@@ -109,6 +117,7 @@ def follow(
             began = time.monotonic()
             on_round(dump_round(request, watcher, runner, store))
             request = replace(request, full=False)  # --full is for the first round only
+            # Measured from the begin of the round: rounds keep their distance, however long one takes.
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
 
 
@@ -133,9 +142,13 @@ class RangesOnSpark:
     def run(self, jobs: Sequence[RangeJob], on_progress: OnProgress, on_result: OnResult) -> None:
         """Read all ranges. A refusal is raised at once; Spark repeats tasks that fail otherwise."""
         with contextlib.ExitStack() as stack:
-            counted_jobs = stack.enter_context(_counting(jobs, on_progress)) if self.here else jobs
+            counted_jobs = jobs
+            if self.here:
+                # Counters are files of this host, which executors on other hosts do not see.
+                counted_jobs = stack.enter_context(_counting(jobs, on_progress))
             queue = RangeQueue(counted_jobs)
             while wave := _wave(queue, self.slots * _WAVE):
+                # Strict: a result without its job would be added to the wrong range.
                 for job, result in zip(wave, run_tasks(self.context, read_range, wave, lambda: None), strict=True):
                     on_result(queue.ended(job, result), result)
 
@@ -191,6 +204,7 @@ def _counting(jobs: Sequence[RangeJob], on_progress: OnProgress) -> Iterator[lis
         counters = [Counters(Path(scratch) / name, len(jobs)) for name in ("records", "bytes")]
 
         def look() -> None:
+            # A missing counter file only stops the progress, and not the reading.
             with contextlib.suppress(OSError):
                 on_progress(counters[0].total(), counters[1].total())
 

@@ -28,6 +28,7 @@ from kstate_cli.texts import documentation, printable
 
 _MARK: Final = "kstate-run"
 """The metadata key for the run that created an object conditionally."""
+# 409 is temporary: another conditional request for the same key is under way (S3: ConditionalRequestConflict).
 _CONFLICTS: Final = 5
 _CONFLICT_SECONDS: Final = 0.5
 _READS: Final = 3
@@ -86,6 +87,7 @@ class Objects:
         for retries in reversed(range(_READS)):
             try:
                 answer = self._client.get_object(**self._at(path))
+                # The body is read here: an error in its middle belongs to this attempt, which is repeated.
                 return bytes(answer["Body"].read())
             except ClientError as error:
                 if is_missing(error):
@@ -106,6 +108,7 @@ class Objects:
 
         for _ in range(_CONFLICTS):
             try:
+                # The store decides in one step between two writers. A look before the write could not.
                 self._client.put_object(**self._at(path), Body=content, IfNoneMatch="*", Metadata={_MARK: run})
                 return True
             except ClientError as error:
@@ -118,6 +121,8 @@ class Objects:
                     continue
                 if status == _NOT_IMPLEMENTED or code_of(error) == "NotImplemented":
                     raise self.without_conditions(f"the store answers {code_of(error)}") from None
+                # A refusal of the first attempt is certain. After a retry, an earlier attempt may have created the
+                # object.
                 if status < _SERVERS and not error.response["ResponseMetadata"].get("RetryAttempts"):
                     raise error_of(self.place, error) from None
                 self._unless_made(path, run, error)
@@ -149,7 +154,9 @@ class Objects:
     def size_of(self, path: str) -> int | None:
         """Return the bytes of an object; None if it does not exist."""
         head = self._head(path)
-        return None if head is None else int(head["ContentLength"])
+        if head is None:
+            return None
+        return int(head["ContentLength"])
 
     # --- uploads in parts -------------------------------------------------------------------------------------------
 
@@ -208,6 +215,7 @@ class Objects:
 
     def _pages(self, operation: str, **more: Any) -> Iterator[Mapping[str, Any]]:
         with s3_errors(self.place):
+            # Inside the block: each page is a request that may fail.
             yield from self._client.get_paginator(operation).paginate(Bucket=self.place.bucket, **more)
 
     def _at(self, path: str) -> dict[str, str]:
@@ -224,6 +232,8 @@ class Objects:
 
         with s3_errors(self.place):
             try:
+                # HEAD has no body: the code of the answer is the HTTP status, so that a missing bucket looks like a
+                # missing object.
                 head: Mapping[str, Any] = self._client.head_object(**self._at(path))
             except ClientError as error:
                 if is_missing(error):
@@ -233,6 +243,7 @@ class Objects:
 
     def _is_of(self, path: str, run: str) -> bool:
         head = self._head(path)
+        # Only conditional creations carry the run: a foreign object of that name does not count as ours.
         return head is not None and head.get("Metadata", {}).get(_MARK) == run
 
     def _unless_made(self, path: str, run: str, error: Exception) -> None:
@@ -246,6 +257,7 @@ class Objects:
 def _age(since: datetime, page: Mapping[str, Any]) -> float:
     """Return the age in seconds; both times are of the store's clock. Raises nothing: an unknown age is 0."""
     try:
+        # The clock of the store on both sides: that of this host may be wrong by hours.
         server_time = parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"])
         return (server_time - since).total_seconds()
     except (KeyError, ValueError, TypeError):
@@ -328,6 +340,7 @@ def client_of(place: S3Place) -> Any:
         ) from None
     contact(place.uri)
     config = Config(
+        # "standard" waits longer before each attempt, and treats throttling as temporary too.
         retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
@@ -410,5 +423,8 @@ def _no_answer(place: S3Place, error: Exception) -> KstateError:
 
 def _endpoint_text() -> str:
     """Return " at ENDPOINT" if the environment names an endpoint; else an empty text."""
+    # The more specific variable wins, as in boto3.
     endpoint = next((value for name in _ENDPOINTS if (value := os.environ.get(name))), None)
-    return "" if endpoint is None else f" at {printable(shown_uri(endpoint))}"
+    if endpoint is None:
+        return ""
+    return f" at {printable(shown_uri(endpoint))}"

@@ -21,7 +21,7 @@ from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.clock import BootTime, boot_time
 from kstate_cli.dump_reader.growing import GrownFile, LastRecord, TailRecord
 from kstate_cli.dump_reader.reader import key_digest, record_digest
-from kstate_cli.dump_writer.identity import DIGITS, TAIL, tail_record
+from kstate_cli.dump_writer.identity import DIGITS, TAIL, tail_record, timestamp_of
 from kstate_cli.dump_writer.stores import store_of
 from kstate_cli.dump_writer.writing import RangeFile, batch_of, path_of, schema
 from kstate_cli.errors import RunFailed
@@ -38,6 +38,7 @@ _PORTION: Final = 100
 _POLL_SECONDS: Final = 0.25
 SILENT_SECONDS: Final = 45.0
 """The broker counts as lost after so long without a record. A restart takes less and loses no records read."""
+# The total of a counter that only counts: no share of it is ever printed.
 _ENDLESS: Final = 1 << 62
 _ERROR: Final = methodcaller("error")
 _USUAL_BYTES: Final = 1_000
@@ -67,6 +68,7 @@ def read_range(job: RangeJob) -> RangeResult:
             RangeFile(relative, reading.schema, new_file=store_of(job.out).new_file) as file,
         ):
             for messages in reading.messages(consumer):
+                # Arrow copies keys and values, so that the messages of librdkafka are freed with the next portion.
                 batch = batch_of(job.key, messages, reading.schema)
                 file.add(batch)
                 reading.count(messages, batch.nbytes)
@@ -90,6 +92,7 @@ def read_range(job: RangeJob) -> RangeResult:
 @contextmanager
 def _no_collector() -> Iterator[None]:
     """Switch Python's cycle collector off: scanning the messages, which have no cycles, takes as long as reading."""
+    # The worker process may have switched it off itself: then it stays off.
     was = gc.isenabled()
     gc.disable()
     try:
@@ -106,8 +109,10 @@ def _some(consumer: Any, most: int) -> list[Any]:
     while len(messages) < most and size < _AT_ONCE_BYTES:
         count = min(_PORTION, most - len(messages))
         batch = consumer.consume(count, _POLL_SECONDS)
+        # Each portion is counted before the next one is requested: librdkafka has no limit of bytes for one call.
         messages += batch
         size += sum(map(len, batch))
+        # The broker has no more at the moment: what is there is written now, not after another wait.
         if len(batch) < count:
             break
     return messages
@@ -143,6 +148,7 @@ class _RangeMessages:
             elif time.monotonic() - last_answer > SILENT_SECONDS:
                 raise self._silent(log_end)
             if records:
+                # Not by the number of records: compaction and transactions leave holes between offsets.
                 at = records[-1].offset() + 1
             if ended_at is not None:
                 # Markers of transactions have offsets, but are no records: only the end of the log passes them.
@@ -150,6 +156,7 @@ class _RangeMessages:
             records = self._within(records)
             if records:
                 yield records
+            # Only at a record, and never before the first: the rest becomes a job of its own.
             if job.seconds is not None and job.start < at < job.end and self._took() >= job.seconds:
                 self.end = at
                 return
@@ -182,6 +189,7 @@ class _RangeMessages:
         most = self._job.bytes_per_second
         if most is not None:
             ahead = self.size / most - self._took()
+            # The bytes of a portion were read already: the wait brings the average back to the limit.
             if ahead > 0:
                 time.sleep(ahead)
 
@@ -190,8 +198,7 @@ class _RangeMessages:
         if not self.tail:
             return None
         last = self.tail[-1]
-        kind, at = last.timestamp()
-        digest = record_digest(last.key(), last.value(), at if kind else -1)
+        digest = record_digest(last.key(), last.value(), timestamp_of(*last.timestamp()))
         return LastRecord(last.offset(), digest)
 
     def _at_once(self) -> int:
@@ -224,6 +231,7 @@ class _RangeMessages:
         from confluent_kafka import KafkaError
 
         code = error.code()
+        # librdkafka detects it by the leader epoch of the last record that it read (KIP-320).
         if code == KafkaError._LOG_TRUNCATION:
             raise _AnotherLogError("the log was truncated below the records that were read")
         if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
@@ -324,6 +332,7 @@ class RangeQueue:
         """Return the next job, with its time limit; None if none waits."""
         if not self._waiting:
             return None
+        # The limit grows with the call, so that a long call divides its ranges only at the beginning.
         seconds = max(_LEAST_SECONDS, time.monotonic() - self._began)
         return replace(self._waiting.popleft(), seconds=seconds)
 
@@ -333,6 +342,7 @@ class RangeQueue:
             return job
         records, size = job.counter_start
         totals = records + result.records, size + result.size
+        # First, so that ranges are finished in the order of offsets: a gap would make those behind it worthless.
         self._waiting.appendleft(replace(job, start=result.end, counter_start=totals))
         return replace(job, end=result.end)
 

@@ -26,6 +26,7 @@ from kstate_cli.formats.binary import MAX_I64, parse_json
 from kstate_cli.regular_files import replace_text
 
 _FORMAT: Final = 1
+# More is no record of kstate: the file lies in a place where others may write.
 _MOST_BYTES: Final = 64 << 20
 _MODE: Final = 0o600
 
@@ -72,6 +73,7 @@ def read_verified(uri: str) -> Verified | None:
     filesystem, root = open_location(uri)
     path = f"{root.rstrip('/')}/{VERIFIED}"
     status = filesystem.get_file_info(path)
+    # Without the record every part counts as never read, which is the cautious answer.
     if status.type != fs.FileType.File or status.size > _MOST_BYTES:
         return None
     with filesystem.open_input_stream(path) as stream:
@@ -128,7 +130,10 @@ def record_unfinished(uri: str, number: int, parts: int, unfinished: Unfinished)
 
 def _before(uri: str, parts: int) -> Verified:
     before = read_verified(uri)
-    return before if before is not None and before.parts == parts else Verified(parts, {})
+    # With another number of parts each file belongs to another part: nothing of the record holds any more.
+    if before is None or before.parts != parts:
+        return Verified(parts, {})
+    return before
 
 
 def _write(uri: str, verified: Verified) -> Verified:
@@ -142,8 +147,10 @@ def _write(uri: str, verified: Verified) -> Verified:
     filesystem, root = open_location(uri)
     path, text = f"{root.rstrip('/')}/{VERIFIED}", json.dumps(content) + "\n"
     if is_here(filesystem):
+        # Only the owner: the file shows which topics the dump has.
         replace_text(Path(path), text, mode=_MODE)
     else:
+        # An object is replaced as a whole by every store. Of two processes the last one counts.
         with filesystem.open_output_stream(path) as stream:
             stream.write(text.encode())
     return verified

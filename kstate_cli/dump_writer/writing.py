@@ -62,12 +62,14 @@ class LocalFile:
         for parent in (os.path.dirname(folder), folder):  # makedirs sets the mode of the last folder only
             os.makedirs(parent, OWN_FOLDER, exist_ok=True)
         self._path = path
+        # O_EXCL: the name has a random part, so an existing file is another one, and is never overwritten.
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWN)
 
     def append(self, data: memoryview) -> None:
         """Append all bytes."""
         at = 0
         while at < len(data):
+            # A write may be short at a signal, and at 2 GiB less one page.
             at += os.write(self._file, data[at:])
 
     def finish(self) -> None:
@@ -99,6 +101,7 @@ class _DigestSink:
             return len(view)
         if self.closed:
             raise ValueError("the file is closed")
+        # Of the bytes on their way to the sink: what the disk or the network changes later shows in a comparison.
         self._digest.update(view)
         self._sink.append(view)
         self.size += len(view)
@@ -192,6 +195,7 @@ class RangeFile:
             self._write_group()
         if self._writer is None or self._sink is None:
             return None
+        # The footer goes through the sink, so it has to be written before the digest is complete.
         self._writer.close()
         digest = self._sink.finish()
         self._finished = True
@@ -211,6 +215,7 @@ class RangeFile:
         offsets = table.column("offset")
         self._spans.append((offsets[0].as_py(), offsets[-1].as_py()))
         self._open().write_table(table, row_group_size=table.num_rows)
+        # Frees the batches: a task is planned to hold one group in memory.
         self._waiting, self._size = [], 0
 
     def _open(self) -> pq.ParquetWriter:
@@ -221,9 +226,13 @@ class RangeFile:
             self._writer = pq.ParquetWriter(
                 self._sink,
                 self._schema,
+                # Smaller than snappy at a similar speed; Spark and pyarrow read it without further libraries.
                 compression="zstd",
+                # Keys and values hardly repeat: the writer would begin a dictionary of them, and drop it at its size limit.
                 use_dictionary=["topic"],
+                # Offsets prove the range of a group. Statistics of values would copy records into the footer.
                 write_statistics=["topic", "partition", "offset"],
+                # CRC-32 of each page, which readers verify: damage within a value is no error of Parquet otherwise.
                 write_page_checksum=True,
                 metadata_collector=self._written,
             )
@@ -274,6 +283,7 @@ def batch_of(key: TopicPartition, messages: Sequence[Any], columns_schema: pa.Sc
     kinds, times = [_NOT_AVAILABLE] * rows, [_NONE] * rows
     for index, message in enumerate(messages):
         kinds[index], times[index] = message.timestamp()
+    # Columns at once: a Python object for each field of each record would take longer than the broker.
     kind = pa.array(kinds, pa.int32())
     has_time = pa.compute.not_equal(kind, _NOT_AVAILABLE)
     time = pa.compute.if_else(has_time, pa.array(times, pa.int64()), _NONE)
