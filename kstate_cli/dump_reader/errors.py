@@ -37,8 +37,11 @@ class Damage:
         partitions = [*keys]
         if not self._is_tolerated or not partitions:
             raise error
-        text = error.message if error.where is None else f"{error.message} ({error.where})"
+        text = error.message
+        if error.where is not None:
+            text += f" ({error.where})"
         for key in partitions:
+            # One damage is enough to refuse a partition: the first one stays, as in the message of a whole dump.
             self.partitions.setdefault(key, text)
 
 
@@ -57,7 +60,10 @@ def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
 
     ``growing``: the dump, where it is known to be one that grows. A new full dump replaces the damaged one in it.
     """
-    out = ("NEW",) if growing is None else (growing, "--full")
+    # A dump that was written at once cannot grow, so the topics are read into a new place.
+    out: tuple[str, ...] = ("NEW",)
+    if growing is not None:
+        out = (growing, "--full")
     return DumpRot(
         message,
         where=printable(path),

@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyarrow.fs import FileSystem
 
+# Only these are read in a restoration: the size of a slice is what they take.
 _READ_COLUMNS: Final = ("key", "value", "timestamp", "headers", "offset")
+# int64 and timestamps have eight bytes in memory, whatever their encoding.
 _FIXED: Final = 8
+# Of three small columns only, so that a row group of any size is read in bounded memory.
 _ROWS_AT_ONCE: Final = 1 << 20
 _TAIL_BYTES: Final = 8
 """The length of the footer, and the magic number."""
@@ -75,10 +78,13 @@ def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
     return pq.ParquetFile(
         path,
         filesystem=filesystem,
+        # Nanoseconds, the default, end in the year 2262 and overflow silently.
         coerce_int96_timestamp_unit="us",
+        # Pre-buffering reads ahead all column chunks of a call, as much as they have.
         pre_buffer=False,
         # Without a buffer pyarrow holds a whole column chunk. In a bucket a read is a request, so 0 is better there.
         buffer_size=_BUFFER_BYTES if is_here(filesystem) else 0,
+        # A checksum exists only if the writer made one; without it pages are read unverified.
         page_checksum_verification=True,
     )
 
@@ -93,6 +99,7 @@ def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = Fal
     try:
         footer_bytes = _footer_bytes(filesystem, file)
         with open_parquet(filesystem, file.path) as parquet:
+            # Before any column is touched: pyarrow does not raise an exception there.
             if footer_bytes - parquet.metadata.serialized_size == _SIGNATURE_BYTES:
                 raise _encrypted(file)
             return _facts(parquet, file, of_table=of_table)
@@ -127,8 +134,10 @@ def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> File
     metadata = parquet.metadata
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
+        # Some writers leave empty row groups. Their statistics have no bounds.
         if not group.num_rows:
             continue
+        # Reading three columns takes time: only where the statistics prove nothing.
         proved = _from_statistics(group, hive, in_file)
         ranges = [proved] if proved else _from_rows(parquet, index, hive, in_file, printable(file.path))
         size = _bytes_of(group, _READ_COLUMNS)
@@ -158,13 +167,14 @@ def _null_timestamps(metadata: pq.FileMetaData) -> int:
     total = 0
     for index in range(metadata.num_row_groups):
         for _, column in _columns_of(metadata.row_group(index), ("timestamp",)):
-            statistics = column.statistics if column.is_stats_set else None
-            total += (statistics.null_count or 0) if statistics is not None and statistics.has_null_count else 0
+            if column.is_stats_set and column.statistics is not None and column.statistics.has_null_count:
+                total += column.statistics.null_count or 0
     return total
 
 
 def _hive(file: ListedFile) -> dict[str, str]:
     values = dict(file.hive)
+    # Which of the two counts would depend on the reader, so neither does.
     if len(values) != len(file.hive):
         raise DumpError("the path names a topic or a partition twice", where=printable(file.path))
     if absent := [name for name, value in values.items() if value == _NO_VALUE]:
@@ -194,9 +204,10 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) 
     values: dict[str, Any] = {}
     for name, kind in (("topic", str), ("partition", int)):
         if name not in in_file:
-            values[name] = hive[name] if kind is str else int(hive[name])
+            values[name] = kind(hive[name])
             continue
         low, high = bounds.get(name, (None, None))
+        # Different bounds: rows of several partitions may be in the group. Only reading shows it.
         if low != high or not isinstance(low, kind):
             return None
         values[name] = low
@@ -208,8 +219,11 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) 
 
 def _bounds(column: Any) -> tuple[Any, Any] | None:
     """Return minimum and maximum of a column without nulls; None if its statistics do not prove them."""
-    statistics = column.statistics if column.is_stats_set else None
-    if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
+    if not column.is_stats_set or column.statistics is None:
+        return None
+    statistics = column.statistics
+    # Nulls are not part of the bounds, so a column with nulls, or without a count of them, proves nothing.
+    if not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
         return None
     try:
         return statistics.min, statistics.max
@@ -239,13 +253,11 @@ def _grouped(
     for batch in batches:
         columns: dict[str, pa.Array] = {}
         for name in ("topic", "partition", "offset"):
-            kind = pa.string() if name == "topic" else pa.int64()
+            kind, parse = (pa.string(), str) if name == "topic" else (pa.int64(), int)
             if name in in_file:
                 columns[name] = batch.column(name).cast(kind)
             else:
-                columns[name] = pa.repeat(
-                    pa.scalar(hive[name] if name == "topic" else int(hive[name]), kind), len(batch)
-                )
+                columns[name] = pa.repeat(pa.scalar(parse(hive[name]), kind), len(batch))
             if columns[name].null_count:
                 raise DumpError(f"row group {index}: column {name} has nulls", where=where)
         grouped = pa.table(columns).group_by(["topic", "partition"], use_threads=False)
@@ -271,9 +283,11 @@ def _checked(range_: _OffsetRange, hive: dict[str, str], file: ListedFile) -> To
 def _bytes_of(group: Any, names: Container[str]) -> int:
     total = 0
     for name, column in _columns_of(group, names):
-        # Offsets and timestamps are encoded in almost nothing, but are 8 bytes each when they are read.
-        fixed = _FIXED * group.num_rows if name in ("offset", "timestamp") else 0
-        total += max(column.total_uncompressed_size, fixed)
+        size = column.total_uncompressed_size
+        if name in ("offset", "timestamp"):
+            # They are encoded in almost nothing, but are 8 bytes each when they are read.
+            size = max(size, _FIXED * group.num_rows)
+        total += size
     return total
 
 
@@ -292,7 +306,10 @@ def keys_of(file: ManifestFile) -> Iterator[TopicPartition]:
     if topic is None or partition is None:
         folders = dict(folder.split("=", 1) for folder in file.path.split("/")[:-1] if "=" in folder)
         topic, number = folders.get("topic"), folders.get("partition", "")
-        partition = int(number) if number.isascii() and number.isdigit() else None
+        partition = None
+        # isdigit alone is true of other scripts' digits, which no writer uses in a path.
+        if number.isascii() and number.isdigit():
+            partition = int(number)
     if topic is not None and partition is not None:
         yield TopicPartition(topic, partition)
 
@@ -311,6 +328,7 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, dam
             )
             damage.add(keys_of(file), error)
     for path in present:
+        # Records that the writer never committed: reading them could bring back what was rolled back.
         if path not in by_path:
             raise DumpError(
                 f"{printable(path)} is in the dump, but not in the manifest",
@@ -343,6 +361,7 @@ def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str, damag
             raise DumpError(f"the files hold {key}, which the manifest does not name", where=where)
         partition = partitions[key]
         manifest_range = [partition.first, partition.last, partition.rows]
+        # A partition with a lost file has fewer rows for that reason, which is recorded already.
         if key not in damage.partitions and manifest_range != in_files:
             error = DumpError(
                 f"{key}: the files hold {in_files[2]} rows with offsets {in_files[0]}..{in_files[1]},"
@@ -404,14 +423,17 @@ class OpenFiles:
 
     def get(self, piece: Piece) -> pq.ParquetFile:
         """Return the file of a piece. Raises DumpError if it is not the file with which the dump was opened."""
+        # Taken out and put back: the order of the dictionary is that of the last use.
         parquet = self._open.pop(piece.path, None)
         if parquet is None:
             if len(self._open) >= _OPEN_FILES:
+                # The file that was not read for the longest time. force: the stream is closed too, not only the reader.
                 self._open.popitem(last=False)[1].close(force=True)
             parquet = open_parquet(self._filesystem, piece.path)
         self._open[piece.path] = parquet
         metadata = parquet.metadata
         has_groups = piece.row_groups[-1] < metadata.num_row_groups
+        # The footers were read when the dump was opened: another writer may have replaced the file since.
         if not has_groups or sum(metadata.row_group(index).num_rows for index in piece.row_groups) != piece.rows:
             raise changed(piece)
         return parquet

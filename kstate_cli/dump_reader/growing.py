@@ -53,6 +53,7 @@ from .model import ClockMark, Round
 
 FORMAT: Final = 3
 _NAME: Final = re.compile(r"_manifest-([0-9]{10})\.json")
+# A list instead of an object for each row group: a dump with a round each minute has many of them.
 _GROUP: Final = 5
 _SHORT: Final = re.compile(r"[0-9a-f]{32}")
 """Two digests of 16 digits."""
@@ -197,6 +198,7 @@ class Grown:
         newest: dict[TopicPartition, Full] = {}
         for full in sorted(self.fulls, key=lambda full: full.began):
             newest[full.key] = full
+        # By topic: a recreated topic may have fewer partitions, and those it lost are of the old topic.
         latest: dict[str, Full] = {}
         for full in newest.values():
             before = latest.get(full.key.topic)
@@ -205,6 +207,7 @@ class Grown:
         return {
             key: full
             for key, full in newest.items()
+            # An unknown id proves no other topic (brokers before 2.8, KIP-516).
             if None in (full.topic_id, latest[key.topic].topic_id) or full.topic_id == latest[key.topic].topic_id
         }
 
@@ -222,7 +225,9 @@ def name_of(generation: int) -> str:
 def generation_of(name: str) -> int | None:
     """Return the generation of a file in the root of a dump; None if it is no such manifest."""
     match = _NAME.fullmatch(name)
-    return int(match[1]) if match else None
+    if match is None:
+        return None
+    return int(match[1])
 
 
 def render(grown: Grown) -> bytes:
@@ -238,6 +243,7 @@ def render(grown: Grown) -> bytes:
     }
     if grown.clock is not None:
         content["clock"] = {name: value for name, value in asdict(grown.clock).items() if value is not None}
+    # Without white space: a reader loads the manifest at every call, and it may have megabytes.
     return (json.dumps(content, separators=(",", ":")) + "\n").encode("utf-8")
 
 
@@ -263,9 +269,7 @@ def _full_facts(full: Full) -> Json:
     if full.held_back:
         facts["held_back"] = full.held_back
     if full.tail:
-        facts["tail"] = [
-            [t.offset, t.sha256, t.key, -1 if t.epoch is None else t.epoch, int(t.tombstone)] for t in full.tail
-        ]
+        facts["tail"] = [_tail_facts(record) for record in full.tail]
     facts["ranges"] = [
         {name: getattr(range_, name) for name in ("start", "end", "continues_ms", "ended_ms")} for range_ in full.ranges
     ]
@@ -279,6 +283,12 @@ def _full_facts(full: Full) -> Json:
         for file in full.files
     ]
     return facts
+
+
+def _tail_facts(record: TailRecord) -> list[int | str]:
+    # A list cannot leave a member out: -1 stands for no epoch.
+    epoch = -1 if record.epoch is None else record.epoch
+    return [record.offset, record.sha256, record.key, epoch, int(record.tombstone)]
 
 
 def parse(data: bytes, name: str, where: str) -> Grown:
@@ -295,11 +305,13 @@ def _grown(content: Any, generation: int | None) -> Grown:
     whole = json_object(content, "the manifest")
     if number(whole, "format", MAX_I32) != FORMAT:
         raise DumpError(f"format {whole['format']} of a dump that grows is unknown (known: {FORMAT})")
+    # A manifest that was renamed or copied under another name would count as newer than it is.
     if number(whole, "generation", MAX_I64) != generation:
         raise DumpError(f"it has generation {whole['generation']}, and its name has another one")
     if generation == MOST_GENERATION:
         raise DumpError("its generation is the highest possible one, which no dump reaches")
     fulls = [_full(row, whole["generation"]) for row in json_list(whole.get("fulls"), "fulls")]
+    # Of two fulls with one generation neither is the newest, and a file in two of them would be removed too early.
     keys: set[tuple[TopicPartition, int]] = set()
     paths: set[str] = set()
     for full in fulls:
@@ -311,6 +323,7 @@ def _grown(content: Any, generation: int | None) -> Grown:
                 raise DumpError(f"{printable(file.path)} is listed twice")
             paths.add(file.path)
     forgotten = tuple(_forgotten(row) for row in json_list(whole.get("forgotten", []), "forgotten"))
+    # A sweep would remove a file that the dump needs.
     if any(file.path in paths for file in forgotten):
         raise DumpError("it names a file that it lists as forgotten")
     return Grown(
@@ -361,8 +374,12 @@ def _full(content: Any, generation: int) -> Full:
     files = tuple(_file(row, key) for row in json_list(facts.get("files"), f"files of {key}"))
     offsets = _offsets(files, ranges, key)
     topic_id, policy = (_text(facts, name, key) for name in ("topic_id", "cleanup_policy"))
-    epoch = None if facts.get("leader_epoch") is None else number(facts, "leader_epoch", MAX_I32)
-    last = facts.get("last")
+    if topic_id is not None:
+        # Base64 and hexadecimal spellings of one id must compare equal.
+        topic_id = canonical_topic_id(topic_id)
+    last = None
+    if facts.get("last") is not None:
+        last = _last(json_object(facts["last"], f"last of {key}"), key, offsets)
     return Full(
         key,
         began,
@@ -371,11 +388,11 @@ def _full(content: Any, generation: int) -> Full:
         number(facts, "as_of_ms", MAX_TIME),
         ranges,
         files,
-        None if topic_id is None else canonical_topic_id(topic_id),
+        topic_id,
         policy,
         maybe(facts, "delete_retention_ms"),
-        epoch,
-        None if last is None else _last(json_object(last, f"last of {key}"), key, offsets),
+        maybe(facts, "leader_epoch", MAX_I32),
+        last,
         maybe(facts, "retention_ms"),
         maybe(facts, "min_compaction_lag_ms"),
         _tail(facts, key, offsets),
@@ -390,6 +407,7 @@ def _ranges(facts: Json, key: TopicPartition) -> tuple[Round, ...]:
     if not ranges:
         raise DumpError(f"{key}: it has no ranges")
     for before, after in pairwise(ranges):
+        # The records between would be missing, and look as if compaction had removed them.
         if before.end != after.start:
             raise DumpError(f"{key}: a range ends at {before.end}, and the next one begins at {after.start}")
     return ranges
@@ -401,6 +419,7 @@ def _offsets(files: Sequence[GrownFile], ranges: Sequence[Round], key: TopicPart
     offsets = [offset for group in groups for offset in (group.first, group.last)]
     if offsets and not ranges[0].start <= offsets[0] <= offsets[-1] < ranges[-1].end:
         raise DumpError(f"{key}: records {offsets[0]} to {offsets[-1]} are outside of its ranges")
+    # Readers take files in this order: the last record of a key wins.
     if any(group.last >= following.first for group, following in pairwise(groups)):
         raise DumpError(f"{key}: its files are not in the order of their offsets")
     return offsets
@@ -431,6 +450,7 @@ def _group(content: Any, path: str) -> RowGroup:
     if len(numbers) != _GROUP:
         raise DumpError(f"a group of {printable(path)} has {len(numbers)} numbers, not {_GROUP}")
     first, last, rows, size, key_bytes = (number({"it": value}, "it", MAX_I64) for value in numbers)
+    # Compaction leaves holes, so there may be fewer rows than offsets, and never more.
     if not (1 <= rows <= last - first + 1):
         raise DumpError(f"{printable(path)}: {rows} rows do not fit between offsets {first} and {last}")
     return RowGroup(first, last, rows, size, key_bytes)
@@ -438,6 +458,7 @@ def _group(content: Any, path: str) -> RowGroup:
 
 def _last(facts: Json, key: TopicPartition, offsets: list[int]) -> LastRecord:
     offset = number(facts, "offset", MAX_I64)
+    # The digest of the last record identifies the log: of another offset it would compare another record.
     if offsets[-1:] != [offset]:
         raise DumpError(f"{key}: its last record is at {offset} by the manifest, but not by its files")
     return LastRecord(offset, digest_of(facts.get("sha256"), f"{key}: sha256 of its last record"))

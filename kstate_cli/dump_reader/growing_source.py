@@ -72,6 +72,7 @@ def newest_manifest(filesystem: FileSystem, root: str, where: str) -> Grown | No
         ]
     except OSError as error:
         raise not_listed(error, where) from None
+    # In a bucket an object is an object: links and special files exist on this host only.
     if is_here(filesystem):
         _refuse_manifests_that_are_none(root, where)
     return newest_of(entries, where, lambda entry: content_of(filesystem, entry))
@@ -92,7 +93,9 @@ def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[List
             where=where,
             hint=NEW_DUMP,
         )
+    # By name, which is by generation: it has ten digits.
     newest = grown[-1]
+    # No second attempt with an older manifest: its files may be gone, and its records are older.
     data = content(newest)
     try:
         return parse(data, newest.relative, printable(newest.path))
@@ -123,9 +126,11 @@ def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown,
     fulls = tuple(full for full in grown.fulls if full.began <= generation)
     if not fulls:
         first = min((full.began for full in grown.fulls), default=None)
+        hint = "it has no full dump"
+        if first is not None:
+            hint = f"its oldest one is of generation {first}"
         raise UsageError(
-            f"--full-dump {quoted(str(generation))}: {where} has no full dump of that generation",
-            hint="it has no full dump" if first is None else f"its oldest one is of generation {first}",
+            f"--full-dump {quoted(str(generation))}: {where} has no full dump of that generation", hint=hint
         )
     left_out = sorted(str(key) for key, full in grown.newest().items() if full.began > generation)
     if not left_out:
@@ -143,6 +148,7 @@ def dump_of_generation(grown: Grown, place: DumpPlace, options: OpenOptions) -> 
     base = place.root.rstrip("/")
     damage = Damage(is_tolerated=options.in_part)
     _check_present(filesystem, base, manifest, damage)
+    # All files, before anything is restored. Otherwise a restoration compares those that it reads.
     if options.check_digests:
         check_files_digests(
             filesystem, manifest, [ListedFile(f"{base}/{file.path}", file.path, file.size) for file in manifest.files]
@@ -163,6 +169,7 @@ def _check_present(filesystem: FileSystem, base: str, manifest: Manifest, damage
     """Add to ``damage`` the partitions of files that are missing, special or of another size."""
     from pyarrow import fs
 
+    # One call for all files: the filesystem of a bucket sends its requests in parallel.
     for file, status in zip(
         manifest.files, filesystem.get_file_info([f"{base}/{file.path}" for file in manifest.files]), strict=True
     ):
@@ -179,6 +186,7 @@ def _check_present(filesystem: FileSystem, base: str, manifest: Manifest, damage
 
 def as_manifest(grown: Grown) -> Manifest:
     """Return the newest full of each partition as the manifest of a dump that was written at once."""
+    # Older fulls stay in the dump for a user who names one; a restoration never mixes them.
     fulls = grown.newest().values()
     return Manifest(
         grown.isolation,
@@ -189,14 +197,14 @@ def as_manifest(grown: Grown) -> Manifest:
 
 
 def _as_partition(full: Full) -> ManifestPartition:
-    groups = [group for file in full.files for group in file.groups]
+    first, last = _bounds(full)
     return ManifestPartition(
         full.key.topic,
         full.key.partition,
         full.log_start,
         full.log_end,
-        groups[0].first if groups else None,
-        groups[-1].last if groups else None,
+        first,
+        last,
         full.rows,
         full.topic_id,
         full.start,
@@ -204,9 +212,20 @@ def _as_partition(full: Full) -> ManifestPartition:
     )
 
 
+def _bounds(full: Full) -> tuple[int | None, int | None]:
+    """Return the offsets of the first and the last record; None without a record."""
+    groups = [group for file in full.files for group in file.groups]
+    if not groups:
+        return None, None
+    return groups[0].first, groups[-1].last
+
+
 def _reading(full: Full) -> Reading:
     """Return the newest reading: the dump has every record that the log had then."""
-    digest = full.last.sha256 if full.last is not None else None
+    digest = None
+    if full.last is not None:
+        digest = full.last.sha256
+    # The request may be later than the last range: then nothing new was there to read.
     ended = max(full.as_of_ms, full.ranges[-1].ended_ms)
     policy, deletes = full.cleanup_policy, full.delete_retention_ms
     retention, lag = full.retention_ms, full.min_compaction_lag_ms
@@ -233,12 +252,17 @@ def _partition(full: Full, root: str, filled: Full | None) -> PartitionDump:
         for file in full.files
         for index, g in enumerate(file.groups)
     )
+    first, last = _bounds(full)
+    older_full = None
+    if filled is not None and not full.rows:
+        # A recreated topic, or one that was emptied: a user may want the records of before.
+        older_full = filled.began, filled.rows
     return PartitionDump(
         full.key.topic,
         full.key.partition,
         pieces,
-        pieces[0].first if pieces else None,
-        pieces[-1].last if pieces else None,
+        first,
+        last,
         full.rows,
         full.log_start,
         full.log_end,
@@ -246,7 +270,7 @@ def _partition(full: Full, root: str, filled: Full | None) -> PartitionDump:
         full.topic_id,
         _reading(full),
         full.ranges,
-        (filled.began, filled.rows) if filled is not None and not full.rows else None,
+        older_full,
         full.held_back > 0,
         full.unknown_before_ms,
     )

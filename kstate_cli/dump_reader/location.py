@@ -54,7 +54,9 @@ class DumpListing:
 
 def absolute(uri: str) -> str:
     """Return the same place for a process with another working directory."""
-    return uri if _URI.match(uri) else os.path.abspath(uri)
+    if _URI.match(uri):
+        return uri
+    return os.path.abspath(uri)
 
 
 def uri_text(uri: str) -> str:
@@ -64,6 +66,7 @@ def uri_text(uri: str) -> str:
 
 def open_location(uri: str) -> tuple[FileSystem, str]:
     """Return the file system of ``uri`` and the path in it. Raises UsageError for a URI that pyarrow does not know."""
+    # Before pyarrow is loaded: its thread pools end the process where the host gives no thread.
     require_headroom(WRITING_THREADS)
     import pyarrow as pa
     from pyarrow import fs
@@ -85,6 +88,7 @@ def open_location(uri: str) -> tuple[FileSystem, str]:
             hint="give a local path or a URI that pyarrow knows: file://, s3://, gs://, abfss://, hdfs://",
         ) from None
     if not is_here(filesystem):
+        # From now on a signal must end the command in time: a client of a bucket retries for minutes.
         contact(uri_text(uri))
     return filesystem, path
 
@@ -113,6 +117,7 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> DumpListing:
         if status.type == fs.FileType.File:
             return DumpListing([ListedFile(status.path, status.base_name, status.size)], [])
         if is_here(filesystem):
+            # Before pyarrow lists the folder: it opens nothing, but skips what it does not know.
             _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
     except OSError as error:
@@ -142,7 +147,9 @@ def _refuse_foreign(root: str, shown_as: str) -> None:
     pyarrow skips links to nothing, and only distinguishes files and folders. Refused are FIFOs, sockets and devices,
     links to nothing, out of the dump or to a folder, and folders that are too deep.
     """
+    # The dump itself may be a link; what is below it must stay below its real place.
     inside = os.path.realpath(root).rstrip("/") + "/"
+    # A stack, not recursion, and at most so many levels: names of a loop would never end.
     waiting = [(root, 0)]
     while waiting:
         folder, level = waiting.pop()

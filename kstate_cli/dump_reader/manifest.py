@@ -40,6 +40,7 @@ ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 MAX_TIME: Final = 253_402_300_799_999
 """The last millisecond that has a date of four digits."""
+# Other writers put the name of the algorithm before it. Lower case only: digests are compared as texts.
 _SHA256: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 Json = dict[str, Any]
 """A JSON object."""
@@ -119,8 +120,12 @@ def parse(data: bytes, where: str = NAME) -> Manifest:
 
 def render(manifest: Manifest) -> bytes:
     """Return the canonical JSON, sorted by topic, partition and path."""
+    # The lowest format that can express it, so that an older kstate reads what it understands.
+    format_ = min(FORMATS)
+    if any(partition.reading for partition in manifest.partitions):
+        format_ = max(FORMATS)
     content = {
-        "format": max(FORMATS) if any(partition.reading for partition in manifest.partitions) else min(FORMATS),
+        "format": format_,
         "isolation": manifest.isolation,
         "partitions": [_facts(partition) for partition in sorted(manifest.partitions, key=_place)],
         "files": [_file_facts(file) for file in sorted(manifest.files, key=lambda f: f.path)],
@@ -169,6 +174,7 @@ def _manifest(content: Any) -> Manifest:
     for facts in _partitions(whole.get("partitions")):
         partition = _partition(facts)
         key = TopicPartition(partition.topic, partition.partition)
+        # Which of two entries counts would decide whether records are missing.
         if key in partitions:
             raise DumpError(f"{key} is listed twice")
         partitions[key] = partition
@@ -199,7 +205,9 @@ def _partition(facts: Json) -> ManifestPartition:
     topic_id = facts.get("topic_id")
     if topic_id is not None and not isinstance(topic_id, str):
         raise DumpError(f"{name}: topic_id is not a string")
-    topic_id = None if topic_id is None else canonical_topic_id(topic_id)
+    if topic_id is not None:
+        # Base64 and hexadecimal spellings of one id must compare equal.
+        topic_id = canonical_topic_id(topic_id)
     reading = None
     if facts.get("reading") is not None:
         reading = _reading(json_object(facts["reading"], f"reading of {name}"), name)
@@ -239,15 +247,17 @@ def _reading(facts: Json, name: str) -> Reading:
     policy = facts.get("cleanup_policy")
     if policy is not None and not isinstance(policy, str):
         raise DumpError(f"{name}: cleanup_policy is not a string")
-    epoch = None if facts.get("leader_epoch") is None else number(facts, "leader_epoch", MAX_I32)
+    epoch = maybe(facts, "leader_epoch", MAX_I32)
     digest = facts.get("last_record_sha256")
+    if digest is not None:
+        digest = digest_of(digest, f"{name}: last_record_sha256")
     return Reading(
         started,
         ended,
         policy,
         maybe(facts, "delete_retention_ms"),
         epoch,
-        None if digest is None else digest_of(digest, f"{name}: last_record_sha256"),
+        digest,
         maybe(facts, "retention_ms"),
         maybe(facts, "min_compaction_lag_ms"),
     )
@@ -255,8 +265,7 @@ def _reading(facts: Json, name: str) -> Reading:
 
 def digest_of(digest: Any, noun: str) -> str:
     """Return a SHA-256, which may begin with ``sha256:``. Raises DumpError for anything else."""
-    match = _SHA256.fullmatch(digest) if isinstance(digest, str) else None
-    if match is None:
+    if not isinstance(digest, str) or (match := _SHA256.fullmatch(digest)) is None:
         raise DumpError(f"{noun} is not a SHA-256 in lower-case hex")
     return match[1]
 
@@ -269,10 +278,16 @@ def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
     digest = facts.get("sha256", facts.get("digest"))
     if digest is not None:
         digest = digest_of(digest, f"{printable(path)}: the digest")
-    topic = topic_of(facts) if facts.get("topic") is not None else key.topic if key else None
-    partition = number(facts, "partition", MAX_I32) if facts.get("partition") is not None else None
+    topic = None
+    if facts.get("topic") is not None:
+        topic = topic_of(facts)
+    partition = maybe(facts, "partition", MAX_I32)
     if key is not None:
-        partition = key.partition if partition is None else partition
+        # A file inside of a partition need not repeat it, and must not contradict it.
+        if topic is None:
+            topic = key.topic
+        if partition is None:
+            partition = key.partition
         if (topic, partition) != (key.topic, key.partition):
             raise DumpError(f"{printable(path)} is listed under {key}, but names another partition")
     return ManifestFile(path, number(facts, "size", MAX_I64), digest, topic, partition)
@@ -281,6 +296,7 @@ def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
 def inside(path: str) -> bool:
     """Return whether a relative path stays in its folder: no ``..``, not absolute, no other spelling of a path."""
     parts = path.split("/")
+    # A backslash is a separator for some writers, and a null byte ends a path in C.
     return all(part not in {"", ".", ".."} for part in parts) and "\\" not in path and "\0" not in path
 
 
@@ -327,9 +343,11 @@ def number(facts: Json, name: str, most: int) -> int:
     return value
 
 
-def maybe(facts: Json, name: str) -> int | None:
-    """Return a member that is a 64-bit number; None if it is missing or null."""
-    return None if facts.get(name) is None else number(facts, name, MAX_I64)
+def maybe(facts: Json, name: str, most: int = MAX_I64) -> int | None:
+    """Return a member that is an integer from 0 to ``most``; None if it is missing or null."""
+    if facts.get(name) is None:
+        return None
+    return number(facts, name, most)
 
 
 def json_object(content: Any, noun: str) -> Json:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kstate_cli.formats.topic_partition import TopicPartition
 
-from .manifest import Manifest, Reading
+from .manifest import Manifest, ManifestFile, Reading
 from .schema import Columns
 
 
@@ -40,7 +40,9 @@ class Piece:
     @property
     def share(self) -> int:
         """Bytes of the rows of the topic-partition, if all rows have the same size."""
-        return self.bytes if not self.mixed else self.bytes * self.own // max(self.rows, 1)
+        if not self.mixed:
+            return self.bytes
+        return self.bytes * self.own // max(self.rows, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,12 @@ class Dump:
     hidden: tuple[str, ...] = ()
     """Warnings about files that a complete dump may have. They may explain a refusal."""
 
+    @property
+    def manifest_files(self) -> tuple[ManifestFile, ...]:
+        """The files that the manifest names; none without a manifest."""
+        return () if self.manifest is None else self.manifest.files
+
     def headers_of(self, topic: str | None) -> bool:
         """Return whether every file with rows of the topic has their headers."""
+        # A store must not mix rows with and without headers: one file without them decides for its topic.
         return self.has_headers and topic not in self.headerless

@@ -20,6 +20,7 @@ from .sources import DumpPlace, DumpSource, OpenOptions
 from .table_sources import DeltaTable, IcebergTable
 
 _LOG: Final = logging.getLogger(__name__)
+# The cheapest question first: a manifest, a folder, a file name. Parquet folders are listed in full.
 SOURCES: Final[tuple[DumpSource, ...]] = (GrowingDump(), DeltaTable(), IcebergTable(), ParquetFolder())
 """In the order in which they are asked; the last one takes every place."""
 
@@ -46,6 +47,7 @@ def read_dump(
     place = DumpPlace(*open_location(uri), uri)
     options = OpenOptions(complete, committed_only, check_digests, full_dump, in_part)
     with timed(_LOG, f"read dump {place.text}"):
+        # A generator: a source is only asked if none before it has recognized the place.
         dump = next(filter(None, (source.open(place, options) for source in SOURCES)), None)
     assert dump is not None, "the last source takes every place"
     return dump
@@ -122,6 +124,7 @@ def _grown(key: TopicPartition, newest: Full, fulls: Sequence[Full], damage: str
         newest.log_end,
         len(fulls),
         len(newest.ranges) - 1,
+        # Only of the same topic: the fulls of a topic that was recreated count other records.
         gaps_between((full.start, full.end) for full in fulls if full.topic_id == newest.topic_id),
         sum(full.rows for full in fulls),
         len(files),
@@ -132,11 +135,17 @@ def _grown(key: TopicPartition, newest: Full, fulls: Sequence[Full], damage: str
 
 
 def _written_at_once(dump: Dump, partition: PartitionDump) -> DumpedPartition:
-    stated = dump.manifest.files if dump.manifest is not None else ()
-    sizes = [file.size for file in stated if (file.topic, file.partition) == (partition.topic, partition.partition)]
-    behind = None if partition.last is None else partition.last + 1
-    end = partition.log_end if partition.reading is not None or partition.log_end is not None else behind
-    start = partition.start if partition.start is not None else partition.first
+    place = partition.topic, partition.partition
+    sizes = [file.size for file in dump.manifest_files if (file.topic, file.partition) == place]
+    end, start = partition.log_end, partition.start
+    if end is None and partition.reading is None and partition.last is not None:
+        # Without a manifest only the records themselves show how far the dump goes.
+        end = partition.last + 1
+    if start is None:
+        start = partition.first
+    as_of_ms = None
+    if partition.reading is not None:
+        as_of_ms = partition.reading.started_ms
     return DumpedPartition(
         partition.key,
         start,
@@ -149,13 +158,14 @@ def _written_at_once(dump: Dump, partition: PartitionDump) -> DumpedPartition:
         partition.rows,
         len(sizes) or len({piece.path for piece in partition.pieces}),
         sum(sizes) if sizes else None,
-        None if partition.reading is None else partition.reading.started_ms,
+        as_of_ms,
         dump.damaged.get(partition.key),
     )
 
 
 def gaps_between(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     """Return the offsets between these ranges that none of them covers."""
+    # The ranges of several fulls overlap: united first, so that a gap of one that another covers is none.
     covered: list[OffsetRange] = []
     for start, end in sorted(ranges):
         if covered and start <= covered[-1][1]:

@@ -27,7 +27,7 @@ from .location import (
     list_files,
     uri_text,
 )
-from .manifest import Manifest
+from .manifest import Manifest, ManifestFile, ManifestPartition
 from .model import Dump, PartitionDump, Piece
 from .sources import DumpPlace, OpenOptions, check_files_digests, content_of, no_manifest
 from .table_formats import table_refusal, tables_above, tables_in, uncommitted_in
@@ -35,10 +35,15 @@ from .table_formats import table_refusal, tables_above, tables_in, uncommitted_i
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+# Footers are small: the time is that of the requests, not of the processor.
 _THREADS: Final = 16
 _MOST_NAMES: Final = 5
 _LEVELS: Final = 3
 """A dump has a folder for each topic and perhaps for each partition, and a user may name a single file."""
+
+
+_UNKNOWN_LOG: Final = ManifestPartition("", 0, None, None, None, None, 0)
+"""Without a manifest nothing states the bounds of the broker's log."""
 
 
 @dataclass(slots=True)
@@ -58,6 +63,7 @@ class _Survey:
             elif file.size and not is_byproduct(file.relative):
                 self.other_hidden.append(file.relative)
             return False
+        # By its first bytes: some writers give their files no name of Parquet.
         if is_parquet_name(file.relative) or (file.size and is_parquet(filesystem, file)):
             return True
         if file.size:
@@ -75,7 +81,9 @@ class _Survey:
 
     def also_hidden(self) -> list[str]:
         """Return the warning about hidden files of other names, such as unfinished ones of a writer."""
-        return [f"skipped, because their names are hidden: {_some(self.other_hidden)}"] if self.other_hidden else []
+        if not self.other_hidden:
+            return []
+        return [f"skipped, because their names are hidden: {_some(self.other_hidden)}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,10 @@ def _plain_dump(survey: _Survey, place: DumpPlace, options: OpenOptions) -> Dump
     files = _surveyed(survey, filesystem, root, where)
     if files.manifest is None:
         # Also where the user says that the dump is complete: the manifest states which files count.
-        _refuse_other_level(filesystem, root, uri, _with_rows(files) if options.complete else files.manifests_below)
+        below = files.manifests_below
+        if options.complete:
+            below = _with_rows(files)
+        _refuse_other_level(filesystem, root, uri, below)
         if not options.complete:
             raise no_manifest(f"the dump has no {manifests.NAME}: a lost file would look like compaction", where)
         if not files.parquet:
@@ -135,13 +146,18 @@ def _plain_dump(survey: _Survey, place: DumpPlace, options: OpenOptions) -> Dump
 
 def dump_of_files(uri: str, facts: list[FileFacts], manifest: Manifest | None, options: OpenOptions) -> Dump:
     """Return the dump that consists of these files, with the warnings about their records."""
-    claimed = "read_committed" if options.committed_only else None
+    isolation = None
+    if manifest is not None:
+        # The writer knows better than the user, who is told of the contradiction.
+        isolation = manifest.isolation
+    elif options.committed_only:
+        isolation = "read_committed"
     return Dump(
         uri=absolute(uri),
         partitions=_partitions(facts, manifest),
         manifest=manifest,
         committed=manifest.committed if manifest else {},
-        isolation=manifest.isolation if manifest else claimed,
+        isolation=isolation,
         has_headers=any(file.columns.has_headers for file in facts),
         headerless=frozenset(key.topic for file in facts if not file.columns.has_headers for key, _ in file.pieces),
         columns={file.file.path: file.columns for file in facts},
@@ -151,7 +167,7 @@ def dump_of_files(uri: str, facts: list[FileFacts], manifest: Manifest | None, o
 
 def _facts(filesystem: FileSystem, files: _DumpFiles, damage: Damage) -> list[FileFacts]:
     """Return the facts in the footers; add the partitions of files that cannot be read to ``damage``."""
-    by_path = {file.path: file for file in files.manifest.files} if files.manifest else {}
+    by_path = {file.path: file for file in _listed(files.manifest)}
 
     def read(file: ListedFile) -> FileFacts | DumpError:
         try:
@@ -164,7 +180,9 @@ def _facts(filesystem: FileSystem, files: _DumpFiles, damage: Damage) -> list[Fi
     facts = []
     for file, answer in zip(files.parquet, answers, strict=True):
         if isinstance(answer, DumpError):
-            damage.add(keys_of(by_path[file.relative]) if file.relative in by_path else (), answer)
+            # A file that no manifest names is of unknown partitions: then the whole dump is refused.
+            entry = by_path.get(file.relative)
+            damage.add(() if entry is None else keys_of(entry), answer)
         else:
             facts.append(answer)
     return facts
@@ -174,13 +192,18 @@ def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list
     """Raise DumpError if the dump is in a folder below, or if this is a part of a dump: manifests show that."""
     if below:
         places = [f"{uri.rstrip('/')}/{folder}" for folder in below]
-        holds = "holds the dump" if len(places) == 1 else "hold dumps"
+        holds = "hold dumps"
+        if len(places) == 1:
+            holds = "holds the dump"
         places_text = some([uri_text(place) for place in places], _MOST_NAMES)
         raise DumpError(f"{places_text} {holds}: {uri_text(uri)} is further up", hint="name that folder")
     for levels in range(1, _LEVELS + 1):
         above = "/".join(root.rstrip("/").split("/")[:-levels])
         if above and _has_manifest(filesystem, above):
-            whole = "/".join(uri.rstrip("/").split("/")[:-levels]) if "://" in uri else above
+            whole = above
+            if "://" in uri:
+                # The path within the file system is no URI: the same number of levels is cut from the URI itself.
+                whole = "/".join(uri.rstrip("/").split("/")[:-levels])
             raise DumpError(
                 f"{uri_text(whole)} holds the dump: {uri_text(uri)} is a part of it", hint="name that folder"
             )
@@ -203,6 +226,10 @@ def _has_manifest(filesystem: FileSystem, folder: str) -> bool:
     return any(entry.type == fs.FileType.File and _is_manifest(entry.base_name) for entry in entries)
 
 
+def _listed(manifest: Manifest | None) -> tuple[ManifestFile, ...]:
+    return () if manifest is None else manifest.files
+
+
 def _is_manifest(name: str) -> bool:
     return name == manifests.NAME or generation_of(name) is not None
 
@@ -214,7 +241,7 @@ def _surveyed(survey: _Survey, filesystem: FileSystem, root: str, where: str) ->
     by_name = {file.relative: file for file in files}
     if manifests.NAME in by_name:
         manifest = manifests.parse(content_of(filesystem, by_name[manifests.NAME]), f"{where}/{manifests.NAME}")
-    manifest_files = {file.path for file in manifest.files} if manifest else set()
+    manifest_files = {file.path for file in _listed(manifest)}
     # The manifest counts also below a folder that Spark would hide: topics may begin with an underscore.
     parquet = [file for file in files if file.relative in manifest_files or survey.counts(filesystem, file)]
     _refuse_tables_below(filesystem, listing, [file.relative for file in parquet], where)
@@ -240,9 +267,14 @@ def _refuse_tables_below(filesystem: FileSystem, listing: DumpListing, parquet: 
         base = where.rstrip("/")
         raise table_refusal(
             read,
-            lambda folder: f"{base}/{printable(folder)}" if folder else base,
-            lambda folder: f"COPY/{printable(folder)}" if folder else "COPY",
+            lambda folder: _below(base, folder),
+            lambda folder: _below("COPY", folder),
         )
+
+
+def _below(base: str, folder: str) -> str:
+    """Return the path of a folder of the dump for messages; the dump itself is the empty name."""
+    return f"{base}/{printable(folder)}" if folder else base
 
 
 def _refuse_tables_above(filesystem: FileSystem, root: str) -> list[str]:
@@ -273,11 +305,14 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
     for file in facts:
         for key, piece in file.pieces:
             pieces.setdefault(key, []).append(piece)
-    logs = {TopicPartition(file.topic, file.partition): file for file in manifest.partitions} if manifest else {}
+    logs: dict[TopicPartition, ManifestPartition] = {}
+    if manifest is not None:
+        logs = {TopicPartition(log.topic, log.partition): log for log in manifest.partitions}
     partitions = {}
     for key in sorted(pieces.keys() | logs.keys()):
+        # By path and row group too, so that pieces with equal offsets have one order in every process.
         own = sorted(pieces.get(key, []), key=lambda piece: (piece.first, piece.last, piece.path, piece.row_groups))
-        log = logs.get(key)
+        log = logs.get(key, _UNKNOWN_LOG)
         partitions[key] = PartitionDump(
             key.topic,
             key.partition,
@@ -285,11 +320,11 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
             min((piece.first for piece in own), default=None),
             max((piece.last for piece in own), default=None),
             sum(piece.own for piece in own),
-            log.log_start if log else None,
-            log.log_end if log else None,
-            log.start if log else None,
-            log.topic_id if log else None,
-            log.reading if log else None,
+            log.log_start,
+            log.log_end,
+            log.start,
+            log.topic_id,
+            log.reading,
         )
     return partitions
 

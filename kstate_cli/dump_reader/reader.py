@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Iterator, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import NEW_DUMP, DumpError, unreadable
@@ -37,6 +38,7 @@ def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> p
     with OpenFiles(filesystem) as files:
         tables = [table for piece in part.pieces for table in _tables(part, piece, names, files)]
         table = _concatenated(tables, names)
+        # The usual case: neither sorting nor comparing, which would copy every value.
         if is_rising(_offsets(table)):
             return table
         _compare_repeated(part, table, files)
@@ -62,7 +64,9 @@ def iter_slice(
     """
     names = _names(columns)
     average = max(1, part.bytes // max(part.rows, 1))
-    most = max_rows if max_bytes is None else max(1, min(max_rows, max_bytes // average))
+    most = max_rows
+    if max_bytes is not None:
+        most = max(1, min(max_rows, max_bytes // average))
     if max_bytes is None and part.rows <= max_rows:
         table = read_slice(part, columns, filesystem)
         if table.num_rows:
@@ -71,6 +75,7 @@ def iter_slice(
     passage.ordered &= part.ordered
     with OpenFiles(filesystem) as files:
         if passage.ordered:
+            # Offsets that were seen to rise are not read again: eight bytes for each record.
             read = [*columns] if passage.is_rising(part) else names
             tables = _packed(_in_order(part, read, files, most, passage), max_rows, max_bytes)
         else:
@@ -83,6 +88,7 @@ def _windows(part: Slice, names: list[str], files: OpenFiles, most: int) -> Iter
     offsets = _all_offsets(part, files)
     for begin in range(0, len(offsets), most):
         low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
+        # Each window reads all pieces that overlap it: more reading, but never more than its rows in memory.
         window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
         pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
         parts = [table for piece in pieces for table in _batches(window, piece, names, files)]
@@ -128,6 +134,7 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
 
     in_path = {name for name, _ in piece.hive}
     select = [name for name in ("topic", "partition") if piece.mixed and name not in in_path]
+    # By the average size of a row; at least a few, so that a huge average does not read row by row.
     rows = max(_LEAST_ROWS, min(_BATCH_ROWS, _BATCH_BYTES * piece.rows // max(piece.bytes, 1)))
     if "offset" not in names and not _is_inside(part, piece):
         select.append("offset")
@@ -163,15 +170,15 @@ def _mask(table: pa.Table, part: Slice, piece: Piece, select: list[str]) -> Any:
     if not _is_inside(part, piece):
         offsets = table.column("offset")
         terms += [pc.greater_equal(offsets, part.first), pc.less_equal(offsets, part.last)]
-    mask = None
-    for term in terms:
-        mask = term if mask is None else pc.and_(mask, term)
-    return mask
+    if not terms:
+        return None
+    return reduce(pc.and_, terms)
 
 
 def _canonical(table: pa.Table, names: list[str], piece: Piece) -> pa.Table:
     import pyarrow as pa
 
+    # The footers had no null there: it is another file, or its statistics lie.
     if "offset" in names and table.column("offset").null_count:
         raise changed(piece)
     return pa.table({name: convert(name, table.column(name)) for name in names})
@@ -182,7 +189,8 @@ def _concatenated(tables: list[pa.Table], names: list[str]) -> pa.Table:
 
     if not tables:
         return pa.schema([(name, column_type(name)) for name in names]).empty_table()
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    # Without a copy: the result has the chunks of all tables.
+    return pa.concat_tables(tables)
 
 
 def _compare_repeated(part: Slice, table: pa.Table, files: OpenFiles) -> None:
@@ -207,6 +215,7 @@ def _compare_repeated(part: Slice, table: pa.Table, files: OpenFiles) -> None:
 
 
 def _offsets(table: pa.Table) -> npt.NDArray[np.int64]:
+    # Copies only if the table has several chunks.
     offsets: npt.NDArray[np.int64] = table.column("offset").to_numpy()
     return offsets
 
@@ -215,7 +224,9 @@ def _all_offsets(part: Slice, files: OpenFiles) -> npt.NDArray[np.int64]:
     import numpy as np
 
     offsets = [_offsets(table) for piece in part.pieces for table in _batches(part, piece, ["offset"], files)]
-    return np.unique(np.concatenate(offsets)) if offsets else np.empty(0, np.int64)
+    if not offsets:
+        return np.empty(0, np.int64)
+    return np.unique(np.concatenate(offsets))
 
 
 def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int, passage: Passage) -> Iterator[pa.Table]:
@@ -228,10 +239,12 @@ def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int, passag
                     if passage.is_rising(part):
                         raise changed(piece)
                     passage.ordered = False
+                    # Rows that were handed out already may be wrong: the caller begins again, with sorted windows.
                     raise OutOfOrder
                 last = int(offsets[-1])
             for begin in range(0, table.num_rows, most):
                 yield table.slice(begin, most)
+    # Only after the last table: a reading that was stopped has not seen all offsets.
     passage.mark_rising(part)
 
 
@@ -254,7 +267,9 @@ def _packed(tables: Iterator[pa.Table], max_rows: int, max_bytes: int | None) ->
 
 def _split(tables: Iterator[pa.Table], max_bytes: int | None) -> Iterator[pa.Table]:
     for table in tables:
-        parts = 1 if max_bytes is None else min(table.num_rows, -(-table.nbytes // max_bytes))
+        parts = 1
+        if max_bytes is not None:
+            parts = min(table.num_rows, -(-table.nbytes // max_bytes))
         step = -(-table.num_rows // parts)
         yield from (table.slice(begin, step) for begin in range(0, table.num_rows, step))
 
@@ -290,6 +305,7 @@ def sorted_once(table: pa.Table) -> pa.Table:
     again = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(again):
         keep = np.ones(len(order), dtype=bool)
+        # Stable sorting: the first of equal offsets is that of the earlier piece.
         keep[again + 1] = False
         order = order[keep]
     return gathered(table, order)
@@ -332,11 +348,16 @@ def gathered(table: pa.Table, indices: npt.NDArray[np.int64]) -> pa.Table:
 
     if table.nbytes <= _BLOCK_BYTES:
         return table.combine_chunks().take(indices)
+    # Half of the limit: rows differ in size, and a block must stay below it all the same.
     block = max(1, int(table.num_rows * (_BLOCK_BYTES // 2) // table.nbytes))
     columns = {}
     for name in table.column_names:
         column = table.column(name)
-        wide = column.cast(_wide(name)).combine_chunks() if name in (*_BINARY, "headers") else column.combine_chunks()
+        wide = column
+        if name in (*_BINARY, "headers"):
+            # 64-bit positions, so that one chunk holds the column; each block is small enough for 32 bits again.
+            wide = column.cast(_wide(name))
+        wide = wide.combine_chunks()
         chunks = [wide.take(indices[at : at + block]).cast(column.type) for at in range(0, len(indices), block)]
         columns[name] = pa.chunked_array(chunks, column.type)
     return pa.table(columns)
@@ -347,7 +368,9 @@ def _wide(name: str) -> pa.DataType:
 
     if name == "headers":
         return pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
-    return pa.large_binary() if name in _BINARY else column_type(name)
+    if name in _BINARY:
+        return pa.large_binary()
+    return column_type(name)
 
 
 def _differ(first: pa.ChunkedArray, second: pa.ChunkedArray) -> npt.NDArray[np.int64]:
@@ -360,6 +383,7 @@ def _differ(first: pa.ChunkedArray, second: pa.ChunkedArray) -> npt.NDArray[np.i
         pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
         return np.flatnonzero([(a or []) != (b or []) for a, b in pairs])
     equal = pc.fill_null(pc.equal(first, second), False)
+    # Arrow compares null with null as null, but a tombstone equals a tombstone.
     both_null = pc.and_(pc.is_null(first), pc.is_null(second))
     return np.flatnonzero(~np.asarray(pc.or_(equal, both_null)))
 
@@ -377,14 +401,18 @@ def record_digest(key: bytes | None, value: bytes | None, timestamp: int) -> str
     """
     digest = hashlib.sha256(timestamp.to_bytes(8, "big", signed=True))
     for field in (key, value):
-        digest.update((-1 if field is None else len(field)).to_bytes(4, "big", signed=True))
+        # The length comes first, so that no two records have the same bytes: an empty value is no tombstone.
+        length = -1 if field is None else len(field)
+        digest.update(length.to_bytes(4, "big", signed=True))
         digest.update(field or b"")
     return digest.hexdigest()
 
 
 def key_digest(key: bytes | None) -> str:
     """Return SHA-256 of a key, in hex; 64 zeros for a record without a key."""
-    return "0" * 64 if key is None else hashlib.sha256(key).hexdigest()
+    if key is None:
+        return "0" * 64
+    return hashlib.sha256(key).hexdigest()
 
 
 def digest_at(filesystem: FileSystem, partition: PartitionDump, offset: int) -> str | None:
@@ -401,4 +429,7 @@ def digest_at(filesystem: FileSystem, partition: PartitionDump, offset: int) -> 
     rows, size = sum(piece.own for piece in pieces), sum(piece.share for piece in pieces)
     part = Slice(partition.topic, partition.partition, 0, pieces, offset, offset, rows, size, ordered=False)
     records: list[dict[str, Any]] = read_slice(part, _COLUMNS, filesystem).to_pylist()
-    return record_digest(records[0]["key"], records[0]["value"], records[0]["timestamp"]) if records else None
+    if not records:
+        # Compaction has removed it, or it is a marker of a transaction.
+        return None
+    return record_digest(records[0]["key"], records[0]["value"], records[0]["timestamp"])

@@ -24,6 +24,7 @@ _EXPECTED: Final = {
     "headers": HEADERS,
 }
 _OPTIONAL: Final = {"timestampType", "headers"}
+# Types that hold the same values; everything else is rejected, because a cast could change them.
 _ALSO: Final = {
     "partition": {"int64"},
     # Impala, Hive and ClickHouse write strings that are not marked as text.
@@ -59,14 +60,17 @@ def check_columns(
 ) -> Columns:
     """Return the columns of an open file. Raises DumpError, naming file and column, for an unexpected one."""
     schema = parquet.schema_arrow
-    table_format = None if of_table else format_of_file(schema, parquet.metadata.metadata or ())
-    if table_format is not None:
-        raise file_refusal(path, table_format)
+    if not of_table:
+        # The log of the table states which of its files count, and nothing here has read it.
+        table_format = format_of_file(schema, parquet.metadata.metadata or ())
+        if table_format is not None:
+            raise file_refusal(path, table_format)
     in_path = {name for name, _ in hive}
     kinds: list[tuple[str, str | None]] = []
     zoned = True
     for name, expected in _EXPECTED.items():
         indices = schema.get_all_field_indices(name)
+        # Parquet allows names twice: which column a reader takes depends on the reader.
         if len(indices) > 1:
             raise DumpError(f"column {name} occurs {len(indices)} times", where=printable(path))
         if not indices:
@@ -99,6 +103,7 @@ def _timestamp_kind(parquet: pq.ParquetFile, kind: pa.TimestampType) -> tuple[st
     """Return the type of the column ``timestamp``, and whether its values are UTC."""
     if _physical_type(parquet, "timestamp") != "INT96":
         return kind_of(kind), kind.tz is not None
+    # INT96 is a count of nanoseconds and days without any zone. Spark writes UTC.
     utc = not (parquet.metadata.created_by or "").startswith(_LOCAL_TIMES)
     return "INT96", utc or kind.tz is not None
 
@@ -165,8 +170,12 @@ def convert(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if column.type.equals(target):
         return column
     if pa.types.is_dictionary(column.type):
+        # First to plain values: Arrow has no cast from a dictionary to every other type.
         column = pc.cast(column, column.type.value_type)
-    return column if column.type.equals(target) else pc.cast(column, target)
+    if column.type.equals(target):
+        return column
+    # A safe cast, the default: it raises ArrowInvalid where a value does not fit.
+    return pc.cast(column, target)
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
@@ -175,6 +184,7 @@ def _milliseconds(column: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     unit = column.type.unit
+    # The numbers themselves, without a copy: a cast between units would truncate, or check every value.
     plain = column.view(pa.int64())
     finer = _FINER.get(unit)
     if finer is not None:
@@ -184,4 +194,6 @@ def _milliseconds(column: pa.Array) -> pa.Array:
         return pa.array(np.floor_divide(plain.to_numpy(zero_copy_only=False), finer))
     if unit == "s":
         plain = pc.multiply_checked(plain, _SECOND)
-    return plain.fill_null(_NO_TIMESTAMP) if plain.null_count else plain
+    if not plain.null_count:
+        return plain
+    return plain.fill_null(_NO_TIMESTAMP)

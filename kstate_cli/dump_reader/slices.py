@@ -54,7 +54,9 @@ def slices(
     they are read for each of its parts. If that would read the partition more than twice, or if a single range has more
     than ``max_bytes``, the result is ``([], True)``.
     """
-    low = 0 if after is None else after + 1
+    low = 0
+    if after is not None:
+        low = after + 1
     if until is not None and until < low:
         return [], False
     pieces = [piece for piece in partition.pieces if piece.last >= low and (until is None or piece.first <= until)]
@@ -84,11 +86,13 @@ def _overlapping(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 def _cut(group: list[Piece], low: int, until: int | None, max_bytes: int) -> list[_SlicePart] | None:
     first = max(low, group[0].first)
     last = max(piece.last for piece in group)
-    last = last if until is None else min(last, until)
+    if until is not None:
+        last = min(last, until)
     whole = _part(group, first, last)
     if len(group) == 1 or whole.bytes <= max_bytes:
         return [whole]
     parts = _ranges(group, first, last, max_bytes)
+    # One shuffle in Spark reads and writes everything once, so reading it all more than twice is dearer.
     if parts is None or sum(part.bytes for part in parts) > _MOST_READS * whole.bytes:
         return None
     return parts
@@ -104,6 +108,7 @@ def _ranges(group: list[Piece], first: int, last: int, max_bytes: int) -> list[_
     size = 0
     for start, end, active, fresh in _sweep(group, first, last):
         fresh_bytes = sum(piece.share for piece in fresh)
+        # A range without a new piece is free: its pieces are read already for the range before.
         if current and (not fresh or size + fresh_bytes <= max_bytes):
             current += fresh
             size += fresh_bytes
@@ -158,10 +163,10 @@ def _part(pieces: list[Piece], first: int, last: int) -> _SlicePart:
 def _pack(parts: Iterable[_SlicePart], max_bytes: int) -> list[_SlicePart]:
     packed: list[_SlicePart] = []
     for part in parts:
-        before = packed[-1] if packed else None
-        if before is None or before.bytes + part.bytes > max_bytes:
+        if not packed or packed[-1].bytes + part.bytes > max_bytes:
             packed.append(part)
             continue
+        before = packed[-1]
         # Parts of one group share pieces: those that begin earlier are in the list already.
         before.pieces += [piece for piece in part.pieces if piece.first > before.last]
         before.last = part.last
@@ -211,6 +216,7 @@ def cut(part: Slice, upto: int) -> tuple[Slice, Slice | None]:
     """Return a slice up to an offset (inclusive), and the rest; None if there is none."""
     if upto >= part.last:
         return part, None
+    # A piece on both sides of the cut is read twice, filtered by offset each time.
     low = [piece for piece in part.pieces if piece.first <= upto]
     high = [piece for piece in part.pieces if piece.last > upto]
     return _sub_slice(part, low, part.first, upto), _sub_slice(part, high, upto + 1, part.last)
@@ -255,6 +261,7 @@ def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPar
     Raises DumpError if different rows have one offset, RunFailed if Spark fails.
     """
     partitions_to_order = [dump.partitions[key] for key in sorted(set(partitions))]
+    # No session of Spark is started for partitions without a row.
     if not any(partition.rows for partition in partitions_to_order):
         return replace(dump, partitions={partition.key: partition for partition in partitions_to_order}, manifest=None)
     from pyspark.sql import SparkSession
@@ -306,10 +313,15 @@ def _rows(spark: SparkSession, dump: Dump, selected: list[PartitionDump]) -> Dat
         for (hive, columns), paths in alike.items():
             sources.setdefault((hive, columns, tuple(sorted(paths))), []).append(partition)
     names = _Names(dump.uri)
-    columns_out = ["key", "value", *_BY_OFFSET, "timestamp", *(["headers"] if dump.has_headers else [])]
+    columns_out = ["key", "value", *_BY_OFFSET, "timestamp"]
+    if dump.has_headers:
+        columns_out.append("headers")
     frames = []
     for (hive, columns, paths_of_source), partitions in sources.items():
-        reader = spark.read if columns is None else spark.read.schema(_spark_schema(columns))
+        reader = spark.read
+        if columns is not None:
+            # Without a schema Spark takes that of any one file, and casts the others or fails.
+            reader = reader.schema(_spark_schema(columns))
         frame = reader.parquet(*(names.pattern(path) for path in paths_of_source))
         for name, value in hive:
             frame = frame.withColumn(name, functions.lit(value))
@@ -338,9 +350,13 @@ def _spark_schema(columns: Columns) -> str:
     kinds = {"int32": "int", "int64": "bigint"}
     # Strings that the writer has not marked as text are read as text all the same.
     texts = {"topic": "string", "headers": "array<struct<key: string, value: binary>>"}
-    stamp = "timestamp" if columns.zoned else "timestamp_ntz"
     types = {name: texts.get(name, kinds.get(kind, kind)) for name, kind in columns.kinds if kind is not None}
-    types["timestamp"] = "bigint" if types["timestamp"] == "timestamp[ns]" else stamp
+    if types["timestamp"] == "timestamp[ns]":
+        types["timestamp"] = "bigint"  # Spark has no nanoseconds, and reads them as numbers (nanosAsLong)
+    elif columns.zoned:
+        types["timestamp"] = "timestamp"
+    else:
+        types["timestamp"] = "timestamp_ntz"
     return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
 
 
@@ -378,6 +394,7 @@ def hadoop_uri(uri: str) -> str:
 
 @contextlib.contextmanager
 def _conf(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    # The session belongs to the caller: every setting is put back as it was, or unset.
     before = {name: spark.conf.get(name, None) for name in values}
     for name, value in values.items():
         spark.conf.set(name, value)
@@ -397,6 +414,7 @@ def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
         if before.rows:
             raise RunFailed(f"Spark lost the rows of {before.key}", where=dump.uri, hint=_ODD)
         return before
+    # Duplicates may go, so there may be fewer rows; other bounds mean that records were lost.
     if (after.first, after.last) != (before.first, before.last) or after.rows > before.rows:
         raise RunFailed(f"Spark has written other rows of {before.key} than it read", where=dump.uri, hint=_ODD)
     for piece, following in zip(after.pieces, after.pieces[1:], strict=False):

@@ -41,7 +41,9 @@ from .location import open_location
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+# Each thread waits for the disk or the network: more of them than processors.
 _THREADS: Final = 16
+# Bytes. A manifest is read into memory whole, and one of this size has millions of files.
 _MAX_MANIFEST: Final = 512 << 20
 
 
@@ -128,6 +130,7 @@ def check_digest(filesystem: FileSystem, path: str, expected: str, ended: Callab
     digest = hashlib.sha256()
     try:
         with filesystem.open_input_stream(path) as stream:
+            # Checked for each chunk: the end of the command does not wait for a file of gigabytes.
             while not ended() and (chunk := stream.read(_CHUNK)):
                 digest.update(chunk)
     except OSError as error:
@@ -146,8 +149,7 @@ def other_file(path: str) -> DumpError:
 def manifest_digests(dump: Dump, paths: Iterable[str]) -> dict[str, str]:
     """Return the digest of each path in the manifest; paths without one are omitted."""
     root = open_location(dump.uri)[1].rstrip("/")
-    files = dump.manifest.files if dump.manifest is not None else ()
-    expected = {f"{root}/{file.path}": file.sha256 for file in files}
+    expected = {f"{root}/{file.path}": file.sha256 for file in dump.manifest_files}
     return {path: digest for path in sorted(set(paths)) if (digest := expected.get(path)) is not None}
 
 
@@ -172,6 +174,7 @@ class Digests:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Before the shutdown, which waits for the running threads: they see it at their next chunk.
         self._ended = True
         self._pool.shutdown(cancel_futures=True)
 

@@ -92,7 +92,9 @@ def tables_in(names: Iterable[str], folders: Iterable[str]) -> dict[str, TableFo
 
 def _add_markers(folders: Sequence[str], tables: dict[str, TableFormat]) -> None:
     for index, name in enumerate(folders):
-        format_ = HIVE if _HIVE_FOLDER.fullmatch(name) else _MARKERS.get(name)
+        format_ = _MARKERS.get(name)
+        if _HIVE_FOLDER.fullmatch(name):
+            format_ = HIVE
         if format_ is not None:
             tables.setdefault("/".join(folders[:index]), format_)
 
@@ -130,12 +132,14 @@ def uncommitted_in(names: Iterable[str], content: Callable[[str], bytes]) -> dic
     return {
         folder: COMMITS
         for folder in {*started, *committed}
+        # A transaction that has not ended: its files are there, and do not count yet.
         if started.get(folder, set()) - committed.get(folder, {}).keys()
         or any(_replaces(content(name)) for name in committed.get(folder, {}).values())
     }
 
 
 def _replaces(data: bytes) -> bool:
+    # Not understood, so it counts as one that replaces: the dump is refused, and no deleted row comes back.
     if len(data) > _MOST_COMMIT_BYTES:
         return True
     try:
@@ -167,8 +171,11 @@ def tables_above(filesystem: FileSystem, root: str, *, local: bool) -> Enclosing
     """Return the tables whose folders contain the dump at ``root``; those above its real path as well."""
     tables: dict[str, TableFormat] = {}
     unreadable: list[str] = []
-    roots = dict.fromkeys([root.rstrip("/"), os.path.realpath(root)] if local else [root.rstrip("/")])
-    for path in roots:
+    roots = [root.rstrip("/")]
+    if local:
+        # A link may lead into the folder of a table that its own path does not show.
+        roots.append(os.path.realpath(root))
+    for path in dict.fromkeys(roots):
         parts = path.split("/")
         _add_markers(parts, tables)
         for end in range(len(parts) - 1, 0, -1):
@@ -192,6 +199,7 @@ def _add_folder(filesystem: FileSystem, folder: str, tables: dict[str, TableForm
     for name, (pattern, format_) in _LOG_FILES.items():
         try:
             entries = filesystem.get_file_info(fs.FileSelector(f"{folder}/{name}", allow_not_found=True))
+        # A file with the name of a log folder: it is no table.
         except NotADirectoryError:
             continue
         except OSError:
@@ -209,20 +217,24 @@ def table_refusal(
     formats = list(dict.fromkeys(tables[folder].name for folder in folders))
     places = some([place(folder) for folder in folders], _MOST_NAMES)
     kind = " or ".join(formats)
-    are = f"is a table ({kind})" if len(folders) == 1 else f"are tables ({kind})"
+    are = f"are tables ({kind})"
+    if len(folders) == 1:
+        are = f"is a table ({kind})"
     below = any(copy(folder) != "COPY" for folder in folders)
     lines = [
         line.format(table=place(folder), copy=copy(folder))
         for folder in folders[:_MOST_NAMES]
         if (line := tables[folder].example) is not None
     ]
+    hint = (
+        "write the current rows as plain Parquet to a new folder, with a reader of that format, and give the new folder"
+    )
+    if below:
+        hint += "; copy the rest of the dump there as well"
+    if lines:
+        hint += ", for example:"
     return DumpError(
-        f"{places} {are}: only the log of the table states which of its files count",
-        hint="write the current rows as plain Parquet to a new folder, with a reader of that format,"
-        " and give the new folder"
-        + ("; copy the rest of the dump there as well" if below else "")
-        + (", for example:" if lines else ""),
-        hint_details=lines,
+        f"{places} {are}: only the log of the table states which of its files count", hint=hint, hint_details=lines
     )
 
 

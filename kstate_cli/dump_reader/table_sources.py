@@ -62,12 +62,14 @@ class DeltaTable:
         try:
             from deltalake import DeltaTable as Table
             from deltalake.exceptions import DeltaError
+        # Without the package the folder stays a table, which the source for Parquet folders refuses with a hint.
         except ImportError:
             return None
         try:
             table = Table(place.root)
             live_paths = {os.path.relpath(unquote(_local(uri)), place.root) for uri in table.file_uris()}
             files = _replayed(place, table.version())
+            # The library reads a checkpoint where there is one; the commits are replayed here. Both must agree.
             if live_paths != files.keys():
                 raise _RefusedTableError("its checkpoint and its commits name different files")
         except (DeltaError, OSError, ValueError) as error:
@@ -80,6 +82,7 @@ class DeltaTable:
 def _replayed(place: DumpPlace, version: int) -> dict[str, _TableFile]:
     """Replay all commits of a Delta table; return the files that count. Raises _RefusedTableError."""
     files: dict[str, _TableFile] = {}
+    # From the first commit on: only then it is known that no commit removed records.
     for number in range(version + 1):
         path = f"{place.root}/{_DELTA_LOG}/{number:020d}.json"
         if not os.path.isfile(path):
@@ -104,8 +107,12 @@ def _table_file(action: Mapping[str, Any]) -> _TableFile:
     path = unquote(str(action["path"]))
     if action.get("deletionVector") is not None:
         raise _RefusedTableError(f"{printable(path)} has a deletion vector: some of its records were deleted")
-    statistics = parse_json(str(action["stats"]).encode()) if action.get("stats") else {}
+    statistics: dict[str, Any] = {}
+    if action.get("stats"):
+        # Statistics are JSON within a string of JSON, and optional.
+        statistics = parse_json(str(action["stats"]).encode())
     in_path = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+    # Delta keeps partition columns in its log only, and kstate reads them from the path.
     for name, value in (action.get("partitionValues") or {}).items():
         if name in ("topic", "partition") and unquote(in_path.get(name, "")) != value:
             raise _RefusedTableError(f"{printable(path)} is not in the folder of its {name}")
@@ -118,6 +125,7 @@ def _require_same_rows(
     """Raise _RefusedTableError if a commit of a Delta table may have removed or replaced records."""
     if not old_files:
         return
+    # Missing counts as a change, which is the cautious reading.
     if any(action["remove"].get("dataChange", True) for action in actions if "remove" in action):
         raise _RefusedTableError(f"commit {number} removed or replaced records")
     # The writer states that its rewrite kept all rows, and the counts of rows in its statistics must agree.
@@ -130,6 +138,7 @@ def _require_same_rows(
 
 def _require_plain_columns(metadata: Mapping[str, Any] | None) -> None:
     """Raise _RefusedTableError if files of a Delta table have other column names than the table."""
+    # Renamed columns have physical names in the files, such as col-1f2e, which no reader here maps.
     mode = ((metadata or {}).get("configuration") or {}).get("delta.columnMapping.mode", "none")
     if mode != "none":
         raise _RefusedTableError(f"it maps column names (delta.columnMapping.mode={mode})")
@@ -171,7 +180,10 @@ def _planned(table: Any, folder: str) -> Iterator[_TableFile]:
                 f"snapshot {current} has expired: whether older snapshots removed records is unknown"
             )
         snapshot = snapshots[current]
-        operation = None if snapshot.summary is None else snapshot.summary.operation.value
+        operation = None
+        if snapshot.summary is not None:
+            operation = snapshot.summary.operation.value
+        # Format version 1 may have no summary: what such a snapshot did is unknown.
         if operation not in _APPENDS:
             raise _RefusedTableError(f"snapshot {current} removed or replaced records (operation {operation})")
         numbers.append(snapshot.sequence_number)
@@ -221,15 +233,21 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
 
 def _refusal(format_: TableFormat, place: str, reason: str) -> DumpError:
     """Return the refusal of a table that cannot serve as a dump."""
-    details = [] if format_.example is None else [format_.example.format(table=place, copy="COPY")]
+    hint = (
+        "if its rows are complete all the same, write them as plain Parquet to a new folder, with a reader of that"
+        " format, and give the new folder"
+    )
+    details = []
+    if format_.example is not None:
+        hint += ", for example:"
+        details = [format_.example.format(table=place, copy="COPY")]
     return DumpError(
-        f"{place} is a table ({format_.name}) that cannot serve as a dump: {reason}",
-        hint="if its rows are complete all the same, write them as plain Parquet to a new folder, with a reader of that"
-        " format, and give the new folder" + (", for example:" if details else ""),
-        hint_details=details,
+        f"{place} is a table ({format_.name}) that cannot serve as a dump: {reason}", hint=hint, hint_details=details
     )
 
 
 def _local(uri: str) -> str:
     """Return the path of a file URI; a path unchanged."""
-    return urlsplit(uri).path if uri.startswith("file:") else uri
+    if uri.startswith("file:"):
+        return urlsplit(uri).path
+    return uri

@@ -45,6 +45,7 @@ class DumpFile:
 
     def part(self, parts: int) -> int:
         """Return the part of so many that the file belongs to, from 1: the same however the dump grows."""
+        # By the name, not by the position: a new file moves no other one into another part.
         return int.from_bytes(hashlib.sha256(self.relative.encode()).digest()[:8]) % parts + 1
 
 
@@ -90,14 +91,13 @@ def _grown_files(grown: Grown, base: str) -> tuple[DumpFile, ...]:
 def files_to_read(dump: Dump) -> tuple[DumpFile, ...]:
     """Return the files with rows that a restore may read."""
     root = open_location(dump.uri)[1].rstrip("/")
-    by_path = {f"{root}/{file.path}": file for file in (dump.manifest.files if dump.manifest is not None else ())}
+    by_path = {
+        f"{root}/{file.path}": DumpFile(file.path, f"{root}/{file.path}", file.size, file.sha256)
+        for file in dump.manifest_files
+    }
     paths = {piece.path for partition in dump.partitions.values() for piece in partition.pieces}
-    return tuple(
-        DumpFile(path.removeprefix(f"{root}/"), path)
-        if (file := by_path.get(path)) is None
-        else DumpFile(file.path, path, file.size, file.sha256)
-        for path in sorted(paths)
-    )
+    # Without a manifest there is no digest to compare: then every page is decoded.
+    return tuple(by_path.get(path) or DumpFile(path.removeprefix(f"{root}/"), path) for path in sorted(paths))
 
 
 def verify_files(
@@ -109,7 +109,10 @@ def verify_files(
     def judge(file: DumpFile) -> FileFinding | None:
         try:
             missing = _verify(filesystem, file)
-            return None if missing is None else FileFinding(file, MISSING, missing)
+            if missing is not None:
+                return FileFinding(file, MISSING, missing)
+            return None
+        # Before DumpError, of which it is a subclass: only this one says that the bytes are wrong.
         except DumpRot as error:
             return FileFinding(file, ROT, error.headline)
         except DumpError as error:
@@ -135,6 +138,7 @@ def _verify(filesystem: FileSystem, file: DumpFile) -> str | None:
         raise unreadable(file.path, error) from None
     if status.type != fs.FileType.File:
         return "the file does not exist"
+    # The size first: it needs no reading, and names the usual cause, a copy that was cut off.
     if file.size is not None and status.size != file.size:
         return f"the file has {status.size:,} B, in the manifest {file.size:,} B"
     if file.sha256 is not None:
@@ -169,6 +173,8 @@ def refuse_damaged_files(uri: str, files: Iterable[DumpFile]) -> None:
         return
     first, message = findings[0], findings[0].message
     others = [f"{printable(finding.file.relative)}: {finding.message}" for finding in findings[1:_MOST_NAMES]]
-    error = rot(first.file.path, message) if first.code == ROT else DumpError(message, where=printable(first.file.path))
+    error = DumpError(message, where=printable(first.file.path))
+    if first.code == ROT:
+        error = rot(first.file.path, message)
     error.add_details(others)
     raise error

@@ -228,7 +228,7 @@ class RangeFile:
                 self._schema,
                 # Smaller than snappy at a similar speed; Spark and pyarrow read it without further libraries.
                 compression="zstd",
-                # Keys and values hardly repeat: the writer would begin a dictionary of them, and drop it at its size limit.
+                # Keys and values hardly repeat: the writer would begin a dictionary, and drop it at its size limit.
                 use_dictionary=["topic"],
                 # Offsets prove the range of a group. Statistics of values would copy records into the footer.
                 write_statistics=["topic", "partition", "offset"],
