@@ -375,7 +375,7 @@ def _full(content: Any, generation: int) -> Full:
     offsets = _offsets(files, ranges, key)
     topic_id, policy = (_text(facts, name, key) for name in ("topic_id", "cleanup_policy"))
     if topic_id is not None:
-        # Base64 and hexadecimal spellings of one id must compare equal.
+        # librdkafka and the tools of Kafka spell one id differently: both must compare equal.
         topic_id = canonical_topic_id(topic_id)
     last = None
     if facts.get("last") is not None:

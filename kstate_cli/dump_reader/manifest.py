@@ -206,7 +206,7 @@ def _partition(facts: Json) -> ManifestPartition:
     if topic_id is not None and not isinstance(topic_id, str):
         raise DumpError(f"{name}: topic_id is not a string")
     if topic_id is not None:
-        # Base64 and hexadecimal spellings of one id must compare equal.
+        # librdkafka and the tools of Kafka spell one id differently: both must compare equal.
         topic_id = canonical_topic_id(topic_id)
     reading = None
     if facts.get("reading") is not None:
