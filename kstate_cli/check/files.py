@@ -53,7 +53,9 @@ _NOTHING: ObstacleAndFindings = (None, ())
 
 def unreadable(file: CheckpointFile | None) -> MalformedBytesError | None:
     """Return the error of ``OffsetCheckpoint.read`` for a file; None if it can read it."""
-    error = file.error if file is not None else None
+    if file is None:
+        return None
+    error = file.error
     # A file that only kstate cannot read is refused before any rule runs, but for a negative partition.
     if isinstance(error, MalformedBytesError) and error.streams_exception is not None:
         return error
@@ -66,13 +68,18 @@ def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
         return _NOTHING
     error = unreadable(task.checkpoint)
     if error is None:
-        dropped = task.checkpoint.content.dropped if task.checkpoint.content else ()
+        # OffsetCheckpoint.read skips a negative offset with a warning, and takes the other lines.
+        dropped: Sequence[str] = ()
+        if task.checkpoint.content:
+            dropped = task.checkpoint.content.dropped
         texts = (f"{task.name}/{CHECKPOINT}: {line!r}" for line in dropped)
         return None, tuple(snapshot.finding(DROPPED_LINE, text, task) for text in texts)
     text = f"{task.name}/{CHECKPOINT}: {error.reason}"
     java = java_text(error)
     if snapshot.request.into_family:
-        label = "null" if task.is_global else task.path.name
+        label = task.path.name
+        if task.is_global:
+            label = "null"  # Java prints the missing TaskId of a global store so
         messages: tuple[str, ...] = (streams_log.CHECKPOINT_NOT_MIGRATED.format(label), java)
     elif error.streams_exception in _RAW:
         messages = (java,)
@@ -89,9 +96,13 @@ def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> Obstacl
     if (error := unreadable(store.position_file)) is not None:
         file = f"{task.name}/{position_file(store.name)}"
         text = f"{file}: {error.reason}"
-        wrapped = () if error.streams_exception in _RAW else (streams_log.POSITION_NOT_READ,)
-        obstacle = Obstacle(MALFORMED_POSITION, text, file, (*wrapped, java_text(error)))
+        messages = (streams_log.POSITION_NOT_READ, java_text(error))
+        if error.streams_exception in _RAW:
+            # StoreQueryUtils only wraps IOExceptions.
+            messages = messages[1:]
+        obstacle = Obstacle(MALFORMED_POSITION, text, file, messages)
         return obstacle, (snapshot.finding(MALFORMED_POSITION, text, task, store.name),)
+    # Only LegacyCheckpointingStateStore of 4.3 reads that file, and only for stores that manage no offsets themselves.
     if not snapshot.request.into_family or not store.is_grace_buffer:
         return _NOTHING
     if (error := unreadable(store.store_file)) is not None:
@@ -112,11 +123,13 @@ def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAn
             if name[len(store.name) : len(store.name) + 1] == "-":
                 continue  # a date that does not parse: skipped with a warning
             text = f"{label} is no segment"
+            message = streams_log.NO_SEGMENT_ID.format(name)
             # The name is cut at the length of the store's, whatever it begins with.
-            short = len(name) <= len(store.name)
-            message = streams_log.SEGMENT_NAME_TOO_SHORT if short else streams_log.NO_SEGMENT_ID.format(name)
+            if len(name) <= len(store.name):
+                message = streams_log.SEGMENT_NAME_TOO_SHORT
             obstacle = Obstacle(FOREIGN_IN_SEGMENTS, text, label, (message,))
             return obstacle, (*findings, snapshot.finding(FOREIGN_IN_SEGMENTS, text, task, store.name))
+        # An older separator, or a date in place of the number: the start renames the folder.
         if name[len(store.name)] != ".":
             findings.append(snapshot.finding(OLD_SEGMENT_NAME, f"{label} is renamed", task, store.name))
     return None, tuple(findings)
@@ -128,6 +141,7 @@ def foreign_entries(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
     # A store that only kstate cannot read is no foreign entry.
     names |= {problem.place.in_task[0] for problem in task.problems if problem.unknown and problem.place.in_task}
     if snapshot.homes is not None:
+        # Its own rule reports a store that the topology has in another task.
         names |= snapshot.homes.elsewhere.get(task.name, {}).keys()
     for name in sorted(snapshot.entries[task.name]):
         label = f"{task.name}/{name}"
@@ -165,6 +179,7 @@ def stores_in_two(snapshot: Snapshot) -> Doubles:
             shared[topology or ""] = min(numbers[0], shared.get(topology or "", numbers[0]))
         else:
             findings.append(_copied_directory(snapshot, names, numbers))
+            # Which one is the copy nothing states: see the docstring.
             higher.add((topology, numbers[-1]))
     copies = (task.name for task in snapshot.app.tasks if not task.is_global and subtopology(task) in higher)
     return Doubles(frozenset(copies), shared, tuple(findings))
@@ -179,6 +194,7 @@ def _names_by_numbers(snapshot: Snapshot) -> dict[tuple[str | None, tuple[int, .
             for store in task.stores:
                 owners.setdefault((topology, store.name), set()).add(number)
     together: dict[tuple[str | None, tuple[int, ...]], list[str]] = {}
+    # Sorted, so that findings have one order whatever the order of the directory is.
     for (topology, name), numbers in sorted(owners.items(), key=lambda entry: (entry[0][0] or "", entry[0][1])):
         if len(numbers) > 1:
             together.setdefault((topology, tuple(sorted(numbers))), []).append(name)
@@ -208,6 +224,7 @@ def have_copies(snapshot: Snapshot, numbers: Sequence[int], topology: str | None
     for task in snapshot.app.tasks:
         if not task.is_global and task.id.topology == topology and task.id.subtopology in numbers:
             assert task.id.subtopology is not None
+            # Empty stores count as none: a failed start leaves their folders.
             stores.setdefault(task.id.subtopology, set()).update(store.name for store in task.stores if not store.empty)
     for number in numbers:
         others = set().union(*(stores.get(other, set()) for other in numbers if other != number))
@@ -236,10 +253,10 @@ def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mappi
 
     ``lowest``: by named topology, empty without one, the lowest number of a sub-topology that has a copy.
     """
+    # A release that groups them otherwise looks for stores in other tasks, which then lack their offsets.
+    other = snapshot.request.outcome_of_corruption
     if snapshot.request.release.is_new(SHARED_STORE_BUILDER) is False:
         other = Outcome.IGNORED
-    else:
-        other = Outcome.WIPED if snapshot.request.exactly_once else Outcome.RESTORES_ALL
     changed = []
     for prediction in predictions:
         task = TaskId.parse(prediction.task)
@@ -248,12 +265,11 @@ def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mappi
             bool(lowest) and not task.is_global and (task.subtopology or 0) >= lowest.get(task.topology or "", MAX_I32)
         )
         alone = touched and prediction.or_else is None and prediction.outcome in (*_KEEPS, Outcome.RESTORES_ALL)
-        differs = alone and prediction.outcome is not other
-        changed.append(
-            replace(prediction, or_else=other, by_chance=False, code=prediction.code or SHARED_STORE_REGROUPED)
-            if differs
-            else prediction
-        )
+        if alone and prediction.outcome is not other:
+            # No chance: the user's code decides, which kstate does not see.
+            code = prediction.code or SHARED_STORE_REGROUPED
+            prediction = replace(prediction, or_else=other, by_chance=False, code=code)
+        changed.append(prediction)
     return changed
 
 
@@ -268,10 +284,13 @@ def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator
         homes = ", ".join(map(str, topology.old.copies[key]))
         text = f"{key}: sub-topologies {homes} had a copy each, and each copy has its own records"
         text += f"; so do releases {old_releases(SHARED_STORE_BUILDER)} with one StoreBuilder of several suppliers"
+        level = None
         if keeping:
+            # Rows of the other copies are missing silently, because the offset of the kept copy is that of one log.
+            level = Level.ERROR
             tasks = some([prediction.task for prediction in keeping], _LISTED)
             text += f": {tasks} keeps the rows of one sub-topology, and Streams does not restore those of the others"
-        finding = snapshot.finding(SHARED_STORE_REGROUPED, text, level=Level.ERROR if keeping else None)
+        finding = snapshot.finding(SHARED_STORE_REGROUPED, text, level=level)
         yield replace(finding, hint=snapshot.finding(STORE_ELSEWHERE, text).hint)
 
 

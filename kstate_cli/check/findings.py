@@ -28,6 +28,7 @@ class FindingCode(Code):
     (the topology), ``STARTED`` (the release), and ``RELEASE`` (the release with the options that writing needs).
     """
 
+    # Keyword-only: each entry of a catalogue names it, and an entry without a level does not load.
     level: Level = field(compare=False, kw_only=True)
     changes_at_close: bool = field(default=False, compare=False, kw_only=True)
     """Closing the application, or its next commit, brings the finding or removes it.

@@ -19,6 +19,7 @@ from kstate_cli.statedir.model import Application, CheckpointFile, Task
 def as_started(before: Snapshot, topology: RequestedTopology) -> tuple[Application, Homes]:
     """Return the application as rules are to judge it, and what that leaves out. ``before`` is the directory itself."""
     inventory = _take_inventory(before, topology)
+    # First what exists, then what the start creates: both are judged by the same rules.
     tasks = [_opened_part(before, topology, task) for task in before.app.tasks]
     created = [_without_directory(before, name) for name in sorted(inventory.created_tasks)]
     app = replace(before.app, tasks=tuple(sorted([*tasks, *created], key=lambda task: task.id.order)))
@@ -64,7 +65,9 @@ def _take_inventory(before: Snapshot, topology: RequestedTopology) -> _Inventory
     for task in before.app.tasks:
         if task.is_global:
             continue
+        # Only the folder of the global stores has none, and that was skipped.
         partition = task.partition or 0
+        # A directory of a number that the topology lacks says nothing about the partitions of the new sub-topologies.
         if not is_left_over(topology, task.id):
             partitions.setdefault(Home.of(task.id), set()).add(partition)
         for name, offsets in _stores_with_data(before, task).items():
@@ -72,6 +75,7 @@ def _take_inventory(before: Snapshot, topology: RequestedTopology) -> _Inventory
             for changelog in sorted(offsets):
                 topics.setdefault(key, changelog.topic)
             copies.setdefault((key, partition), []).append(task)
+            # A store brings its partitions along: the task that gets it has one for each of them.
             for home in topology.new.places(key):
                 partitions.setdefault(home, set()).add(partition)
     return _Inventory(before, topology, copies, topics, {home: frozenset(ids) for home, ids in partitions.items()})
@@ -81,6 +85,7 @@ def _stores_with_data(before: Snapshot, task: Task) -> Mapping[str, Mapping[Topi
     """Return the offsets of the stores of a task, without empty stores, which a failed start leaves."""
     resolved = before.resolved[task.name]
     # kstate does not read the bytes of custom stores. An offset proves that one has rows.
+    # A line below zero proves no row: then the store counts as one that never ran here.
     custom = {name: lines for name, lines in resolved.absent.items() if any(offset >= 0 for offset in lines.values())}
     stores = {state.store.name: state.offsets for state in resolved.stores if state.offsets or not state.store.empty}
     return {**custom, **stores}
@@ -96,6 +101,7 @@ def _opened_part(before: Snapshot, topology: RequestedTopology, task: Task) -> T
         return replace(task, stores=stores)
     if is_left_over(topology, task.id):
         return task
+    # The store of another sub-topology is not opened here, whatever its folder and lines contain.
     names = set(topology.new.stores_of(Home.of(task.id)))
     return replace(
         task,
@@ -163,7 +169,9 @@ def _absent_global_stores(inventory: _Inventory, here: set[str]) -> list[str]:
 def _missing_stores(inventory: _Inventory, task: Task) -> Iterator[tuple[str, AbsentStore]]:
     here = {store.name for store in task.stores}
     for name in inventory.topology.new.stores_of(Home.of(task.id)):
-        missing = None if name in here else _missing_store(inventory, task.id, name)
+        if name in here:
+            continue
+        missing = _missing_store(inventory, task.id, name)
         if missing is not None:
             yield name, missing
 
@@ -174,6 +182,7 @@ def _missing_store(inventory: _Inventory, task: TaskId, name: str) -> AbsentStor
     copies = inventory.copies.get((key, task.partition or 0), ())
     if any(copy.name == task.name for copy in copies):
         return _with_offset_only(inventory, task, name)
+    # First another task of the same partition: its rows are those of the store, in the wrong place.
     if copies:
         return _in_another_task(inventory, key, copies)
     if inventory.topology.is_on_disk(name) is False or not inventory.topology.is_logged(name):
@@ -204,12 +213,13 @@ def _in_another_task(inventory: _Inventory, key: StoreKey, copies: Sequence[Task
 def _new_store(inventory: _Inventory, task: TaskId, key: StoreKey) -> AbsentStore | None:
     """Judge a store that no task has: it is new, unless the old topology had it here, which proves it in memory."""
     old = inventory.topology.old
-    home = old.homes.get(key) if old is not None else None
-    if old is None or home is None:
+    if old is None or (home := old.homes.get(key)) is None:
         return AbsentStore(new=True, on_disk=inventory.topology.is_on_disk(key.store))
     beside = (StoreKey(key.topology, other) for other in old.stores_of(home) if other != key.store)
-    ran_here = any((other, task.partition or 0) in inventory.copies for other in beside)
-    return None if ran_here else AbsentStore(new=True, on_disk=None)
+    # The task ran here with its other stores, so this one would have left a directory, were it on disk.
+    if any((other, task.partition or 0) in inventory.copies for other in beside):
+        return None
+    return AbsentStore(new=True, on_disk=None)
 
 
 def _stores_elsewhere(topology: RequestedTopology, task: Task) -> Iterator[tuple[str, str | None]]:
@@ -222,7 +232,9 @@ def _stores_elsewhere(topology: RequestedTopology, task: Task) -> Iterator[tuple
 def _unlogged_stores(inventory: _Inventory) -> Iterator[tuple[str, str]]:
     """Yield task and name of each store that has rows and no changelog."""
     for (key, _), tasks in inventory.copies.items():
-        for task in tasks if key not in inventory.topics else ():
+        if key in inventory.topics:
+            continue  # an offset of any partition names the changelog, which all partitions have
+        for task in tasks:
             store = next(store for store in task.stores if store.name == key.store)
             if not store.empty and not inventory.is_logged(task, key.store):
                 yield task.name, key.store

@@ -27,7 +27,7 @@ from kstate_cli.check.rule import TaskCheckDraft
 from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
-from kstate_cli.formats.topic_partition import offsets_text
+from kstate_cli.formats.topic_partition import TopicPartition, offsets_text
 from kstate_cli.offsets.last_run import has_offset_if_logged
 from kstate_cli.offsets.resolve import may_be_ahead
 from kstate_cli.statedir.model import Store, Task
@@ -54,6 +54,7 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets
         return MissingOffsets()
     if snapshot.request.starts_transactional:
         return MissingOffsets()  # initializeStoreOffsets: a transactional store without an offset is not corrupted
+    # Every store without an offset gets its finding; the task has one code, that of the last.
     code, doubtful, findings = None, None, []
     for store in draft.stores.values():
         if read.stores[store.name].offsets or not is_logged(snapshot, task, store):
@@ -69,6 +70,7 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets
         code = findings[-1].code
     for name in draft.absent:
         wipes = not has_line(snapshot, read.absent.get(name, {})) and snapshot.wiped_for(task, name)
+        # None: its kind decides, which nothing states. Then the task may be wiped.
         if wipes is not False:
             findings.append(lacked(snapshot, task, name))
             if wipes:
@@ -90,6 +92,7 @@ def is_logged(snapshot: Snapshot, task: Task, store: Store) -> bool:
     if store.has_offsets_family:
         # A logged store that was closed cleanly has an offset, or -4: it is committed before it is closed.
         return not has_offset_if_logged(store, transactional=snapshot.request.transactional)
+    # Up to 4.2 a file holds the offsets of all stores: one that it lacks, beside others, is not logged.
     return not _offsets_around(snapshot, task)
 
 
@@ -100,6 +103,7 @@ def is_lost(snapshot: Snapshot, task: Task, store: Store) -> bool:
     """
     if store.empty or snapshot.changelog(task, store.name) is not None:
         return False
+    # If no store around has an offset, the whole .checkpoint may be lost, and this store logged like the others.
     return _offsets_around(snapshot, task) or not is_logged(snapshot, task, store)
 
 
@@ -108,6 +112,7 @@ def is_surely_lost(snapshot: Snapshot, store: Store) -> bool:
 
     The offset of a logged store is written with the first commit: one that was never closed may have none yet.
     """
+    # The broker was asked, so that it would have named the changelog; a release up to 4.2 lists each logged store.
     if snapshot.logs.partitions or not store.has_offsets_family:
         return True
     return has_offset_if_logged(store, transactional=snapshot.request.transactional)
@@ -143,6 +148,7 @@ def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) ->
             text = f"{tp}: .checkpoint says {line}, and overrides {inside} in the store"
             if line > inside:
                 text += ": if the rows between are not in the store, they are lost without a word"
+            # Restoring continues behind the line. If the store ends before it, nothing brings the rows between.
             level = Level.ERROR if line > inside >= 0 else None
             yield snapshot.finding(STALE_CHECKPOINT, text, task, store.name, level)
         yield from _stale_position(snapshot, task, store)
@@ -158,6 +164,7 @@ def _stale_position(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Fi
         if database.offsets is not None and database.offsets.position is not None:
             for topic, parts in database.offsets.position.as_map().items():
                 for partition, offset in parts.items():
+                    # The Position of a segmented store is that of all its segments together.
                     reached[topic, partition] = max(offset, reached.get((topic, partition), -1))
     ahead = {
         tp: offset
@@ -175,11 +182,11 @@ def _stale_position(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Fi
 
 
 def _segments(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]:
-    values = {
-        tp: {d.offsets.offsets[tp] for d in store.databases if d.offsets is not None and tp in d.offsets.offsets}
-        for d in store.databases
-        for tp in (d.offsets.offsets if d.offsets is not None else ())
-    }
+    values: dict[TopicPartition, set[int]] = {}
+    for database in store.databases:
+        if database.offsets is not None:
+            for tp, offset in database.offsets.offsets.items():
+                values.setdefault(tp, set()).add(offset)
     for tp, offsets in values.items():
         if len(offsets) > 1:
             text = f"{tp}: its segments say {', '.join(map(str, sorted(offsets)))}"
@@ -218,11 +225,12 @@ def missing_status(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
     for reason in snapshot.resolved[task.name].unclean:
         if reason.no_status:
             texts.setdefault(reason.store, reason.text)
-    level = None if snapshot.request.exactly_once else Level.EXPECTED
-    for store, text in texts.items():
+    hint = None
+    if snapshot.request.transactional:
         # With the option given already, only another place that contradicts it is left: a restoration helps.
-        hint = RESTORE if snapshot.request.transactional else None
-        yield snapshot.finding(STATUS_MISSING, text, task, store, level, hint)
+        hint = RESTORE
+    for store, text in texts.items():
+        yield snapshot.finding(STATUS_MISSING, text, task, store, snapshot.request.level_of_unclean, hint)
 
 
 def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
@@ -236,6 +244,7 @@ def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
         if store.is_grace_buffer:
             text = "Streams garbles its keys when it restores it"
             yield snapshot.finding(GRACE_BUFFER_RESTORED, text, task, store.name)
+        # After a wipe the store begins empty: no record is put over older rows.
         if prediction.outcome is not Outcome.WIPED:
             yield from _replayed(snapshot, task, store)
         if prediction.outcome is not Outcome.WIPED and prediction.records is not None and prediction.records.count > 0:

@@ -49,14 +49,18 @@ def at_most(log: Log, first: int, *, marker: bool) -> Records | None:
         return None
     end = _end_of(log, log.end)
     span = max(0, end - max(first, log.start or 0))
-    # A transaction that has ended has a marker as its last entry, and only ended ones are read.
-    count = max(0, span - 1) if marker and span else span
-    return Records(count, exact=count == 0)
+    if marker:
+        # A transaction that has ended has a marker as its last entry, and only ended ones are read.
+        span = max(0, span - 1)
+    # Bounds show no holes: only "none" is certain.
+    return Records(span, exact=span == 0)
 
 
 def _end_of(log: Log, end: int) -> int:
     """Return the end of the restoration: a source topic is restored up to the committed offset of the group only."""
-    return end if log.until is None else min(end, log.until + 1)
+    if log.until is None:
+        return end
+    return min(end, log.until + 1)
 
 
 class ReadTails(Protocol):
@@ -81,28 +85,31 @@ class FactLogs:
     """The ends that were read."""
 
     def log(self, key: TopicPartition) -> Log | None:
-        """The log of a partition; None if nobody said anything of it."""
+        """Return the log of a partition; None if the facts do not contain it."""
         facts = self.facts.get(key)
         if facts is None:
             return None
+        # A dump of nothing: what a log is follows from the facts alone.
         nothing = PartitionDump(key.topic, key.partition, (), None, None, 0, None, None)
         return log_of(nothing, facts.committed, facts)
 
     def topic_id(self, key: TopicPartition) -> str | None:
-        """The id of the topic, where it was said."""
+        """Return the id of the topic; None if the facts do not contain it."""
         facts = self.facts.get(key)
-        return None if facts is None else facts.topic_id
+        if facts is None:
+            return None
+        return facts.topic_id
 
     def lacks(self, key: TopicPartition) -> bool:
         """Return True if the broker was asked and lacks the partition. A file may omit partitions for any reason."""
         return key.topic in self.requested_topics and key not in self.facts
 
     def partitions(self) -> Iterable[TopicPartition]:
-        """Every partition that something was said of."""
+        """Return every partition of the facts."""
         return self.facts.keys()
 
     def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
-        """Counted where that was read, else at most so many."""
+        """Return the number of records that were counted; an upper bound where the end of the log was not read."""
         log = self.log(key)
         tail = self.tails.get(key)
         if log is not None and log.end is not None and tail is not None:
@@ -114,10 +121,11 @@ class FactLogs:
         return at_most(log, first, marker=transactional and is_changelog(key.topic))
 
     def prepare(self, first_offsets: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
-        """Reads the ends of the logs that are short."""
+        """Read the ends of the logs, as far as they are short enough."""
         if self.read is None:
             return
         ends = {key: _end_of(log, log.end) for key in first_offsets if (log := self.log(key)) is not None and log.end}
+        # What an earlier call has read is not read again: a lag and a check ask for the same logs.
         request = {
             key: (first_offsets[key], end) for key, end in ends.items() if not self._has(key, first_offsets[key], end)
         }
@@ -129,9 +137,11 @@ class FactLogs:
         return tail is not None and min((offset for offset in firsts if offset < end), default=end) >= tail.began
 
     def time_of(self, key: TopicPartition, first: int) -> int | None:
-        """When the first record from there on was written, where it was read."""
+        """Return the time of the first record from ``first`` on; None where the end of the log was not read."""
         tail = self.tails.get(key)
-        return None if tail is None else tail.time_of_first(first)
+        if tail is None:
+            return None
+        return tail.time_of_first(first)
 
 
 class DumpLogs:
@@ -139,11 +149,10 @@ class DumpLogs:
 
     def __init__(self, dump: Dump) -> None:
         self._dump = dump
-        self._ids = {
-            TopicPartition(part.topic, part.partition): part.topic_id
-            for part in (dump.manifest.partitions if dump.manifest else ())
-            if part.topic_id is not None
-        }
+        self._ids: dict[TopicPartition, str] = {}
+        if dump.manifest is not None:
+            parts = dump.manifest.partitions
+            self._ids = {TopicPartition(p.topic, p.partition): p.topic_id for p in parts if p.topic_id is not None}
 
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition; None if the manifest does not say its start and end."""
@@ -157,7 +166,7 @@ class DumpLogs:
         return self._ids.get(key)
 
     def lacks(self, key: TopicPartition) -> bool:
-        """A dump holds what it was told to."""
+        """Return False: a dump has only the partitions that its writer selected."""
         return False
 
     def partitions(self) -> Iterable[TopicPartition]:
@@ -187,6 +196,7 @@ class DumpLogs:
 
 def _count(uri: str, partition: PartitionDump, first: int, until: int | None) -> int | None:
     """Return the number of rows from ``first`` to ``until``; None if a writer may have repeated rows."""
+    # Spark repeats failed tasks, whose rows may be in two files: one offset would count twice.
     if any(piece.last >= other.first for piece, other in pairwise(partition.pieces)):
         return None
     last = _last_offset(partition, until)

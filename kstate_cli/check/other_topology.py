@@ -39,7 +39,9 @@ _LISTED_NAMES: Final = 5
 
 def lacked(snapshot: Snapshot, task: Task, name: str) -> Finding:
     """Return the finding about a store that a task lacks."""
-    missing = snapshot.homes.missing[task.name].get(name) if snapshot.homes is not None else None
+    missing = None
+    if snapshot.homes is not None:
+        missing = snapshot.homes.missing[task.name].get(name)
     if missing is None or not (missing.other_task or missing.new):
         text = "it is not here, and other tasks of the subtopology have it"
         return snapshot.finding(STORE_MISSING, text, task, name)
@@ -51,8 +53,12 @@ def lacked(snapshot: Snapshot, task: Task, name: str) -> Finding:
     text = "no task here has it: it is new"
     if missing.on_disk is None:
         text += ", in memory, or on another host"
-        text += "; in memory it costs its task nothing" if costs else ""
-    return snapshot.finding(NEW_STORE, text, task, name, None if costs else Level.EXPECTED)
+    if not costs:
+        # Streams creates it empty, and restores it from its new changelog, which is empty too.
+        return snapshot.finding(NEW_STORE, text, task, name, Level.EXPECTED)
+    if missing.on_disk is None:
+        text += "; in memory it costs its task nothing"
+    return snapshot.finding(NEW_STORE, text, task, name)
 
 
 def has_line(snapshot: Snapshot, lines: Mapping[TopicPartition, int]) -> bool:
@@ -74,12 +80,15 @@ def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[P
     predictions, findings = [], []
     for name, home in sorted(homes.elsewhere.get(task.name, {}).items()):
         lost = (task.name, name) in homes.unlogged
+        # Rows without a changelog exist nowhere else: nothing restores them where the topology looks for the store.
         bad = Level.ERROR if lost else None
         code = STORE_ELSEWHERE
         if home is None or lost:
-            code = STORE_NOT_IN_TOPOLOGY if home is None else MOVED_WITHOUT_CHANGELOG
-            text = "the topology has no such store" if home is None else f"the topology has it in {home} now"
-            text += ", and no offset anywhere speaks of a changelog" if lost else ""
+            code, text = MOVED_WITHOUT_CHANGELOG, f"the topology has it in {home} now"
+            if home is None:
+                code, text = STORE_NOT_IN_TOPOLOGY, "the topology has no such store"
+            if lost:
+                text += ", and no offset anywhere speaks of a changelog"
             findings.append(snapshot.finding(code, text, task, name, bad))
         elif name not in homes.missing.get(home, {}):
             findings.append(snapshot.finding(code, f"a copy: the start takes the one in {home}", task, name))
@@ -102,6 +111,7 @@ def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
     for name in homes.global_missing:
         text = "it is not here: read whole from its topic"
         yield replace(snapshot.finding(NEW_STORE, text, level=Level.EXPECTED), task=GLOBAL, store=name)
+    # Sub-topologies without any directory: the partitions, and so the tasks, of their stores are unknown.
     for key in homes.unplaced:
         if topology.is_on_disk(key.store) is not False and not (topology.old is not None and key in topology.old.homes):
             text = f"{key}: nothing of its sub-topology is here"
@@ -110,6 +120,7 @@ def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
     preview = topology.rehome
     if preview.refusal is not None:
         finding = snapshot.finding(REHOME_REFUSED, preview.refusal)
+        # The hint of rehome itself is about this directory; that of the code is general.
         yield replace(finding, hint=preview.hint or finding.hint)
     for warning in preview.warnings:
         yield snapshot.finding(REHOME_WARNS, warning)
@@ -146,11 +157,13 @@ def judge_left_over_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     draft = TaskCheckDraft(task, read_offsets(snapshot, task))
     if snapshot.task_is_empty(task):
         return draft
+    # Named topologies have folders of their own (__name__/0_0), which the other kind of application does not list.
     if _has_named_parts(topology) != (task.topology is not None):
         text = "an application with named topologies looks at no others, and one without them at no named ones"
         return _ignored(
             snapshot, draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.EXPECTED))
         )
+    # Before anything is opened: StateDirectory.cleanOutdatedDirsOnStartup comes first.
     if _deleted(snapshot, task):
         text = f"{task.name} is deleted before anything is opened"
         return _ignored(snapshot, draft.with_findings(snapshot.finding(OLDER_THAN_MAX_AGE, text, task)))
@@ -180,10 +193,12 @@ def _opened_at_start(snapshot: Snapshot, topology: RequestedTopology, draft: Tas
     """Judge the directory for 4.3 and later, which opens it."""
     task = draft.task
     parts = [part for part in topology.new.text.subtopologies if part.topology == task.topology]
+    # TopologyMetadata looks the name up before it builds anything.
     if not parts:
         return _unknown_topology(snapshot, draft)
     global_parts = [part for part in parts if part.is_global and part.stores[0] in _global_stores(snapshot)]
     own = [part for part in global_parts if part.number == task.id.subtopology]
+    # The number of a global store builds that store alone: the stores of the directory are not opened then.
     if not own:
         draft = _with_opened_stores(snapshot, topology, draft)
         if draft.fails:
@@ -206,7 +221,9 @@ def _unknown_topology(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDra
 
 
 def _first_store(task: Task) -> str:
-    return task.stores[0].name if task.stores else task.name
+    if not task.stores:
+        return task.name
+    return task.stores[0].name
 
 
 def _second_opening(
@@ -223,12 +240,14 @@ def _second_opening(
     """
     task = draft.task
     names = [part.stores[0] for part in parts]
+    or_else = None
     if is_own:
-        text, or_else = f"{_builds(snapshot, task.id.subtopology)}, too, and does not start", None
+        text = f"{_builds(snapshot, task.id.subtopology)}, too, and does not start"
     else:
         text = f"{_builds(snapshot)}, global stores ({some(names, _LISTED_NAMES)}) too, and does not start"
-        first = min(part.number for part in parts)
-        or_else = Outcome.IGNORED if _corrupted_before(snapshot, topology, task, first) else None
+        if _corrupted_before(snapshot, topology, task, min(part.number for part in parts)):
+            # The opening may end before it reaches a global store, and then the start goes on.
+            or_else = Outcome.IGNORED
     if not any(name in _on_disk(snapshot) for name in names):
         text += ", unless those are in memory: they are not here"
         or_else = Outcome.IGNORED
@@ -258,9 +277,11 @@ def _on_disk(snapshot: Snapshot) -> set[str]:
 def _with_opened_stores(snapshot: Snapshot, topology: RequestedTopology, draft: TaskCheckDraft) -> TaskCheckDraft:
     """Open the stores of the task that the topology has, like those of any task. A corrupted one is skipped."""
     for store in draft.task.stores:
+        # A folder of a store that the topology lacks altogether is not opened.
         if StoreKey(draft.task.topology or "", store.name) in topology.new.homes:
             store_draft = StoreCheckDraft(draft.task, store, draft.read.stores[store.name])
             draft = with_store(draft, judged(STORE_RULES, snapshot, store_draft))
+    # After the stores, as in Streams: the file is read once all of them are open.
     obstacle, findings = checkpoint_obstacle(snapshot, draft.task)
     draft = draft.with_findings(*findings)
     if obstacle is not None and not draft.fails:

@@ -29,6 +29,7 @@ from kstate_cli.statedir.names import is_offsets_file
 from kstate_cli.statedir.problems import Place, Problem, ProblemCode, StoreRef
 from kstate_cli.texts import first_lines
 
+# Most severe first; within a level findings stay in the order of the rules.
 _ORDER = {level: number for number, level in enumerate((Level.ERROR, Level.WARNING, Level.EXPECTED))}
 
 
@@ -56,6 +57,7 @@ def check(app: Application, request: CheckRequest) -> Report:
     Raises Refused if the directory contains entries that kstate does not open, or a record of a run of kstate that it
     does not understand.
     """
+    # FIFOs and devices: opening one would wait, or act, so kstate opened none of them. Streams might.
     if special := [problem for problem in app.all_problems() if problem.code is ProblemCode.SPECIAL]:
         raise Refused(
             "what a start makes of this directory cannot be foretold",
@@ -76,8 +78,10 @@ def check(app: Application, request: CheckRequest) -> Report:
 def judge(snapshot: Snapshot) -> Report:
     """Return what follows from a snapshot, and from nothing else."""
     app = snapshot.app
+    doubles = Doubles()
     # The text of a topology shows which of two directories is the copy. Without one, only the directories do.
-    doubles = stores_in_two(snapshot) if snapshot.homes is None else Doubles()
+    if snapshot.homes is None:
+        doubles = stores_in_two(snapshot)
     drafts = [_judge_task(snapshot, task, copied=task.name in doubles.copies) for task in app.tasks]
     findings = [*doubles.findings, *topology_findings(snapshot)]
     findings += [finding for draft in drafts for finding in draft.findings]
@@ -89,8 +93,11 @@ def judge(snapshot: Snapshot) -> Report:
     findings += regrouped(snapshot, predictions)
     findings += deleted_by_failure(snapshot, predictions)
     predictions += judge_missing_global_stores(snapshot)
+    # Near the end: nothing that follows from a part of a task may make its stores certain again.
     predictions, findings = without_unknown(app, predictions, findings)
+    # Several rules may report one fact of a task, once for each of its stores.
     findings = list(dict.fromkeys(findings))
+    # Last: it weakens everything that the next close or commit changes.
     if app.running:
         predictions, findings = while_running(predictions, findings)
     return Report(tuple(predictions), tuple(sorted(findings, key=lambda finding: _ORDER[finding.level])))
@@ -115,6 +122,7 @@ def topics_of(app: Application, more: Iterable[StoreKey] = ()) -> set[str]:
     for resolved in resolve(app):
         task = resolved.task
         topics |= {tp.topic for state in resolved.stores for tp in state.offsets}
+        # Custom stores and stores in memory have lines, and no directory that kstate reads.
         topics |= {tp.topic for lines in resolved.absent.values() for tp in lines}
         if not task.is_global:
             prefix = usual_prefix(app.app_id, task)
@@ -135,12 +143,12 @@ def without_unknown(
     """
     places = [problem.place for problem in app.all_problems() if problem.unknown and problem.place.task is not None]
     tasks = {place.task for place in places}
-    changed = [
-        _not_understood(prediction.task, prediction.store)
-        if prediction.task in tasks and prediction.outcome not in _CERTAIN
-        else prediction
-        for prediction in predictions
-    ]
+    changed = []
+    for prediction in predictions:
+        # What kstate did not read may be what decides: the outcome of the whole task is unknown then.
+        if prediction.task in tasks and prediction.outcome not in _CERTAIN:
+            prediction = _not_understood(prediction.task, prediction.store)
+        changed.append(prediction)
     predicted = {(prediction.task, prediction.store) for prediction in changed}
     changed += [_not_understood(*store) for store in _stores_at(places) if store not in predicted]
     return changed, [finding for finding in findings if finding.task not in tasks or not finding.code.states_absence]
@@ -161,25 +169,28 @@ _LATER: Final = "nothing while it runs: check again once it is closed"
 
 def while_running(predictions: list[Prediction], findings: list[Finding]) -> tuple[list[Prediction], list[Finding]]:
     """Return both as far as a running application lets kstate know: such findings expected, such outcomes unknown."""
-    expected_findings = [
-        replace(finding, level=Level.EXPECTED, hint=_LATER) if finding.code.changes_at_close else finding
-        for finding in findings
-    ]
-    later_predictions = [
-        _unknown(prediction) if prediction.code is not None and prediction.code.changes_at_close else prediction
-        for prediction in predictions
-    ]
+    weakened = []
+    for finding in findings:
+        if finding.code.changes_at_close:
+            finding = replace(finding, level=Level.EXPECTED, hint=_LATER)
+        weakened.append(finding)
+    later = [_unknown_if(prediction, _changes_at_close(prediction)) for prediction in predictions]
     # A store is not reached because another store of its task fails. Without that failure nothing is known of it.
-    failing = {prediction.task for prediction in later_predictions if prediction.outcome is Outcome.FAILS}
+    failing = {prediction.task for prediction in later if prediction.outcome is Outcome.FAILS}
     return [
-        _unknown(prediction)
-        if prediction.outcome is Outcome.NOT_REACHED and prediction.task not in failing
-        else prediction
-        for prediction in later_predictions
-    ], expected_findings
+        _unknown_if(prediction, prediction.outcome is Outcome.NOT_REACHED and prediction.task not in failing)
+        for prediction in later
+    ], weakened
 
 
-def _unknown(prediction: Prediction) -> Prediction:
+def _changes_at_close(prediction: Prediction) -> bool:
+    """Return True if the outcome follows from a finding that the next close or commit brings or removes."""
+    return prediction.code is not None and prediction.code.changes_at_close
+
+
+def _unknown_if(prediction: Prediction, is_unknown: bool) -> Prediction:
+    if not is_unknown:
+        return prediction
     return Prediction(prediction.task, prediction.store, Outcome.UNKNOWN, code=prediction.code)
 
 
@@ -191,6 +202,7 @@ def not_understood(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[
     """Yield a finding for each problem that no rule has judged; ``findings`` are those of all rules."""
     yield from _problem_findings(snapshot, snapshot.app.problems)
     for task in snapshot.app.tasks:
+        # An expected finding explains nothing: only a warning or an error accounts for the problem.
         is_judged = any(finding.level is not Level.EXPECTED and finding.task == task.name for finding in findings)
         problems = [problem for problem in task.problems if not (is_judged and _has_rule(task, problem))]
         yield from _problem_findings(snapshot, problems, task)

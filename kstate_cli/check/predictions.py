@@ -60,6 +60,7 @@ def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     # Sorted by name: no directory states the order of the topology.
     names = sorted({*draft.stores, *draft.absent})
     ranges: dict[str, Range | None] = {}
+    # Without .checkpoint the release has no offsets to compare with the logs.
     if draft.unreadable is None:
         for name in names:
             ranges[name], findings = _range(snapshot, draft, name)
@@ -87,12 +88,13 @@ class _Corruption:
 
 def _corruption(snapshot: Snapshot, ranges: Mapping[str, Range | None]) -> _Corruption | None:
     outside = [range_ for range_ in ranges.values() if range_ is not None and range_.outside]
-    code = _range_code(outside[-1]) if outside else None
-    if code is None:
+    if not outside or (code := _range_code(outside[-1])) is None:
         return None
-    outcome = Outcome.WIPED if snapshot.request.exactly_once else Outcome.RESTORES_ALL
-    or_else = Outcome.OPENS if all(range_.where is Where.ABOVE for range_ in outside) else None
-    return _Corruption(code, outcome, or_else)
+    or_else = None
+    # One offset below a log start is enough to mark the task, whatever comes to the ends of the other logs.
+    if all(range_.where is Where.ABOVE for range_ in outside):
+        or_else = Outcome.OPENS
+    return _Corruption(code, snapshot.request.outcome_of_corruption, or_else)
 
 
 def _verdict(
@@ -115,6 +117,7 @@ def _verdict_of_wiped(
     if draft.hangs:
         return Prediction(draft.task.name, name, Outcome.HANGS, None, code), ()
     prediction, findings = because_of(snapshot, draft, name, code, Outcome.WIPED)
+    # The order of the stores in the topology decides, and no directory has it.
     if draft.hangs is None:
         prediction = replace(prediction, or_else=Outcome.HANGS, by_chance=False)
     elif draft.keeps_open is not None:
@@ -150,6 +153,7 @@ def because_of(
     task = draft.task
     if snapshot.begins_empty(task, name):
         return Prediction(task.name, name, Outcome.OPENS_EMPTY, code=MOVED_WITHOUT_CHANGELOG), ()
+    # A task that is deleted before anything is opened has no opened stores: those on disk count.
     store = draft.stores.get(name) or next((store for store in task.stores if store.name == name), None)
     if store is not None and is_lost(snapshot, task, store):
         if outcome is not Outcome.WIPED:
@@ -157,6 +161,7 @@ def because_of(
             return _without_offset(snapshot, draft, name, store)
         return _lost(snapshot, task, store, code, or_else)
     key = snapshot.changelog(task, name)
+    # A segmented store without a segment cannot have kept an offset, so it may well have a changelog.
     if key is None and store is not None and store.segmented and not store.databases:
         key = snapshot.own_changelog(task, name)
     records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
@@ -183,7 +188,9 @@ def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range 
     key = _changelog(snapshot, draft, name)
     if key is None or key not in offsets:
         return None, ()
-    findings: tuple[Finding, ...] = (missing(snapshot, key, draft.task, name),) if snapshot.lacks(key) else ()
+    findings: tuple[Finding, ...] = ()
+    if snapshot.lacks(key):
+        findings = (missing(snapshot, key, draft.task, name),)
     # -4 and -5 are no offsets of records: there is no next one to look for.
     if offsets[key] in (OFFSET_UNKNOWN, -5):
         return None, findings
@@ -195,8 +202,7 @@ def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range 
 def _range_findings(snapshot: Snapshot, draft: TaskCheckDraft, ranges: Mapping[str, Range | None]) -> Iterator[Finding]:
     """Yield a finding for each next offset that is outside its log, or near its start."""
     for name, range_ in ranges.items():
-        code = None if range_ is None else _range_code(range_)
-        if range_ is not None and code is not None:
+        if range_ is not None and (code := _range_code(range_)) is not None:
             yield snapshot.finding(code, range_.text, draft.task, name)
 
 
@@ -206,13 +212,18 @@ def _range_code(range_: Range) -> FindingCode | None:
             return BELOW_LOG_START
         return BEYOND_LOG_END
     if range_.where is Where.ABOVE:
+        # Above the end of a dump only: the broker may have more records by now.
         return PAST_THE_DUMP
-    return NEAR_LOG_START if near_start(range_) else None
+    if near_start(range_):
+        return NEAR_LOG_START
+    return None
 
 
 def _offsets(draft: TaskCheckDraft, name: str) -> dict[TopicPartition, int]:
     read = draft.read
-    return dict(read.stores[name].offsets if name in read.stores else read.absent.get(name, {}))
+    if name in read.stores:
+        return dict(read.stores[name].offsets)
+    return dict(read.absent.get(name, {}))
 
 
 def _changelog(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> TopicPartition | None:
@@ -229,10 +240,13 @@ def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Rang
     task, store = draft.task.name, draft.stores.get(name)
     if where is None:
         return _without_offset(snapshot, draft, name, store)
-    below = None if store is None else rows_below(snapshot, draft.task, store, where.key, _offsets(draft, name))
-    if below is not None:
-        return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, below.code), (below,)
+    if store is not None:
+        # Before everything else: rows that are missing silently matter more than records that are restored.
+        below = rows_below(snapshot, draft.task, store, where.key, _offsets(draft, name))
+        if below is not None:
+            return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, below.code), (below,)
     if name in draft.empty:
+        # Without a record to restore nothing writes to the closed segment before RUNNING.
         if name in draft.closed and where.records is not None and where.records.count:
             store_of_it, closed = streams_log.SEGMENT_CLOSED
             message = (store_of_it.format(name), closed)
@@ -240,8 +254,10 @@ def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Rang
         return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, draft.empty[name]), ()
     if where.records is not None and where.records.count:
         finding = snapshot.finding(CATCHES_UP, where.text, draft.task, name)
-        # Records put over the rows of a versioned store may lose versions, which matters more than how many they are.
-        code = VERSIONED_REPLAYED if store is not None and keeps_versions(store) else finding.code
+        code = finding.code
+        if store is not None and keeps_versions(store):
+            # Records put over its rows may lose versions, which matters more than how many they are.
+            code = VERSIONED_REPLAYED
         return Prediction(task, name, Outcome.RESTORES, where.records, code), (finding,)
     if where.where is Where.UNKNOWN and snapshot.lacks(where.key):
         return Prediction(task, name, Outcome.UNKNOWN, None, LOG_MISSING), ()
@@ -276,6 +292,7 @@ def _without_changelog(snapshot: Snapshot, task: Task, store: Store) -> Verdict 
     if _may_have_changelog(snapshot, store):
         text = "it was not closed, has no offset, and nothing states whether it has a changelog"
         finding = snapshot.finding(OFFSET_MISSING, text, task, store.name)
+        # The more expensive outcome first: a user plans for that one.
         outcome, otherwise = Outcome.RESTORES_ALL, Outcome.OPENS
         return Prediction(task.name, store.name, outcome, None, finding.code, or_else=otherwise, by_chance=False), (
             finding,
@@ -299,6 +316,7 @@ def _from_the_beginning(
     if store is None:
         finding = lacked(snapshot, task, name)
     elif _offset_is_unknown(draft, name):
+        # An empty store whose log nobody read probably never had a record: -4 is what its close left.
         level = Level.EXPECTED if is_empty and records is None else None
         finding = snapshot.finding(UNKNOWN_OFFSET, "its offset is -4", task, name, level)
     elif store.segmented and not store.databases:

@@ -64,7 +64,10 @@ def locate(snapshot: Snapshot, key: TopicPartition, following: int) -> Range:
     if log is None or log.start is None or log.end is None:
         return Range(key, following, Where.UNKNOWN)
     where = log.where(following)
-    return Range(key, following, where, log, snapshot.records(key, following) if where is Where.INSIDE else None)
+    if where is not Where.INSIDE:
+        # Nothing is restored from such an offset, so there is nothing to count.
+        return Range(key, following, where, log)
+    return Range(key, following, where, log, snapshot.records(key, following))
 
 
 def whole(snapshot: Snapshot, key: TopicPartition | None, *, expires: bool = False) -> Records | None:
@@ -73,8 +76,7 @@ def whole(snapshot: Snapshot, key: TopicPartition | None, *, expires: bool = Fal
     ``expires``: it is the log of a window or session store. Some releases skip what has expired there, so the number is
     an upper bound (:data:`kstate_cli.patch_releases.BOUNDED_RESTORE`).
     """
-    log = snapshot.log(key) if key is not None else None
-    if key is None or log is None:
+    if key is None or (log := snapshot.log(key)) is None:
         return None
     records = snapshot.records(key, log.start or 0)
     if records is None or not records.count or not expires:
@@ -135,10 +137,15 @@ def missing(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> 
 
 def recreated(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> tuple[Finding, ...]:
     """Return a finding if sources name different ids of one topic, or another one than a restoration by kstate used."""
+    ids = dict.fromkeys(snapshot.logs.ids.get(key, ()))
     age = snapshot.ages.get((task.name, store))
-    mark = age.logs.get(key) if age is not None else None
-    own = mark.topic_id if mark is not None else None
-    ids = dict.fromkeys((*snapshot.logs.ids.get(key, ()), *(() if own is None else (own,))))
+    mark = None
+    if age is not None:
+        mark = age.logs.get(key)
+    if mark is not None and mark.topic_id is not None:
+        # What a restoration by kstate recorded: the offset is one of that topic.
+        ids[mark.topic_id] = None
+    # A source that knows no id says nothing: brokers before 2.8 have none (KIP-516).
     if len(ids) < 2:
         return ()
     return (snapshot.finding(TOPIC_RECREATED, f"{key.topic}: {' and '.join(ids)}", task, store),)
@@ -146,11 +153,12 @@ def recreated(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -
 
 def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition | None) -> Iterator[Finding]:
     """Yield a finding if a store continues from its offset although the log may have forgotten deletes meanwhile."""
-    log = snapshot.log(key) if key is not None else None
-    if log is None or not log.forgets or store.empty:
+    if key is None or (log := snapshot.log(key)) is None or not log.forgets or store.empty:
         return
-    retention_setting = snapshot.request.delete_retention
-    retention = log.retention_ms if retention_setting is None else int(retention_setting.total_seconds() * 1000)
+    retention = log.retention_ms
+    if snapshot.request.delete_retention is not None:
+        # The user may know of an earlier, shorter setting, which no source shows.
+        retention = int(snapshot.request.delete_retention.total_seconds() * 1000)
     as_of = snapshot.ages[task.name, store.name].as_of_ms
     deletes_heard = delete_coverage(as_of, snapshot.now_ms, retention)
     if deletes_heard is DeleteCoverage.UNKNOWN or as_of is None:
@@ -176,11 +184,10 @@ def rows_below(
     behind = _behind(store, key, offsets[key])
     if not behind:
         return None
-    offsets_by_segment = [stated_offset(segment, key) for segment in behind]
-    spans = [
-        f"{span} ({'no offset' if offset is None else offset})"
-        for span, offset in zip(_spans(store, behind), offsets_by_segment, strict=True)
-    ]
+    spans = []
+    for span, segment in zip(_spans(store, behind), behind, strict=True):
+        offset = stated_offset(segment, key)
+        spans.append(f"{span} (no offset)" if offset is None else f"{span} ({offset})")
     text = (
         f"the start takes offset {offsets[key]} of {key}, and these segments are behind it: "
         f"{some(spans, _LISTED_SEGMENTS)}; their rows up to offset {offsets[key]} are silently missing from then on"
@@ -191,11 +198,12 @@ def rows_below(
 def _behind(store: Store, key: TopicPartition, start_offset: int) -> list[Database]:
     """Return the segments that lack rows up to the offset of the start, by their own start."""
     silent = silent_by_key(store).get(key, ())
+    # Only segments can differ from each other: any other store is one database.
+    if not store.segmented:
+        return []
     offsets = [(segment, stated_offset(segment, key)) for segment in store.databases]
     lower = [segment for segment, offset in offsets if offset is not None and offset < start_offset]
-    if store.segmented:
-        return sorted((*silent, *lower), key=lambda segment: segment.segment_start or 0)
-    return []
+    return sorted((*silent, *lower), key=lambda segment: segment.segment_start or 0)
 
 
 def _spans(store: Store, segments: Sequence[Database]) -> list[str]:
@@ -242,9 +250,10 @@ def read_offsets(snapshot: Snapshot, task: Task) -> TaskInitialOffsets:
     for store in task.stores:
         misplaced = snapshot.misplaced_segments(task, store)
         databases = [database for database in store.databases if database not in misplaced]
-        # By start: the last one wins. 4.3.0 takes the oldest segment that has an offset, later releases the newest.
-        in_order = databases[::-1] if oldest_first else databases
-        stores[store.name] = _from_family(store, in_order, task, owners.stores.get(store.name, {}))
+        if oldest_first:
+            # By start: the last one wins. 4.3.0 takes the oldest segment that has an offset, later releases the newest.
+            databases.reverse()
+        stores[store.name] = _from_family(store, databases, task, owners.stores.get(store.name, {}))
     return TaskInitialOffsets(stores, dict(owners.absent))
 
 
@@ -256,11 +265,14 @@ def _from_family(
     valid = {key: offset for key, offset in lines.items() if offset != OFFSET_UNKNOWN}
     if store.is_grace_buffer:
         # RocksDBTimeOrderedKeyValueBuffer manages no offsets itself: LegacyCheckpointingStateStore wraps it.
-        own_file = store.store_file.entries if store.store_file else {}
+        own_file: Mapping[TopicPartition, int] = {}
+        if store.store_file:
+            own_file = store.store_file.entries
         return InitialOffsets({**own_file, **valid}, dropped)
     if store.segmented and not databases:
         return InitialOffsets({}, dropped, line_without_home=bool(valid))
     inside = _offsets_inside(databases, task.partition)
+    # Streams migrates the lines into the family at the start, and deletes the file: the line wins, higher or lower.
     overridden = {key: (inside[key], line) for key, line in valid.items() if inside.get(key, line) != line}
     return InitialOffsets({**inside, **valid}, dropped, overridden=overridden)
 
@@ -271,4 +283,5 @@ def _offsets_inside(databases: Sequence[Database], partition: int | None) -> dic
     for database in databases:
         if database.offsets is not None:
             inside |= database.offsets.offsets
+    # Streams looks for the changelog partition of its own task only; global stores have all partitions.
     return {key: offset for key, offset in inside.items() if partition is None or key.partition == partition}

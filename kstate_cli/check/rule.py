@@ -29,6 +29,7 @@ class Obstacle:
     """The first message is that of Streams: none of RocksDB, which would contain the location, comes before it."""
 
 
+# What :func:`judged` needs of a draft, so that one function applies the rules of stores and of tasks.
 class _CheckDraft(Protocol):
     @property
     def ended(self) -> bool: ...
@@ -56,6 +57,7 @@ class Rule(Generic[D]):
 def judged(rules: Sequence[Rule[D]], snapshot: Snapshot, draft: D) -> D:
     """Return the draft after all rules, or after the first that ends it."""
     for rule in rules:
+        # As in Streams: nothing follows once a start has failed, or the release has no such store.
         if draft.ended:
             break
         before, draft = draft, rule.judge(snapshot, draft)
@@ -93,9 +95,12 @@ class StoreCheckDraft:
     @property
     def decisions(self) -> tuple[str, ...]:
         """Return the decisions of the rules so far, for the log."""
-        fatal = () if self.fatal is None else (f"fails by {self.fatal.code}",)
-        empty = () if self.empty is None else (f"opens empty by {self.empty}",)
-        return (*(finding.code.name for finding in self.findings), *fatal, *empty)
+        decisions = [finding.code.name for finding in self.findings]
+        if self.fatal is not None:
+            decisions.append(f"fails by {self.fatal.code}")
+        if self.empty is not None:
+            decisions.append(f"opens empty by {self.empty}")
+        return tuple(decisions)
 
     def with_findings(self, *findings: Finding) -> StoreCheckDraft:
         """Return the same with more findings."""
@@ -103,10 +108,12 @@ class StoreCheckDraft:
 
     def failing(self, obstacle: Obstacle | None) -> StoreCheckDraft:
         """Return the same with an obstacle, unless there was one before."""
+        # The first obstacle is what Streams throws: it opens nothing after that.
         return replace(self, fatal=self.fatal or obstacle)
 
     def without_rows(self, code: FindingCode) -> StoreCheckDraft:
         """Return the same, opening empty, unless that was known before."""
+        # The first reason is that of the earlier step of the start.
         return replace(self, empty=self.empty or code)
 
 
@@ -162,13 +169,15 @@ def with_store(draft: TaskCheckDraft, store_draft: StoreCheckDraft) -> TaskCheck
     name, draft = store_draft.store.name, draft.with_findings(*store_draft.findings)
     if store_draft.ended:
         return replace(draft, ignored=(*draft.ignored, name))
-    return replace(
-        draft,
-        stores={**draft.stores, name: store_draft.store},
-        empty=draft.empty if store_draft.empty is None else {**draft.empty, name: store_draft.empty},
-        fails=draft.fails if store_draft.fatal is None else {**draft.fails, name: store_draft.fatal},
-        closed=draft.closed | {name} if store_draft.closed else draft.closed,
-    )
+    # New mappings each time: drafts are immutable, and the log compares a draft with the one before.
+    draft = replace(draft, stores={**draft.stores, name: store_draft.store})
+    if store_draft.empty is not None:
+        draft = replace(draft, empty={**draft.empty, name: store_draft.empty})
+    if store_draft.fatal is not None:
+        draft = replace(draft, fails={**draft.fails, name: store_draft.fatal})
+    if store_draft.closed:
+        draft = replace(draft, closed=draft.closed | {name})
+    return draft
 
 
 def java_text(error: MalformedBytesError) -> str:

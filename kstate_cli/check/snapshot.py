@@ -16,7 +16,7 @@ from itertools import combinations
 from math import gcd
 from pathlib import Path
 
-from kstate_cli.check.findings import Finding, FindingCode, Level, Records
+from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Records
 from kstate_cli.check.logs import LogSource
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition
 from kstate_cli.logs import Log
@@ -55,8 +55,22 @@ class CheckRequest:
     @property
     def repeated_options(self) -> tuple[str, ...]:
         """Return the options that a command of a hint needs too, because its user has said so of the application."""
-        guarantee = () if self.exactly_once else ("--guarantee", "at_least_once")
-        return (*guarantee, *((TRANSACTIONAL_STORES,) if self.transactional else ()))
+        options: tuple[str, ...] = ()
+        if not self.exactly_once:
+            options = ("--guarantee", "at_least_once")
+        if self.transactional:
+            options = (*options, TRANSACTIONAL_STORES)
+        return options
+
+    @property
+    def level_of_unclean(self) -> Level | None:
+        """Return the level of findings about unclean stores: at least once, Streams opens them like any other."""
+        return None if self.exactly_once else Level.EXPECTED
+
+    @property
+    def outcome_of_corruption(self) -> Outcome:
+        """Return what follows from ``TaskCorruptedException``: at least once, the directory of the task stays."""
+        return Outcome.WIPED if self.exactly_once else Outcome.RESTORES_ALL
 
     @property
     def starts_transactional(self) -> bool:
@@ -142,6 +156,7 @@ class Snapshot:
         families: dict[_Family, list[Task]] = {}
         for task in self.app.tasks:
             families.setdefault(subtopology(task), []).append(task)
+        # The class is frozen; this is a part of its construction.
         object.__setattr__(self, "_families", families)
 
     @property
@@ -167,6 +182,7 @@ class Snapshot:
             "STORE": store,
         }
         if self.request.topology is not None:
+            # Only with a topology a finding has a hint about rehome.
             values["NEW"] = self.request.topology.rehome.words
         return Finding(code, level or code.level, filled(hint or code.hint, values), text, name, store)
 
@@ -183,7 +199,9 @@ class Snapshot:
 
         KeyError for what :mod:`kstate_cli.check.snapshot_reader` has not counted: a rule must not take that for none.
         """
-        return self.logs.counts[key, first] if key in self.logs.logs else None
+        if key not in self.logs.logs:
+            return None
+        return self.logs.counts[key, first]
 
     def misplaced_segments(self, task: Task, store: Store) -> tuple[Database, ...]:
         """Return the segments that Streams does not open, because it would give them other names."""
@@ -192,6 +210,7 @@ class Snapshot:
 
     def siblings(self, task: Task) -> list[Task]:
         """Return the tasks of the same subtopology, other than ``task``."""
+        # By identity: equality would compare all stores of both tasks.
         return [other for other in self._families.get(subtopology(task), ()) if other is not task]
 
     @property
@@ -205,6 +224,7 @@ class Snapshot:
         None if it has no offset anywhere: whether it has a changelog at all nobody knows then. Where a topology is
         asked about, tasks of any number tell.
         """
+        # First the usual name: if any source has such a partition, it is the changelog.
         own = self.own_changelog(task, store)
         if own in self.logs.partitions:
             return own
@@ -213,10 +233,13 @@ class Snapshot:
             for tp in self._offsets(member, store):
                 if tp.topic == own.topic:
                     return own
+                # A source topic, or the changelog under another application.id: it counts if nothing else does.
                 first = first or tp.topic
         if first is None and self.homes is not None:
             first = self.homes.topics.get(StoreKey(task.topology or "", store))
-        return TopicPartition(first, own.partition) if first else None
+        if first is None:
+            return None
+        return TopicPartition(first, own.partition)
 
     def should_have(self, task: Task) -> frozenset[str]:
         """Return the stores that a task should have too: other tasks of its subtopology have them, or a text does."""
@@ -251,8 +274,11 @@ class Snapshot:
     def task_is_empty(self, task: Task) -> bool:
         """``StateDirectory.taskDirIsEmpty``: ``.checkpoint`` does not count, in 4.3 nothing that begins so."""
         for name in self.entries[task.name]:
-            ignored = name.startswith(CHECKPOINT) if self.request.into_family else name == CHECKPOINT
-            if not ignored and not name.endswith(LOCK):
+            is_ignored = name == CHECKPOINT
+            if self.request.into_family:
+                # Also ``.checkpoint_<store>`` and ``.checkpoint.tmp``.
+                is_ignored = name.startswith(CHECKPOINT)
+            if not is_ignored and not name.endswith(LOCK):
                 return False
         return True
 
@@ -274,6 +300,7 @@ def misplaced_segments(store: Store, others: Iterable[Store]) -> tuple[Database,
     if not store.segmented or not own or reduce(gcd, own) >= MIN_INTERVAL_MS:
         return ()
     other_starts = [d.segment_start for other in others for d in other.databases if d.segment_start]
+    # Other tasks have the same interval: what all of their segments share is surer than a guess from these.
     grid = reduce(gcd, other_starts) if other_starts else _likely(own)
     if grid < MIN_INTERVAL_MS:
         return ()
@@ -283,9 +310,11 @@ def misplaced_segments(store: Store, others: Iterable[Store]) -> tuple[Database,
 def _likely(starts: list[int]) -> int:
     """Return the divisor that most of the starts have, or the step between all of them if no two share one."""
     steps = [gcd(first, second) for first, second in combinations(starts, 2)]
+    # Two starts on the grid have its interval as a divisor. With a misplaced one the divisor is less than any interval.
     shared = [step for step in steps if step >= MIN_INTERVAL_MS]
     if not shared:
         return reduce(gcd, [abs(later - starts[0]) for later in starts[1:]], 0)
+    # Of the steps that fit equally many starts the largest: 30 s divides whatever 60 s divides.
     return max(shared, key=lambda step: (sum(not start % step for start in starts), step))
 
 
@@ -316,13 +345,19 @@ class RequestedTopology:
 
     def store_draft(self, store: str) -> StoreDraft | None:
         """Return the specification of a store; None if it does not contain its kind."""
-        draft = self.spec.store(store) if self.spec is not None else None
-        return draft if draft is not None and draft.kind is not None else None
+        if self.spec is None:
+            return None
+        draft = self.spec.store(store)
+        if draft is None or draft.kind is None:
+            return None
+        return draft
 
     def is_on_disk(self, store: str) -> bool | None:
         """Return True if a store is persistent; None if nothing states it."""
         draft = self.store_draft(store)
-        return None if draft is None else draft.kind != IN_MEMORY
+        if draft is None:
+            return None
+        return draft.kind != IN_MEMORY
 
     def is_logged(self, store: str) -> bool:
         """Return False only if the specification states that a store has no changelog."""
@@ -392,8 +427,10 @@ def home_of_store(topology: RequestedTopology, task: TaskId, store: str) -> str 
     places = topology.new.places(StoreKey(task.topology or "", store))
     if not places or task.partition is None:
         return None
-    own = None if task.is_global else Home.of(task)
-    return (own if own is not None and own in places else places[0]).task(task.partition)
+    # A store of several sub-topologies (KAFKA-20464) is looked for in its own task, if that is one of them.
+    if not task.is_global and Home.of(task) in places:
+        return Home.of(task).task(task.partition)
+    return places[0].task(task.partition)
 
 
 def is_left_over(topology: RequestedTopology, task: TaskId) -> bool:

@@ -42,6 +42,7 @@ from kstate_cli.statedir.model import Application, CheckpointFile, Task
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.problems import ProblemCode
 
+# As in the hint of the finding: backups that are older than 7 days are worth a clean.
 _KEPT_LONG = timedelta(days=7)
 
 
@@ -51,9 +52,11 @@ def read_snapshot(app: Application, request: CheckRequest) -> Snapshot:
     Raises Refused if kstate does not understand the record of one of its runs, DumpError if a dump cannot be read, and
     OSError if the system does not give a file of offsets.
     """
+    # Only files that the start reads: an unreadable one that it ignores decides nothing.
     for file in _read_by_streams(app, request):
         if isinstance(file.error, OSError):
             raise file.error
+    # Listed once: every rule sees the same names, although a running application goes on.
     entries = {task.name: frozenset(_names(task.path)) for task in app.tasks}
     databases = [database for task in app.tasks for store in task.stores for database in store.databases]
     bare = Snapshot(
@@ -73,6 +76,7 @@ def read_snapshot(app: Application, request: CheckRequest) -> Snapshot:
     )
     if request.topology is not None:
         bare = _as_started(bare, request.topology)
+    # After the topology: which logs are needed depends on the stores that it opens.
     with_logs = replace(bare, logs=read_logs(bare))
     return replace(with_logs, ages=_ages(with_logs), around=_around(app))
 
@@ -80,6 +84,7 @@ def read_snapshot(app: Application, request: CheckRequest) -> Snapshot:
 def read_homes(app: Application, topology: RequestedTopology) -> Homes:
     """Return where a topology has the stores of a directory. Raises OSError as ``resolve`` does."""
     resolved = {state.task.name: state for state in resolve(app)}
+    # Where stores are looked for does not depend on the release: any request serves.
     request = CheckRequest(release_of(app), topology=topology)
     return as_started(Snapshot(app, request, resolved, clock.now_ms()), topology)[1]
 
@@ -105,8 +110,10 @@ def _names(folder: Path) -> list[str]:
 def _read_by_streams(app: Application, request: CheckRequest) -> Iterable[CheckpointFile]:
     for task in app.tasks:
         for store in task.stores:
-            own = store.store_file if request.into_family and store.is_grace_buffer else None
-            yield from (file for file in (store.position_file, own) if file is not None)
+            if store.position_file is not None:
+                yield store.position_file
+            if store.store_file is not None and request.into_family and store.is_grace_buffer:
+                yield store.store_file
         if task.checkpoint is not None:
             yield task.checkpoint
 
@@ -140,6 +147,7 @@ def _around(app: Application) -> Surroundings:
 
 def _of_others(app: Application, owner: int) -> Iterable[str]:
     """Yield the files of another owner than that of the application directory."""
+    # os.walk follows no links to folders, so that it stays below the application directory.
     for folder, _, names in os.walk(app.path):
         for path in (folder, *(os.path.join(folder, name) for name in names)):
             try:
@@ -152,6 +160,7 @@ def _of_others(app: Application, owner: int) -> Iterable[str]:
 
 def _runs(app: Application) -> Iterable[KstateRun]:
     limit = clock.now() - _KEPT_LONG
+    # A run that is under way holds the lock: only without it the run was interrupted.
     locked = read_lock_table().is_locked(app.path / LOCK)
     runs = read_runs(app.path)
     lost = {copy.run.name: copy.sentences for copy in lost_copies(app.path, runs)}
@@ -173,6 +182,7 @@ def read_logs(bare: Snapshot) -> LogSnapshot:
         return LogSnapshot()
     partitions = frozenset(key for source in sources for key in source.partitions())
     # Which topic is the changelog of a store depends on the partitions that a source names.
+    # A snapshot that knows the partitions, and no log yet.
     candidates = _first_offsets(replace(bare, logs=LogSnapshot(partitions=partitions)))
     keys = [*candidates, *(partitions - candidates.keys())]
     logs = {key: log for key in keys if (log := _first(sources, key)) is not None}
@@ -212,7 +222,7 @@ def _first_offsets(snapshot: Snapshot) -> dict[TopicPartition, set[int]]:
         read = read_offsets(snapshot, task)
         for offsets in (*(state.offsets for state in read.stores.values()), *read.absent.values()):
             for key, offset in offsets.items():
-                first_offsets.setdefault(key, set()).add(offset if task.is_global else offset + 1)
+                first_offsets.setdefault(key, set()).add(_next_offset(task, offset))
         for name in _store_names(snapshot, task) | read.absent.keys():
             for changelog in (snapshot.own_changelog(task, name), snapshot.changelog(task, name)):
                 if changelog is not None:
@@ -246,13 +256,21 @@ def count_records(
     for source in candidates:
         if _same_log(source, candidates[0], key):
             count = source.records(key, first, transactional=transactional)
-            best = count if best is None or (count is not None and count.exact) else best
+            # The first answer, unless a later one is exact: two bounds of one log cannot be compared.
+            if best is None or (count is not None and count.exact):
+                best = count
     return best
+
+
+def _next_offset(task: Task, offset: int) -> int:
+    """Return the next offset to read: a global store states it, another store states the one before."""
+    return offset if task.is_global else offset + 1
 
 
 def _same_log(source: LogSource, other: LogSource, key: TopicPartition) -> bool:
     a, b = source.log(key), other.log(key)
     ids = {source.topic_id(key), other.topic_id(key)} - {None}
+    # The same bounds and no other id: a dump of an older state of the log would count other records.
     return a is not None and b is not None and (a.start, a.end) == (b.start, b.end) and len(ids) < 2
 
 
@@ -324,26 +342,31 @@ def _following(app: Application) -> dict[tuple[str, str], Mapping[TopicPartition
         of_stores = {state.store.name: state.offsets for state in resolved.stores} | dict(resolved.absent)
         for name, offsets in of_stores.items():
             if offsets and min(offsets.values()) >= 0 and (task.is_global or len(offsets) == 1):
-                more = 0 if task.is_global else 1
-                following[task.name, name] = {key: offset + more for key, offset in offsets.items()}
+                following[task.name, name] = {key: _next_offset(task, offset) for key, offset in offsets.items()}
     return following
 
 
 def _behind(sources: Sequence[LogSource], key: TopicPartition, first: int, *, transactional: bool) -> Lag | None:
     source = next((source for source in sources if source.log(key) is not None), None)
-    log = None if source is None else source.log(key)
-    if source is None or log is None or log.where(first) is not Where.INSIDE:
+    if source is None or (log := source.log(key)) is None or log.where(first) is not Where.INSIDE:
         return None
     records = count_records(sources, key, first, transactional=transactional)
     if records is None:
         return None
+    if records.exact and not records.count:
+        return Lag(records, 0.0)
     at = source.time_of(key, first)
-    seconds = None if at is None else max(0.0, (clock.now_ms() - at) / 1000)
-    return Lag(records, 0.0 if records.exact and not records.count else seconds)
+    if at is None:
+        return Lag(records, None)
+    # Producers set the time of a record, which may be ahead of this host.
+    return Lag(records, max(0.0, (clock.now_ms() - at) / 1000))
 
 
 def _together(parts: Sequence[Lag]) -> Lag:
     """Return the lag of a global store, which is built from all partitions of its topic."""
     records = Records(sum(lag.records.count for lag in parts), all(lag.records.exact for lag in parts))
     seconds = [lag.seconds for lag in parts if lag.seconds is not None]
-    return Lag(records, max(seconds) if len(seconds) == len(parts) else None)
+    # One partition without a time may be the one that is furthest behind.
+    if len(seconds) < len(parts):
+        return Lag(records, None)
+    return Lag(records, max(seconds))

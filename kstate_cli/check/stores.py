@@ -59,7 +59,10 @@ def _segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     draft = draft.with_findings(*findings)
     if foreign is None or snapshot.request.into_family:
         return draft.failing(foreign)
-    return draft if draft.store.empty else draft.without_rows(foreign.code)
+    if draft.store.empty:
+        return draft
+    # Up to 4.2 the error is swallowed: the store opens, without the rows of its segments.
+    return draft.without_rows(foreign.code)
 
 
 def _databases(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
@@ -85,6 +88,7 @@ def _doubts(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
 
 
 def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
+    # A negative offset is none of a record: such a store may have been empty all along.
     if draft.store.databases or not any(offset >= 0 for offset in draft.read.offsets.values()):
         return draft
     text = "it has an offset and no database: its rows are gone"
@@ -155,15 +159,16 @@ def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Find
         return _misread(snapshot, task, store, "it has rows without headers, and was opened as a store with headers")
     if not may_be_misread_with_headers(store):
         return ()
+    # The bytes of some kinds are alike: then only the topology decides whether headers are read.
     certain = misread_with_headers(store.kind.name) is not None
     elsewhere = [twin for other in snapshot.siblings(task) for twin in other.stores if twin.name == store.name]
     if any(store_kind(twin.kind.name).misread_before for twin in elsewhere):
         return _misread(snapshot, task, store, "in other tasks it is a store with headers, and its rows here have none")
     if snapshot.request.headers_format:
-        text = (
-            "its rows have no headers" if certain else "its rows, if they are on-window-close sessions, have no headers"
-        )
-        return _misread(snapshot, task, store, text, None if certain else Level.WARNING)
+        if certain:
+            return _misread(snapshot, task, store, "its rows have no headers")
+        text = "its rows, if they are on-window-close sessions, have no headers"
+        return _misread(snapshot, task, store, text, Level.WARNING)
     if certain:
         text = "nothing to do unless the application sets dsl.store.format=HEADERS"
         return _misread(snapshot, task, store, text, Level.EXPECTED)
@@ -196,12 +201,17 @@ def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
         recreated |= _without_current(database) and obstacle is None
         if obstacle is None:
             continue
+        code, text = obstacle.code, obstacle.text
         swallowed = store.segmented and not snapshot.request.into_family
-        code = SEGMENT_DOES_NOT_OPEN if swallowed and obstacle.code == DOES_NOT_OPEN else obstacle.code
-        more = ": the store opens silently without it, and without every later segment" if swallowed else ""
-        finding = snapshot.finding(code, obstacle.text + more, task, store.name)
-        location = streams_log.STORE_NOT_OPENED.format(database.path.name, database.path)
-        messages = obstacle.messages if obstacle.by_streams else (location, *obstacle.messages)
+        if swallowed:
+            text += ": the store opens silently without it, and without every later segment"
+            if code == DOES_NOT_OPEN:
+                code = SEGMENT_DOES_NOT_OPEN
+        finding = snapshot.finding(code, text, task, store.name)
+        messages = obstacle.messages
+        if not obstacle.by_streams:
+            # ProcessorStateException of RocksDBStore wraps what RocksDB throws.
+            messages = (streams_log.STORE_NOT_OPENED.format(database.path.name, database.path), *messages)
         shown_obstacle = Obstacle(code, obstacle.text, obstacle.file, messages)
         return Opening((finding,), shown_obstacle, swallowed, recreated)
     return Opening(recreated=recreated)
@@ -247,8 +257,11 @@ def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -
         code, text = OFFSETS_IN_COLUMN_FAMILY, "its RocksDB has the column family offsets"
     else:
         code, text = UNKNOWN_COLUMN_FAMILY, f"column family {', '.join(sorted(extra))}"
-    names = sorted(extra) if len(extra) == 1 else []
-    return Obstacle(code, text, path, (streams_log.FAMILIES_NOT_OPENED.format(", ".join(names)),))
+    names = ""
+    if len(extra) == 1:
+        # RocksDB lists several in an order of its own, so that only the begin of the message is certain.
+        (names,) = extra
+    return Obstacle(code, text, path, (streams_log.FAMILIES_NOT_OPENED.format(names),))
 
 
 def _formats(snapshot: Snapshot, database: Database, path: str) -> Obstacle | None:
@@ -265,9 +278,12 @@ def _damage(snapshot: Snapshot, database: Database, path: str) -> Obstacle | Non
     """Judge damage: SSTs of the MANIFEST that are missing or of another size, and a value that is no offset."""
     for problem in database.problems:
         no_current = problem.code is ProblemCode.NO_CURRENT
+        # With a write-ahead log RocksDB refuses to create a new database; without one it creates it
+        # (create_if_missing).
         if no_current and (logs := snapshot.write_ahead[database.path]):
             message = streams_log.LOG_WITHOUT_CURRENT
             return Obstacle(DOES_NOT_OPEN, f"CURRENT is missing, and {logs[0]} is there", path, (message,))
+        # A problem that is not fatal is one that RocksDB tolerates when it opens.
         if not problem.fatal or no_current:
             continue
         if problem.code is ProblemCode.SST:

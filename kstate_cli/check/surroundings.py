@@ -40,6 +40,7 @@ class SurroundingsRule:
 
 def _ages(snapshot: Snapshot) -> Iterator[Finding]:
     now = snapshot.now_seconds
+    # The folder of the global stores has no cleaner: global state is in every instance.
     old = [t.name for t in snapshot.app.tasks if not t.is_global and now - t.mtime_ns / 1e9 > _CLEANUP_DELAY]
     if old:
         text = f"{_some(old)}: older than ten minutes, so those not assigned to this instance are deleted after that"
@@ -49,6 +50,7 @@ def _ages(snapshot: Snapshot) -> Iterator[Finding]:
 def _versioned(snapshot: Snapshot) -> Iterator[Finding]:
     stores = [store for task in snapshot.app.tasks for store in task.stores]
     names = sorted({store.name for store in stores if has_key(store.kind.name, KeySchema.VERSIONED)})
+    # Up to 4.2 ``<store>.position`` keeps it.
     if names and snapshot.request.into_family:
         yield snapshot.finding(VERSIONED_POSITION, f"{_some(names)}: its Position begins empty at each start")
 
@@ -87,6 +89,7 @@ def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
     stores = {store.name for task in snapshot.app.tasks for store in task.stores}
     if snapshot.homes is not None:
         stores |= snapshot.homes.stores
+    # A store with an offset and no directory may be a custom one: it is not in memory for sure.
     stores |= {name for resolved in snapshot.resolved.values() for name in resolved.absent}
     topics = {key.topic for key in snapshot.logs.partitions}
     topologies = {task.topology for task in snapshot.app.tasks}
@@ -131,6 +134,7 @@ def deleted_by_failure(snapshot: Snapshot, predictions: Sequence[Prediction]) ->
         return
     tasks = [task.name for task in snapshot.app.tasks if not task.is_global]
     text = f"the start fails in {some(sorted(failing), _LISTED_TASKS)}, and may delete {len(tasks)} task directories"
+    # Their rows may be in no changelog, so that a deleted directory is the end of them.
     without = _stores_without_offset(snapshot)
     if without:
         text += f"; rows of {some(without, _LISTED_TASKS)} are lost then, unless they have a changelog"

@@ -50,6 +50,7 @@ from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_folder
 
 _WIPED = (Outcome.WIPED, Outcome.LOST, Outcome.MAY_BE_LOST)
+# StateDirectory.updateTaskOffsets rejects every other negative number as a sentinel that it does not know.
 _HARMLESS_NEGATIVE = frozenset({-1, OFFSET_UNKNOWN, -5})
 
 
@@ -85,6 +86,7 @@ def _too_old(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if not request.into_family or request.max_age is None or age <= request.max_age.total_seconds():
         return draft
     old = snapshot.finding(OLDER_THAN_MAX_AGE, f"{task.name} is deleted before anything is opened", task)
+    # The cleaner at the start deletes the folder as a whole, unread: no other rule matters.
     verdicts = [because_of(snapshot, draft, store.name, old.code, Outcome.WIPED) for store in task.stores]
     draft = draft.with_findings(old, *(finding for _, findings in verdicts for finding in findings))
     return replace(draft, predictions=tuple(prediction for prediction, _ in verdicts), ended=True)
@@ -100,11 +102,13 @@ def _stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 def _absent_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """Judge stores that only offsets or other tasks name."""
     task = draft.task
+    # Sorted: no directory states the order of the topology, and output must not vary.
     absent = sorted(snapshot.should_have(task) - {store.name for store in task.stores})
     empty = dict(draft.empty)
     findings = []
     for name, lines in sorted(draft.read.absent.items()):
         offset = max(lines.values())
+        # A folder that kstate does not read is a custom store; -4 claims no rows that could be missing.
         if name in snapshot.entries[task.name] or offset == OFFSET_UNKNOWN:
             continue
         if task.has_offsets_family and name not in absent:
@@ -144,20 +148,18 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     """Judge stores that were not closed cleanly, which exactly-once rejects. No ``status`` counts as closed."""
     if not snapshot.request.into_family:
         return draft
-    level = None if snapshot.request.exactly_once else Level.EXPECTED
     findings = [
-        snapshot.finding(STATUS_OPEN, _status_text(store), draft.task, store.name, level)
+        snapshot.finding(STATUS_OPEN, _status_text(store), draft.task, store.name, snapshot.request.level_of_unclean)
         for store in draft.stores.values()
         if store.status == "open"
     ]
-    code = findings[-1].code if findings and snapshot.request.exactly_once else None
+    draft = draft.with_findings(*findings, *missing_status(snapshot, draft.task))
+    if not findings or not snapshot.request.exactly_once:
+        return replace(draft, code=None, keeps_open=None)
     # The segments that stay open are those of the first such store: its failure ends the scan.
-    leaking = [name for name, store in draft.stores.items() if _keeps_segments_open(store)]
-    keeps_open = leaking[0] if leaking and code is not None else None
-    draft = replace(
-        draft.with_findings(*findings, *missing_status(snapshot, draft.task)), code=code, keeps_open=keeps_open
-    )
-    if code is not None and snapshot.request.starts_transactional:
+    leaking = (name for name, store in draft.stores.items() if _keeps_segments_open(store))
+    draft = replace(draft, code=findings[-1].code, keeps_open=next(leaking, None))
+    if snapshot.request.starts_transactional:
         return _hanging(snapshot, draft)
     return draft
 
@@ -175,7 +177,9 @@ def _keeps_segments_open(store: Store) -> bool:
     The scan at the start opens them in order, throws at the one with status 1, and does not close those before it
     (``StateDirectory.initializeStartupStores``). The stream thread cannot open these. The next start wipes the task.
     """
-    segments = sorted(store.databases, key=lambda segment: segment.segment_start or 0) if store.segmented else []
+    if not store.segmented:
+        return False
+    segments = sorted(store.databases, key=lambda segment: segment.segment_start or 0)
     left_open = [segment.offsets is not None and segment.offsets.status == family.STATUS_OPEN for segment in segments]
     return any(left_open) and not left_open[0]
 
@@ -187,15 +191,17 @@ def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     is that of the topology, which no directory has: if all are open, the first one is.
     """
     stores = [store for store in draft.stores.values() if store.databases]
-    sure = all(store.status == "open" for store in stores)
-    text = "its stores have status 1" if sure else "if the first store that Streams opens in it is one with status 1"
+    hangs, text = None, "if the first store that Streams opens in it is one with status 1"
+    if all(store.status == "open" for store in stores):
+        hangs, text = True, "its stores have status 1"
     finding = snapshot.finding(START_HANGS, f"{text}: the client stays in REBALANCING", draft.task)
-    return replace(draft.with_findings(finding), code=finding.code, hangs=True if sure else None)
+    return replace(draft.with_findings(finding), code=finding.code, hangs=hangs)
 
 
 def _unreadable(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if draft.code is not None or draft.unreadable is None:
         return draft
+    # The file is that of the whole task: every store of it fails.
     return replace(draft, fails=dict.fromkeys((*draft.stores, *draft.absent), draft.unreadable))
 
 
@@ -232,6 +238,7 @@ def _elsewhere(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 
 
 def _unclean(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
+    # A task that is wiped or fails anyway needs no warning about what a crash may have left.
     if draft.code is not None or draft.fails:
         return draft
     return draft.with_findings(*maybe_unclean(snapshot, draft.task))
@@ -271,7 +278,9 @@ def judge_global(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
 
 def judge_missing_global_stores(snapshot: Snapshot) -> tuple[Prediction, ...]:
     """Return the predictions for global stores that the directory lacks: they are read from their topics."""
-    names = snapshot.homes.global_missing if snapshot.homes is not None else ()
+    if snapshot.homes is None:
+        return ()  # without a topology nothing states which global stores there should be
+    names = snapshot.homes.global_missing
     return tuple(Prediction(GLOBAL, name, Outcome.RESTORES_ALL, None, NEW_STORE) for name in names)
 
 
@@ -312,10 +321,12 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
     for range_ in ranges:
         findings += recreated(snapshot, range_.key, task, store.name)
         if range_.outside:
-            code = BEYOND_LOG_END if range_.where is Where.ABOVE else GLOBAL_OUT_OF_RANGE
-            hangs = range_.where is Where.BELOW and snapshot.request.release.number <= _HANGS_UP_TO
-            more = "; KafkaStreams#start never returns" if hangs else ""
-            findings.append(snapshot.finding(code, range_.text + more, task, store.name))
+            code, text = GLOBAL_OUT_OF_RANGE, range_.text
+            if range_.where is Where.ABOVE:
+                code = BEYOND_LOG_END
+            elif snapshot.request.release.number <= _HANGS_UP_TO:
+                text += "; KafkaStreams#start never returns"
+            findings.append(snapshot.finding(code, text, task, store.name))
             file = f"{task.name}/{store_folder(store.name, segmented=False)}"
             return Prediction(
                 task.name, store.name, Outcome.FAILS, None, code, file, (streams_log.GLOBAL_FAILED,)
@@ -325,6 +336,7 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
         elif near_start(range_):
             findings.append(snapshot.finding(NEAR_LOG_START, range_.text, task, store.name))
     if not ranges:
+        # Every global store begins so. With rows, its records are read a second time.
         level = Level.EXPECTED if store.empty else None
         text = "it has no offset: read from the beginning"
         finding = snapshot.finding(OFFSET_MISSING, text, task, store.name, level)
@@ -337,6 +349,7 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
 
 def _caught_up(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets, ranges: list[Range]) -> Verdict:
     """Judge a store whose offsets are in their logs, as far as these are known."""
+    # A topic may have gained partitions: those without an offset are read from their beginnings.
     counts = [part.records for part in ranges] + [whole(snapshot, key) for key in _other_partitions(snapshot, read)]
     if any(part is None for part in counts):
         return Prediction(task.name, store.name, Outcome.OPENS), ()
@@ -369,21 +382,21 @@ def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     text = f".checkpoint names {len(topics)} topics ({', '.join(topics)}), and {len(task.stores)} stores are here"
     finding = snapshot.finding(GLOBAL_UNKNOWN_TOPIC, text, task)
     file = f"{task.name}/{CHECKPOINT}"
-    failing = (
-        Prediction(
-            prediction.task,
-            prediction.store,
-            Outcome.FAILS,
-            None,
-            finding.code,
-            file,
-            (streams_log.UNKNOWN_TOPIC,),
-            prediction.or_else,
-        )
-        if prediction.outcome is not Outcome.FAILS
-        else prediction
-        for prediction in draft.predictions
-    )
+    failing = []
+    for prediction in draft.predictions:
+        # A store that fails by itself does so before: its own message is the one that is printed.
+        if prediction.outcome is not Outcome.FAILS:
+            prediction = Prediction(
+                prediction.task,
+                prediction.store,
+                Outcome.FAILS,
+                None,
+                finding.code,
+                file,
+                (streams_log.UNKNOWN_TOPIC,),
+                prediction.or_else,
+            )
+        failing.append(prediction)
     return replace(draft.with_findings(finding), predictions=tuple(failing))
 
 
