@@ -96,7 +96,7 @@ def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> Obstacl
     if (error := unreadable(store.position_file)) is not None:
         file = f"{task.name}/{position_file(store.name)}"
         text = f"{file}: {error.reason}"
-        messages = (streams_log.POSITION_NOT_READ, java_text(error))
+        messages: tuple[str, ...] = (streams_log.POSITION_NOT_READ, java_text(error))
         if error.streams_exception in _RAW:
             # StoreQueryUtils only wraps IOExceptions.
             messages = messages[1:]

@@ -35,6 +35,7 @@ class Damage:
     def add(self, keys: Iterable[TopicPartition], error: DumpError) -> None:
         """Record ``error`` for these partitions. Raise it if a whole dump is needed, or its partitions are unknown."""
         partitions = [*keys]
+        # Without partitions nobody can tell whether the reader needs the file: then it is needed.
         if not self._is_tolerated or not partitions:
             raise error
         text = error.message
@@ -79,6 +80,7 @@ def unreadable(path: str, error: Exception) -> DumpError:
     pyarrow raises an OSError without a number for damaged pages, and for an object store that does not answer. It means
     damage only if the file is local and exists.
     """
+    # An error with a number comes from the system: rights, a lost connection, a bad disk. It says nothing of the bytes.
     if not isinstance(error, OSError) or (error.errno is None and os.path.isfile(path)):
         return rot(path, f"the file is damaged, a page cannot be decoded: {error}")
     return DumpError(f"the file cannot be read: {error}", where=printable(path), hint=NOT_REACHED)

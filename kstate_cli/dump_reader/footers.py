@@ -142,6 +142,7 @@ def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> File
         ranges = [proved] if proved else _from_rows(parquet, index, hive, in_file, printable(file.path))
         size = _bytes_of(group, _READ_COLUMNS)
         for offsets in ranges:
+            # The rows and the path must name one partition: a moved file would restore rows of another one.
             key = _checked(offsets, hive, file)
             values_in_path = tuple((name, value) for name, value in hive.items() if name not in in_file)
             mixed = len(ranges) > 1
@@ -250,6 +251,7 @@ def _grouped(
 
     names = [name for name in ("topic", "partition", "offset") if name in in_file]
     batches = parquet.iter_batches(_ROWS_AT_ONCE, row_groups=[index], columns=names, use_threads=False)
+    # Grouped batch by batch: a row group may be larger than the memory.
     for batch in batches:
         columns: dict[str, pa.Array] = {}
         for name in ("topic", "partition", "offset"):

@@ -155,6 +155,7 @@ class Full:
     @property
     def latest_ms(self) -> int:
         """The latest time in it."""
+        # Over all ranges: a clock that was set back may have left a later time in an earlier one.
         return max(self.as_of_ms, *(max(reading.continues_ms, reading.ended_ms) for reading in self.ranges))
 
     @property
@@ -165,6 +166,7 @@ class Full:
     @property
     def compacted(self) -> bool:
         """Whether its log may have forgotten deletes; True if its policy is unknown."""
+        # "compact,delete" compacts as well.
         return self.cleanup_policy is None or "compact" in self.cleanup_policy
 
 
@@ -303,6 +305,7 @@ def parse(data: bytes, name: str, where: str) -> Grown:
 
 def _grown(content: Any, generation: int | None) -> Grown:
     whole = json_object(content, "the manifest")
+    # A later format may have facts that decide whether a record counts: reading it in part would be wrong.
     if number(whole, "format", MAX_I32) != FORMAT:
         raise DumpError(f"format {whole['format']} of a dump that grows is unknown (known: {FORMAT})")
     # A manifest that was renamed or copied under another name would count as newer than it is.
@@ -310,6 +313,7 @@ def _grown(content: Any, generation: int | None) -> Grown:
         raise DumpError(f"it has generation {whole['generation']}, and its name has another one")
     if generation == MOST_GENERATION:
         raise DumpError("its generation is the highest possible one, which no dump reaches")
+    # ``began`` of each is at most the generation, which _full checks.
     fulls = [_full(row, whole["generation"]) for row in json_list(whole.get("fulls"), "fulls")]
     # Of two fulls with one generation neither is the newest, and a file in two of them would be removed too early.
     keys: set[tuple[TopicPartition, int]] = set()
@@ -367,6 +371,7 @@ def _full(content: Any, generation: int) -> Full:
     began = number(facts, "began", generation)
     ranges = _ranges(facts, key)
     log_start, log_end = (number(facts, name, MAX_I64) for name in ("log_start", "log_end"))
+    # The reading never passes the end of the log that the broker had reported.
     if log_start > log_end or ranges[-1].end > log_end:
         raise DumpError(
             f"{key}: log_start {log_start}, log_end {log_end} and end {ranges[-1].end} contradict each other"
@@ -468,6 +473,7 @@ def _tail(facts: Json, key: TopicPartition, offsets: list[int]) -> tuple[TailRec
     records = tuple(_tail_record(row, key) for row in json_list(facts.get("tail", []), f"tail of {key}"))
     if any(record.offset >= following.offset for record, following in pairwise(records)):
         raise DumpError(f"{key}: its tail is not in the order of offsets")
+    # The tail ends with the last record of the files: it identifies the log at the end of the dump.
     if records and (offsets[-1:] != [records[-1].offset] or records[0].offset < offsets[0]):
         raise DumpError(f"{key}: its tail does not fit its files")
     return records
@@ -475,6 +481,7 @@ def _tail(facts: Json, key: TopicPartition, offsets: list[int]) -> tuple[TailRec
 
 def _tail_record(content: Any, key: TopicPartition) -> TailRecord:
     match content:
+        # A pattern instead of five checks: kinds, ranges and the spelling of digests in one place.
         case [int() as offset, str() as sha256, str() as key_digest, int() as epoch, (0 | 1) as tombstone] if (
             0 <= offset <= MAX_I64 and -1 <= epoch <= MAX_I32 and _SHORT.fullmatch(sha256 + key_digest)
         ):

@@ -155,6 +155,7 @@ def _refuse_foreign(root: str, shown_as: str) -> None:
         folder, level = waiting.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
+                # pyarrow cannot open it, and would skip it: its records would be missing silently.
                 if not is_utf8(entry.name):
                     raise DumpError(f"the name of {printable(entry.path)} is not UTF-8", where=shown_as)
                 if entry.is_symlink():
@@ -194,12 +195,14 @@ def _special(path: str, shown_as: str) -> DumpError:
 def is_link(path: str, base: str) -> bool:
     """Return whether a path below the local folder ``base`` contains a symbolic link, and may lead out of it."""
     inside = os.path.realpath(base).rstrip("/") + "/"
+    # Any folder of the path may be the link, so the whole path is resolved.
     return os.path.realpath(path) != inside + os.path.relpath(path, base)
 
 
 def is_hidden(relative: str) -> bool:
     """Return whether Spark skips the file when it reads the folder."""
     parts = relative.split("/")
+    # As Spark decides (HadoopFSUtils.shouldFilterOutPathName): partition folders such as _p=1 are read.
     return parts[-1].endswith("._COPYING_") or any(
         part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts
     )

@@ -187,6 +187,7 @@ def _manifest(content: Any) -> Manifest:
 
 
 def _partitions(content: Any) -> Iterator[Json]:
+    # The other shape that is read: topic -> partition -> facts.
     if isinstance(content, dict):
         for topic, of_topic in content.items():
             for partition, facts in json_object(of_topic, f"partitions of {topic!r}").items():
@@ -221,6 +222,7 @@ def _partition(facts: Json) -> ManifestPartition:
 def _contradiction(facts: ManifestPartition) -> str | None:
     """Return how the offsets and rows of a partition contradict each other; None if they do not."""
     start, end, first, last = facts.log_start, facts.log_end, facts.first, facts.last
+    # Bounds and rows go together: a partition with rows and no bounds, or the reverse, was not written whole.
     if (first is None) != (facts.rows == 0) or (last is None) != (facts.rows == 0):
         return f"{facts.rows} rows, but first is {first} and last is {last}"
     if start is not None and end is not None and start > end:
@@ -230,6 +232,7 @@ def _contradiction(facts: ManifestPartition) -> str | None:
             return f"first {first}, last {last} and log_end {end} contradict each other"
         if start is not None and last < start:
             return f"last {last} is below log_start {start}"
+    # A reading begins at or before its first record, and at or before the end of the log.
     if not _may_begin(facts.start, first) or not _may_begin(facts.start, end):
         return f"start {facts.start}, first {first} and log_end {end} contradict each other"
     return None
@@ -242,6 +245,7 @@ def _may_begin(start: int | None, offset: int | None) -> bool:
 
 def _reading(facts: Json, name: str) -> Reading:
     started, ended = (number(facts, member, MAX_TIME) for member in ("started_ms", "ended_ms"))
+    # The age of the dump follows from these times: a negative duration would make it too young.
     if started > ended:
         raise DumpError(f"{name}: its reading began at {started} and ended at {ended}")
     policy = facts.get("cleanup_policy")
@@ -303,6 +307,7 @@ def inside(path: str) -> bool:
 def isolation_of(whole: Json) -> str:
     """Return the member ``isolation``. Raises DumpError, as the following functions do."""
     isolation = whole.get("isolation")
+    # Without it nobody knows whether records of aborted transactions are in the dump.
     if isolation not in ISOLATIONS:
         raise DumpError(f"isolation {isolation!r} is none of {', '.join(ISOLATIONS)}")
     return str(isolation)

@@ -141,6 +141,7 @@ def _sweep(group: list[Piece], first: int, last: int) -> Iterator[tuple[int, int
     active: list[_ActivePiece] = []
     number = 0
     for start, end in zip(starts, ends, strict=True):
+        # The heap has the piece with the lowest last offset on top.
         while active and active[0][0] < start:
             heapq.heappop(active)
         fresh = []

@@ -91,6 +91,7 @@ def no_manifest(message: str, where: str) -> NoManifestError:
 
 def content_of(filesystem: FileSystem, file: ListedFile, noun: str = "manifest") -> bytes:
     """Return the bytes of a file. Raises DumpError if it is too large, or cannot be read."""
+    # By the listing, before a byte is read.
     if file.size > _MAX_MANIFEST:
         raise DumpError(f"the {noun} has {file.size} bytes", where=printable(file.path))
     try:
@@ -112,6 +113,7 @@ def check_files_digests(filesystem: FileSystem, manifest: Manifest, files: Itera
     def check(file: ListedFile) -> None:
         digest = expected[file.relative]
         if digest is None:
+            # The user asked for the comparison of all files: one that cannot be compared is no success.
             raise DumpError("the manifest has no digest for the file", where=printable(file.path))
         check_digest(filesystem, file.path, digest)
 

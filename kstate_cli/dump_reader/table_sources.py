@@ -224,6 +224,7 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
     if not os.path.isfile(path) or is_link(path, folder):
         raise DumpError(f"{printable(file.path)} is in the log of the table, but not in its folder", where=place.text)
     size = os.path.getsize(path)
+    # The size in the log is that of the committed file: another one was put in its place, or it was cut off.
     if size != file.size:
         raise DumpError(
             f"{printable(file.path)} has {size_text(size)}, in the log {size_text(file.size)}", where=place.text

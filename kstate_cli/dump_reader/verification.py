@@ -154,6 +154,7 @@ def _decode(filesystem: FileSystem, path: str) -> None:
 
     try:
         with open_parquet(filesystem, path) as parquet:
+            # Only these columns: a restoration reads no others.
             names = [name for name in (*RECORD_COLUMNS, "topic", "partition") if name in parquet.schema_arrow.names]
             for _ in parquet.iter_batches(_ROWS, columns=names, use_threads=False):
                 pass

@@ -26,9 +26,11 @@ from kstate_cli.texts import closest
 from kstate_cli.verify.findings import VERIFY_CODES
 
 _MOST_MEANT: Final = 3
+# Less than for names of stores: codes are longer, and a suggestion that is wrong costs nothing.
 _NEAR_ENOUGH: Final = 0.6
 
 
+# Built at the first use, once: most commands explain nothing.
 @cache
 def groups() -> tuple[CodeGroup, ...]:
     """Return every group, with its explanations."""
@@ -70,12 +72,16 @@ def find(code: str) -> tuple[Explanation, ...]:
 
 def similar_codes(code: str) -> list[str]:
     """Return the codes that are spelt nearly like an unknown one, the nearest first; with groups if it has one."""
-    names = [entry.full_name if ":" in code else entry.code for entry in explanations()]
+    names = [entry.code for entry in explanations()]
+    if ":" in code:
+        # Compared as a whole, so that the suggestion has a group as well.
+        names = [entry.full_name for entry in explanations()]
     return closest(code, names, _MOST_MEANT, _NEAR_ENOUGH)
 
 
 def _notes() -> tuple[Explanation, ...]:
     entries = plain("note", {code: note.texts for code, note in NOTES.items()})
+    # The parts of a note as one sentence, so that a pasted note with its names and numbers is found.
     return tuple(replace(entry, sentences=("{}".join(NOTES[entry.code].parts),)) for entry in entries)
 
 
@@ -93,14 +99,15 @@ def _damages() -> tuple[Explanation, ...]:
 
 def _failures() -> tuple[Explanation, ...]:
     advice = hints("APP")
-    return tuple(
-        Explanation(
-            "query", failure.value, None, texts.brief, texts.more, texts.rule,
-            (*([STREAMS_SAYS[failure]] if failure in STREAMS_SAYS else []), *(texts.log or ())),
-            (advice[failure], *texts.do),
-        )
-        for failure, texts in FAILURES.items()
-    )  # fmt: skip
+    explained = []
+    for failure, texts in FAILURES.items():
+        log = texts.log or ()
+        if failure in STREAMS_SAYS:
+            # The message of Streams stands beside the query, its one owner.
+            log = (STREAMS_SAYS[failure], *log)
+        do = (advice[failure], *texts.do)
+        explained.append(Explanation("query", failure.value, None, texts.brief, texts.more, texts.rule, log, do))
+    return tuple(explained)
 
 
 def _for_people(entry: Explanation) -> Explanation:
@@ -138,12 +145,14 @@ def match(text: str, explanations: Sequence[Explanation]) -> list[Match]:
 
     The best one explains the most of the text. Where several explain the same, all of them come.
     """
+    # From the end: the cause stands last in a stack trace, and the regular expressions take time for each character.
     packed = _packed(text[-_MOST_TEXT:])
     matches = []
     for entry in explanations:
         sentences = [sentence for sentence in entry.sentences if _is_in(sentence, packed)]
         if sentences:
             matches.append(Match(entry, tuple(sorted(sentences, key=_literal, reverse=True))))
+    # Stable: explanations of equal weight stay in the order of the groups.
     return sorted(matches, key=lambda entry: -entry.weight)
 
 
@@ -153,9 +162,11 @@ def best(matches: Sequence[Match]) -> list[Match]:
 
 
 def _is_in(sentence: str, packed: str) -> bool:
+    # Words such as "closed" are in many texts that mean something else.
     if _literal(sentence) < _LEAST:
         return False
     return _pattern(sentence).search(packed) is not None or (
+        # The other way round: a user may paste a part of a sentence only.
         len(packed) >= _LEAST and packed in _packed(sentence.replace(_HOLE, " "))
     )
 
@@ -163,6 +174,7 @@ def _is_in(sentence: str, packed: str) -> bool:
 @cache
 def _pattern(sentence: str) -> re.Pattern[str]:
     parts = [re.escape(_packed(part)) for part in sentence.split(_HOLE)]
+    # Lazy and bounded: two parts of a sentence must be near each other, and the search stays linear.
     return re.compile(f".{{0,{_MOST_FILLED}}}?".join(part for part in parts if part))
 
 

@@ -81,11 +81,13 @@ ERRORS: Final = {
         "This means nothing for the stores: do not wipe anything because of it.",
         do=("raise the limit that the message names, or free the space, and run the command again", STORES_STAY),
     ),
+    # No class of kstate: an OSError that no code of kstate has turned into an error of its own.
     "system": Texts(
         "The system has answered with an error (exit 6)",
         "A missing file, a disk that does not answer, missing rights.",
         do=(_MESSAGE,),
     ),
+    # No class of kstate either: an exception of rocksdict.
     "database": Texts("RocksDB has answered with an error (exit 6)", do=(look_closer("APP"),)),
     StoreUnreadable.code: Texts(
         "A store cannot be read (exit 6)",
@@ -98,6 +100,7 @@ ERRORS: Final = {
         do=("free disk space for the output, and run the command again",),
     ),
     KstateError.code: Texts("Something failed for which there is no other code (exit 6)", do=(_MESSAGE,)),
+    # Any other exception.
     "defect": Texts(
         "A defect of kstate (exit 6)",
         "It ended with an unexpected error. A change is all or nothing then too.",
@@ -116,6 +119,7 @@ ERRORS: Final = {
 }
 
 
+# The same advice for several refusals: only the old text distinguishes their cases.
 _OLD: Final = "name the text of the topology that ran here last too: --from OLD.txt"
 
 REHOME: Final = {
@@ -204,6 +208,7 @@ REHOME: Final = {
 
 
 _STATUS = f"what the run did: {command('status', 'APP')}"
+# True for every ended command: the journal shows the next one what to finish or delete.
 _AGAIN = "run the command again: it continues the interrupted run, or deletes its files"
 _SIGNALLED = (
     "A first signal ends a command in order. Before the switch kstate deletes the staged files, and APP is unchanged. "
@@ -270,6 +275,7 @@ EXITS: Final = {
     ),
     _of_signal(signal.SIGHUP): Texts("Ended by signal 1 (SIGHUP): the terminal was closed", _SIGNALLED, do=(_AGAIN,)),
     _of_signal(signal.SIGINT): Texts("Ended by signal 2 (SIGINT): Ctrl-C", _SIGNALLED, do=(_AGAIN,)),
+    # No handler runs at SIGKILL: the shell or the container reports the code, and not kstate.
     "137": Texts(
         "Ended by signal 9 (SIGKILL): killed, often for want of memory",
         "Nothing could be done in order. The directory is wholly the old or wholly the new one all the same.",

@@ -38,6 +38,7 @@ class Explanation:
     log: tuple[str, ...] | None
     """The messages of Kafka Streams, for people; empty if it prints nothing; None if it could not print anything."""
     do: tuple[str, ...]
+    # Apart from ``log``: that is for people, with dots and releases, and matches no pasted text.
     sentences: tuple[str, ...] = ()
     """What Kafka Streams, RocksDB or kstate prints, as it is printed; ``{}`` where names and numbers come."""
 
@@ -65,7 +66,10 @@ class CodeGroup:
 
 def explanation(group: str, code: Code, level: str | None) -> Explanation:
     """Return the explanation of a code by its catalogue entry. The hint of the entry comes first."""
-    do = (code.instruction, *code.do) if code.hint else code.do
+    do = code.do
+    if code.hint:
+        do = (code.instruction, *do)
+    # An empty rule of a code means none, and None does in an explanation.
     return Explanation(group, code.name, level, code.brief, code.more, code.rule or None, code.log, do)
 
 

@@ -281,6 +281,7 @@ class Note:
 
 _LS_SPEC = command("ls", "APP", "--spec")
 
+# By the code under which ``kstate explain`` has them. Their commands print the parts.
 NOTES: Final = {
     "no-position": Note(
         ("no changelog record told a Position of",),

@@ -25,6 +25,7 @@ _WHY = f"why it failed: {command('status', 'APP')}"
 _RUNS = f"no rule of Streams: the change engine ({see('engine.md#run-states')})"
 _LIKE = f"KafkaStreams.State, as of KIP-696 ({see('restoring.md#states')})"
 
+# CREATED has no line of a journal yet, so it is no RunState.
 RUN_STATES: Final = {
     CREATED: Texts("The folder of the run is there, and nothing in it yet", rule=_RUNS, do=(_TAKEN_OVER,)),
     RunState.STAGING.value: Texts(

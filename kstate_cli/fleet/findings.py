@@ -16,6 +16,7 @@ class FleetLevel(str, Enum):
 
     ERROR = "error"
     WARNING = "warning"
+    # Not a warning: a user must not restore a task that an unread host may have.
     UNKNOWN = "unknown"
     """The listings do not contain what the rule needs."""
 
@@ -43,6 +44,7 @@ class FleetFinding:
         return self.code.level
 
 
+# The client decides it under the classic protocol; under KIP-1071 the broker does, by rules of its own.
 _ASSIGNED: Final = (
     "under the classic protocol a task goes to an instance that has its state; where none has, one restores it ({page})"
 )
@@ -50,6 +52,7 @@ _ASSIGNMENT: Final = "start.md#which-instance-gets-a-task"
 _RESTORE: Final = command("restore", "APP", "--from-changelog", "DUMP", "--for", "RELEASE")
 _CHECK: Final = command("check", "APP", "--for", "RELEASE")
 _LIST: Final = command("ls", "APP", "-o", "json")
+# Streams writes the file again at its start, with a new id.
 _REMOVE: Final = shell("rm", f"APP/{PROCESS_FILE}")
 _OTHERS: Final = f"all hosts at once: see {documentation('docs/how-to/fleet.md')}"
 
@@ -244,6 +247,7 @@ MEMBER_WITHOUT_HOST: Final = FleetCode(
     hint="list the directory of that member as well",
 )
 
+# A module keeps the order of its assignments, so that an entry needs no registration.
 FLEET_CODES: Final[dict[str, FleetCode]] = {
     entry.name: entry for entry in list(vars().values()) if isinstance(entry, FleetCode)
 }

@@ -13,6 +13,7 @@ from kstate_cli.formats.topic_partition import GLOBAL, TaskId
 from kstate_cli.texts import some
 
 _LISTED: Final = 5
+# Only these two tell releases apart: other words of ``ls`` stand for places that every release has.
 _OFFSET_PLACES: Final = {"column-family": "in the store", "checkpoint": "in .checkpoint"}
 """Up to 4.2 in the one, from 4.3 on in the other. A custom store has a file of its own, a new one none."""
 _COUNT_SOURCES: Final = {
@@ -25,6 +26,7 @@ _COUNT_SOURCES: Final = {
 def judge(fleet: Fleet) -> list[FleetFinding]:
     """Return all findings, in the order of their codes."""
     rules = (_unread, _problems, _identities, _tasks, _missing, _stores, _globals, _alike, _copies, _members)
+    # The catalogue goes from unread hosts over errors to warnings: the order in which a user looks at them.
     order = list(FLEET_CODES.values())
     findings = (finding for rule in rules for finding in rule(fleet))
     return sorted(findings, key=lambda finding: order.index(finding.code))
@@ -34,7 +36,9 @@ def _unread(fleet: Fleet) -> Iterator[FleetFinding]:
     for report in fleet.reports:
         gaps = report.gaps
         for gap in gaps[:_LISTED]:
-            where = report.source if gap.line is None else f"{report.source}, line {gap.line}"
+            where = report.source
+            if gap.line is not None:
+                where = f"{report.source}, line {gap.line}"
             yield FleetFinding(of.HOST_UNREAD, f"{report.name}: {where}: {gap.why}", hosts=(report.name,))
         if len(gaps) > _LISTED:
             more = f"{report.name}: {report.source}: {len(gaps) - _LISTED} more lines cannot be read"
@@ -56,6 +60,7 @@ def _identities(fleet: Fleet) -> Iterator[FleetFinding]:
         if report.app_id is not None:
             apps[report.app_id].append(report.name)
     for name, hosts in ids.items():
+        # Each host that runs Streams has an id of its own in its directory: only a copy has another host's.
         if len(hosts) > 1:
             text = f"{some(hosts, _LISTED)} have the process id {name}: one volume is a copy of the other"
             yield FleetFinding(of.PROCESS_ID_DOUBLED, text, hosts=tuple(hosts))
@@ -72,6 +77,7 @@ def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
         if len(hosts) > copies:
             text = f"{task} is on {len(hosts)} hosts, and {copies} should have it: {_who(fleet, task)}"
             yield FleetFinding(of.TASK_DOUBLED, text, task=task, hosts=tuple(hosts))
+        # An unread host may have the missing copy: then too few is not known.
         elif len(hosts) < copies and not fleet.unread:
             text = f"{task} is on {some(list(hosts), _LISTED)} only, and {copies} should have it"
             yield FleetFinding(of.TASK_TOO_FEW, text, task=task, hosts=tuple(hosts))
@@ -80,19 +86,28 @@ def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
 def _who(fleet: Fleet, task: str) -> str:
     holders = []
     for host, copies in fleet.tasks[task].items():
-        behind = fleet.task_behind(copies)
+        # Which copy to keep depends on both: the group uses the active one, and Streams prefers the one in front.
         role = "active, " if fleet.active.get(task) == host else ""
-        far = "offset not known" if behind is None else "in front" if behind == 0 else f"{behind:,} behind"
-        holders.append(f"{host} ({role}{far})")
+        holders.append(f"{host} ({role}{_distance(fleet.task_behind(copies))})")
     return some(holders, _LISTED)
+
+
+def _distance(behind: int | None) -> str:
+    if behind is None:
+        return "offset not known"
+    if behind == 0:
+        return "in front"
+    return f"{behind:,} behind"
 
 
 def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
     for sub, partitions in fleet.expected.items():
+        # ``expected_partitions`` limits the count: a damaged number makes no endless list.
         for number in range(partitions.count):
             task = task_name(sub, number)
             if task in fleet.tasks:
                 continue
+            # Restoring a task that another host has makes two copies, of which one is wiped or stale.
             if fleet.unread:
                 names = some([report.name for report in fleet.unread], _LISTED)
                 text = f"{task} is on no host that was read; {names} may have it"
@@ -116,9 +131,11 @@ def _stores(fleet: Fleet) -> Iterator[FleetFinding]:
     usual = _usual_stores(fleet)
     for task, hosts in fleet.tasks.items():
         for host, copies in hosts.items():
+            # Its listing may have been cut off before the store.
             if host in unread:
                 continue
             here = {copy.store for copy in copies if copy.has_directory}
+            # All tasks of a sub-topology have the same processors, and so the same stores.
             for store, (other, where) in usual[sub_topology(copies[0].id)].items():
                 if store not in here:
                     text = f"{host}: {task} has no {store}, which {other} on {where} has"
@@ -142,6 +159,7 @@ def _usual_stores(fleet: Fleet) -> dict[SubTopology | None, dict[str, tuple[str,
 def _globals(fleet: Fleet) -> Iterator[FleetFinding]:
     having = fleet.tasks.get(GLOBAL, {})
     for report in fleet.reports:
+        # Without any host that has them, the application has no global stores, as far as listings show.
         if having and report.name not in having and report.whole:
             text = f"{report.name} has no global stores, and {some(list(having), _LISTED)} has"
             yield FleetFinding(of.GLOBAL_MISSING, text, task=GLOBAL, hosts=(report.name,))
@@ -153,11 +171,16 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
     for report in fleet.reports:
         for copy in report.copies:
             place = (report.name, copy.task)
-            name = f"{copy.id.topology}/{copy.store}" if copy.id.topology else copy.store
+            name = copy.store
+            if copy.id.topology:
+                # Two named topologies may have stores of one name, which have nothing in common.
+                name = f"{copy.id.topology}/{copy.store}"
             if copy.kind_certain and copy.has_directory:
                 kinds.add(name, copy.kind, place)
+            # A global store has no changelog: its offsets are of the topic that it reads.
             if copy.offsets and not copy.id.is_global:
                 topics.add(name, some(sorted({key.topic for key in copy.offsets}), _LISTED), place)
+            # An offset without a directory stays where an older release wrote it: it tells nothing of the last one.
             if copy.has_directory and copy.offsets_in in _OFFSET_PLACES:
                 releases.add(name, _OFFSET_PLACES[copy.offsets_in], place)
     yield from kinds.findings(of.KINDS_DIFFER, "is of different kinds")
@@ -173,6 +196,7 @@ def _no_common_release(fleet: Fleet) -> Iterator[FleetFinding]:
         for copy in report.copies:
             if copy.has_directory and copy.opens_in and report.name not in opens[copy.opens_in]:
                 opens[copy.opens_in].append(report.name)
+    # Each copy lists the releases that open it: the start of one release needs all of them.
     if opens and not set.intersection(*map(set, opens)):
         parts = [f"{some(releases, 20)} (on {some(hosts, 3)})" for releases, hosts in opens.items()]
         hosts = tuple(dict.fromkeys(host for names in opens.values() for host in names))
@@ -210,6 +234,7 @@ def _copies(fleet: Fleet) -> Iterator[FleetFinding]:
                 text = f"{where} was not left clean"
                 yield FleetFinding(of.COPY_UNCLEAN, text, copy.task, copy.store, (report.name,))
             for key in fleet.standing(copy).outside:
+                # ``outside`` has only logs with facts, and offsets that the copy has.
                 fact = (fleet.facts or {})[key]
                 offset = (copy.offsets or {})[key]
                 text = f"{where}: offset {offset} of {key}, whose log is {fact.start} to {fact.end}"

@@ -48,6 +48,7 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
     for argument in arguments:
         name, source = _host_and_file(argument)
         try:
+            # Read whole: a FIFO, as of <(ssh host kstate ls …), can be read only once.
             data = _stream() if source == STREAM else read_given(source, _MOST)
         except OSError as error:
             why = error.strerror or str(error)
@@ -62,6 +63,7 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
             details=first_lines(closed),
             hint=f"make one on each host: {command('ls', 'APP', '-o', 'json')}",
         )
+    # The name is the identity of a host in all findings: two reports under one name would count as one host.
     by_name: dict[str, HostReport] = {}
     for report in reports:
         other = by_name.setdefault(report.name, report)
@@ -80,6 +82,7 @@ def _where(report: HostReport) -> str:
 def _host_and_file(argument: str) -> tuple[str | None, str]:
     """``HOST=FILE`` and ``FILE``. A file whose own name has an equals sign is taken as it is."""
     name, equals, source = argument.partition("=")
+    # A slash before the equals sign is part of a path, and no host has one in its name.
     if not equals or "/" in name or os.path.lexists(argument):
         return None, argument
     if not name or not source:
@@ -92,7 +95,11 @@ def _stem(source: str) -> str:
 
 
 def _hosts(name: str | None, source: str, data: bytes) -> list[HostReport]:
-    reader = _ListingReader(source, name, None if source == STREAM else _stem(source))
+    stem = None
+    if source != STREAM:
+        stem = _stem(source)
+    reader = _ListingReader(source, name, stem)
+    # Only a line feed ends a line of JSON. splitlines of bytes also cuts at a carriage return.
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
             reader.line(number, line)
@@ -101,6 +108,7 @@ def _hosts(name: str | None, source: str, data: bytes) -> list[HostReport]:
 
 def _stream() -> bytes:
     data = sys.stdin.buffer.read(_MOST + 1)
+    # One byte more was requested, which shows that there is more than the limit.
     if len(data) > _MOST:
         raise UsageError(f"standard input is larger than the {size_text(_MOST)} that kstate reads")
     return data
@@ -129,6 +137,7 @@ class _ListingReader:
             self._gap(number, "not an object of JSON")
         elif "type" not in row and isinstance(row.get("host"), str):
             self._label(number, row["host"])
+        # Another version may mean other things by the same members: nothing of it is read.
         elif row.get("schema_version") != SCHEMA_VERSION:
             self._gap(number, f"schema_version {str(row.get('schema_version'))[:20]} is not known here: "
                       f"{SCHEMA_VERSION} is")  # fmt: skip
@@ -146,10 +155,12 @@ class _ListingReader:
 
     def _typed(self, number: int, row: dict[str, Any]) -> None:
         kind = row.get("type")
+        # A line behind a summary belongs to the next host, but for the error with which ls -o json ends.
         if (self._ended and not (kind == "error" and row.get("code") == _ENDS_WITH_SUMMARY)) or self._only_noise():
             self._close()
         report = self._section(number)
         try:
+            # Before the line counts: mixed lines of two hosts must not give a store to the wrong one.
             self._same_app(report, row.get("app"))
             if kind == "store":
                 self._store(report, row)
@@ -180,8 +191,10 @@ class _ListingReader:
     def _section(self, number: int) -> HostReport:
         if self._now is None:
             self._sections += 1
-            first = self._sections == 1
-            name = self._labelled or (self._name or self._stem if first else None)
+            name = self._labelled
+            if name is None and self._sections == 1:
+                # HOST=FILE and the name of the file hold for the first listing in it only.
+                name = self._name or self._stem
             self._now = HostReport(name or "", self._source, number)
             self._ended, self._stores_of_section = False, set()
         return self._now
@@ -190,6 +203,7 @@ class _ListingReader:
         report = self._now
         if report is None:
             return
+        # A gap explains the missing summary better.
         if not self._ended and not report.gaps:
             report.gaps.append(Gap(None, "no summary: it was cut off, or the command was ended"))
         if not report.name:
@@ -213,6 +227,7 @@ class _ListingReader:
 
     def _store(self, report: HostReport, row: Mapping[str, Any]) -> None:
         copy = _copy(row)
+        # Each listing has a store once, so the second one is of another host.
         if (copy.task, copy.store) in self._stores_of_section:
             raise MalformedBytesError(
                 f"{copy.task}/{copy.store} is told twice: lines of two hosts without a summary between"
@@ -227,7 +242,9 @@ class _ListingReader:
         if "host" in row:
             report.hostname = _text(row, "host")
         report.tells_process_id = "process_id" in row
-        report.process_id = None if row.get("process_id") is None else _text(row, "process_id")
+        report.process_id = None
+        if row.get("process_id") is not None:
+            report.process_id = _text(row, "process_id")
         # With a gap the numbers differ anyway, and the gap is the better message.
         if not report.gaps and (stores, size) != (len(report.copies), report.size):
             raise MalformedBytesError(
@@ -237,6 +254,7 @@ class _ListingReader:
 
     def _error(self, report: HostReport, number: int, row: Mapping[str, Any]) -> None:
         """Read an error: the end of a failed listing, or the answer of a complete one, which lists its problems."""
+        # Any other error comes in place of the summary: what follows in the stream is another host.
         if row.get("code") != _ENDS_WITH_SUMMARY or not self._ended:
             report.gaps.append(Gap(number, f"the listing failed there: {_text(row, 'message')}"))
             self._ended = True
@@ -252,12 +270,17 @@ def _copy(row: Mapping[str, Any]) -> StoreCopy:
         raise MalformedBytesError(str(error)) from None
     sub = sub_topology(of)
     if sub is not None and (
+        # Written back and compared: 00_1 and 0_1 would be two tasks here, and are one for Streams.
         of.partition is None or of.partition >= MOST_PARTITIONS or task_name(sub, of.partition) != task
     ):
         raise MalformedBytesError(f"{task[:40]!r} is not the name of a task as Streams writes it")
-    changelog, position = row.get("changelog"), row.get("position")
-    offsets = None if changelog is None else _offsets(changelog)
-    inputs = {} if position is None or of.is_global else _offsets(position)
+    offsets = None
+    if row.get("changelog") is not None:
+        offsets = _offsets(row["changelog"])
+    inputs: dict[TopicPartition, int] = {}
+    # The Position of a global store names its topic, which no member of the group is assigned.
+    if row.get("position") is not None and not of.is_global:
+        inputs = _offsets(row["position"])
     unclean = row.get("unclean")
     running = _flag(row, "running")
     return StoreCopy(
@@ -265,6 +288,7 @@ def _copy(row: Mapping[str, Any]) -> StoreCopy:
         store=_text(row, "store"),
         kind=_text(row, "kind"),
         kind_certain=_flag(row, "kind_certain") is True,
+        # A store with a database has families; one that kstate does not read has bytes.
         has_directory=bool(row.get("column_families")) or bool(_number(row, "bytes")),
         segmented=row.get("segments") is not None,
         size=_number(row, "bytes"),
@@ -272,15 +296,16 @@ def _copy(row: Mapping[str, Any]) -> StoreCopy:
         inputs=frozenset(inputs),
         opens_in=_texts(row, "opens_in"),
         offsets_in=_text(row, "offsets_in"),
+        # While it runs, every store is open, and so unclean. Not known whether it runs: no finding.
         unclean=bool(unclean) and running is False,
     )
 
 
 def _problem(row: Mapping[str, Any]) -> ListedProblem:
-    task = row.get("task")
-    return ListedProblem(
-        _text(row, "code"), None if task is None else _text(row, "task"), _text(row, "path"), _text(row, "message")
-    )
+    code, task = _text(row, "code"), None
+    if row.get("task") is not None:
+        task = _text(row, "task")
+    return ListedProblem(code, task, _text(row, "path"), _text(row, "message"))
 
 
 def _offsets(row: object) -> dict[TopicPartition, int]:
@@ -291,6 +316,7 @@ def _offsets(row: object) -> dict[TopicPartition, int]:
         if not isinstance(partitions, dict):
             raise MalformedBytesError("offsets are not by topic and partition")
         for partition, offset in partitions.items():
+            # bool is an int in Python, and JSON may hold numbers of any size.
             if isinstance(offset, bool) or not isinstance(offset, int) or abs(offset) > MAX_I64:
                 raise MalformedBytesError(f"{str(offset)[:40]} is not an offset")
             offsets[TopicPartition(topic, parse_partition(partition))] = offset
@@ -366,6 +392,7 @@ def read_fleet(path: Path) -> FleetListing:
             raise Refused(
                 f"{path}, line {number}: not what fleet -o json prints", where=str(path), hint=_MAKE
             ) from None
+    # Without its last line any number of tasks may be missing: a host would restore what another one has.
     if summary is None:
         raise Refused(f"{path} is cut off: it has no summary", where=str(path), hint=_MAKE)
     return FleetListing(path, applications, hosts, tasks)
@@ -374,6 +401,7 @@ def read_fleet(path: Path) -> FleetListing:
 def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> frozenset[str]:
     """The tasks that any other host has. Raises Refused where it is not known of every one of them what it has."""
     _of(fleet, application)
+    # The own host is the one that has lost its directory: its old listing does not matter.
     unread = sorted(name for name, whole in fleet.hosts.items() if not whole and name != host)
     if unread:
         raise Refused(

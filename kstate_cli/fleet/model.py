@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Final
 
 from kstate_cli.broker.client import GroupMember, StreamsGroup
-from kstate_cli.broker.facts import Facts
+from kstate_cli.broker.facts import Facts, LogFacts
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition
 from kstate_cli.specification.draft import IN_MEMORY, SpecDraft
@@ -167,6 +167,8 @@ def _counts_by_tasks(copies: Iterable[StoreCopy]) -> dict[SubTopology, int]:
 def _counts_by_logs(copies: Iterable[StoreCopy], facts: Facts | None) -> dict[SubTopology, int]:
     width: dict[str, int] = {}
     for key in facts or ():
+        # Of changelogs: each task writes to the partition of its number, so the widest one shows how many tasks there
+        # are.
         width[key.topic] = max(width.get(key.topic, 0), key.partition + 1)
     counts: dict[SubTopology, int] = {}
     for copy in copies:
@@ -181,7 +183,10 @@ def _counts_by_logs(copies: Iterable[StoreCopy], facts: Facts | None) -> dict[Su
 
 def _counts_by_spec(spec: SpecDraft | None) -> dict[SubTopology, int]:
     counts: dict[SubTopology, int] = {}
-    for store in spec.stores if spec is not None else ():
+    if spec is None:
+        return counts
+    for store in spec.stores:
+        # A store in memory, or without its place, shows no task that must have a directory.
         if store.kind == IN_MEMORY or store.is_global or store.subtopology is None or store.partitions is None:
             continue
         sub = (store.topology, store.subtopology)
@@ -199,7 +204,9 @@ def sub_topology(of: TaskId) -> SubTopology | None:
 def task_name(sub: SubTopology, partition: int) -> str:
     """As :class:`TaskId` reads it."""
     topology, number = sub
-    return f"{f'__{topology}__/' if topology else ''}{number}_{partition}"
+    if topology:
+        return f"__{topology}__/{number}_{partition}"
+    return f"{number}_{partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +227,13 @@ def _next_offset(copy: StoreCopy, offset: int) -> int:
 
 
 def _sum_if_complete(numbers: Sequence[int | None]) -> int | None:
-    present = [number for number in numbers if number is not None]
-    return sum(present) if len(present) == len(numbers) else None
+    total = 0
+    for number in numbers:
+        if number is None:
+            # A sum without one of its parts would look like less lag than there is.
+            return None
+        total += number
+    return total
 
 
 @dataclass(frozen=True)
@@ -265,6 +277,7 @@ class Fleet:
                     # Below zero is no offset of a record: -4 means that none is known.
                     if offset < 0:
                         continue
+                    # For each log apart: a global store has several, and no copy need be in front in all of them.
                     best[key] = max(best.get(key, offset), offset)
         return front
 
@@ -282,13 +295,17 @@ class Fleet:
         return Standing(_sum_if_complete(lags), behind, outside)
 
     def _lag(self, copy: StoreCopy, key: TopicPartition, offset: int) -> int | None:
-        fact = None if self.facts is None else self.facts.get(key)
+        fact = self._fact(key)
         if fact is None or offset < 0:
             return None
+        # A listing may be younger than the facts: then the store is past the end that they state.
         return max(fact.end - _next_offset(copy, offset), 0)
 
+    def _fact(self, key: TopicPartition) -> LogFacts | None:
+        return (self.facts or {}).get(key)
+
     def _is_outside(self, copy: StoreCopy, key: TopicPartition, offset: int) -> bool:
-        fact = None if self.facts is None else self.facts.get(key)
+        fact = self._fact(key)
         if fact is None or offset < 0:
             return False
         return not fact.start <= _next_offset(copy, offset) <= fact.end
@@ -303,6 +320,7 @@ class Fleet:
 
     def _altogether(self, copies: Sequence[StoreCopy], numbers: Sequence[int | None]) -> int | None:
         """Return the sum. A store without an offset on any host counts as one without a changelog, and is skipped."""
+        # ``copy.offsets`` is None if it could not be read, and empty without any offset: the two differ.
         relevant = [
             number
             for copy, number in zip(copies, numbers, strict=True)
@@ -313,7 +331,10 @@ class Fleet:
     def host_of(self, member: GroupMember) -> str | None:
         """Return the host whose directory a member uses, if its name contains the process id; None if it does not."""
         having = [report.name for report in self.reports if report.process_id and report.process_id in member.client]
-        return having[0] if len(having) == 1 else None
+        # Several: a volume was copied, and which of the hosts the member is on is unknown.
+        if len(having) != 1:
+            return None
+        return having[0]
 
     @cached_property
     def _inputs(self) -> Mapping[SubTopology, frozenset[str]]:
@@ -329,17 +350,22 @@ class Fleet:
     def active(self) -> dict[str, str]:
         """Return task -> the host that the group assigned it to, as far as Positions name the inputs of the task."""
         assigned: dict[TopicPartition, str] = {}
-        for member in self.group.members if self.group is not None else ():
+        if self.group is None:
+            return {}
+        for member in self.group.members:
             host = self.host_of(member)
             if host is not None:
                 assigned.update(dict.fromkeys(member.assigned, host))
         active = {}
-        for task in self.tasks if assigned else ():
+        if not assigned:
+            return {}
+        for task in self.tasks:
             of = TaskId.parse(task)
             sub = sub_topology(of)
             if sub is None or of.partition is None:
                 continue
             hosts = {assigned.get(TopicPartition(topic, of.partition)) for topic in self._inputs[sub]} - {None}
+            # All inputs of a task are assigned together: different hosts mean a rebalance that is under way.
             if len(hosts) == 1:
                 (host,) = hosts
                 active[task] = str(host)

@@ -24,6 +24,7 @@ _STEP: Final = ("application", "step", "directory", "of")
 _STORE: Final = ("application", "directory", "of", "task", "store")
 # "directory" replaced "of", and two gauges have new names. The old ones stay for one version (:func:`measures`).
 _DIRECTORY: Final = "directory"
+# Dashboards and alerts use the names, so each change keeps both for one version.
 _OLD_NAMES: Final = {
     "kstate_verified_completely_timestamp_seconds": "kstate_verify_circle_timestamp_seconds",
     "kstate_backup_bytes": "kstate_kept_bytes",
@@ -94,6 +95,7 @@ def measures(memory: Memory, directories: Mapping[str, Path], dump: str | None) 
         names = MEASURES[name][1][1:]
         if _DIRECTORY in names:
             end = names.index(_DIRECTORY) + 1
+            # ``of`` repeats the value of ``directory``, right behind it.
             labels = (*labels[:end], labels[end - 1], *labels[end:])
         yield name, labels, value
         if name in _OLD_NAMES:
@@ -109,10 +111,14 @@ def _measures(memory: Memory, directories: Mapping[str, Path], dump: str | None)
             yield "kstate_verified_completely_timestamp_seconds", (directory,), full / 1000
     for directory, path in directories.items():
         yield "kstate_backup_bytes", (directory,), _backup_bytes(path)
-    grown = None if dump is None else newest(dump)
+    grown = None
+    if dump is not None:
+        grown = newest(dump)
+    ends = _ends(grown)
     for result in memory.results.values():
+        # A step that failed listed some of the stores only, or none.
         if result.step == "lag" and result.of in directories and result.good:
-            yield from _of_stores(result, {} if grown is None else _ends(grown))
+            yield from _of_stores(result, ends)
     if grown is not None:
         yield from _of_dump(grown, clock.now_ms())
 
@@ -125,6 +131,7 @@ def _of_step(result: Result) -> Iterator[Measure]:
     yield "kstate_step_duration_seconds", labels, (result.ended_ms - result.began_ms) / 1000
     yield "kstate_step_exit_code", labels, result.exit
     for finding, count in result.findings.items():
+        # As the memory has them: neither has white space.
         level, code = finding.split()
         yield "kstate_step_findings", (*labels, code, level), count
 
@@ -141,13 +148,16 @@ def newest(dump: str) -> Grown | None:
     from kstate_cli.dump_reader.growing_source import newest_manifest
     from kstate_cli.dump_reader.location import open_location, uri_text
 
+    # A dump that does not exist yet is no error: its step has not run.
     if "://" not in dump and not os.path.isdir(dump):
         return None
     filesystem, root = open_location(dump)
     return newest_manifest(filesystem, root, uri_text(dump))
 
 
-def _ends(grown: Grown) -> dict[tuple[str, int], int]:
+def _ends(grown: Grown | None) -> dict[tuple[str, int], int]:
+    if grown is None:
+        return {}
     return {(key.topic, key.partition): full.end for key, full in grown.newest().items()}
 
 
@@ -177,9 +187,14 @@ def _behind(
     for topic, partitions in offsets.items():
         for partition, offset in partitions.items():
             end = ends.get((topic, int(partition)))
-            # A task store keeps the offset of its last record, a global store that of the next one.
-            number = None if end is None or offset < 0 else end - (offset if is_global else offset + 1)
-            yield None if number is None or (number < 0 and is_standby) else max(0, number)
+            if end is None or offset < 0:
+                yield None
+                continue
+            number = end - offset
+            if not is_global:
+                # A task store keeps the offset of its last record, a global store that of the next one.
+                number -= 1
+            yield None if number < 0 and is_standby else max(0, number)
 
 
 def _of_dump(grown: Grown, now_ms: int) -> Iterator[Measure]:
@@ -190,6 +205,7 @@ def _of_dump(grown: Grown, now_ms: int) -> Iterator[Measure]:
     if newest_fulls:
         yield "kstate_dump_held_back_offsets", (), sum(full.held_back for full in newest_fulls)
         yield "kstate_dump_read_timestamp_seconds", (), min(full.as_of_ms for full in newest_fulls) / 1000
+    # The first full that runs out ends the increments of its partition: the least headroom counts.
     untils: Iterable[int] = [until for full in newest_fulls if (until := continued_until(full)) is not None]
     if untils:
         yield "kstate_dump_headroom_seconds", (), (min(untils) - now_ms) / 1000

@@ -20,6 +20,7 @@ from kstate_cli.statedir.names import LOCK
 from kstate_cli.texts import printable, quoted
 
 FORMAT: Final = 1
+# O_NOFOLLOW: a link of somebody else must not make this user create or lock a file elsewhere.
 _OURS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
 GOOD: Final = (0, 1)
 """Exit codes of a command that succeeded."""
@@ -88,7 +89,9 @@ class Memory:
 
     def forget_others(self, steps: Collection[tuple[str, str | None]]) -> None:
         """Forget all steps but these, so that no metric shows a step that was removed as late."""
+        # By step and directory: a step may have been removed for one of its directories only.
         self.results = {key: result for key, result in self.results.items() if key in steps}
+        # The file has texts as keys: the empty one stands for no directory.
         verified = {of or "" for step, of in steps if step == "verify"}
         # The circle of a dump has no directory: its key is the empty string.
         circles = verified | {"" for step, _ in steps if step == "verify-dump"}
@@ -98,7 +101,9 @@ class Memory:
     def next_part(self, of: str | None, parts: int) -> tuple[int, int]:
         """Return the next part, or its next share; the first part if the number of parts changed."""
         last, before_parts, _, _ = self.parts.get(of or "", (0, parts, None, None))
-        number = last % parts + 1 if before_parts == parts else 1
+        number = 1
+        if before_parts == parts:
+            number = last % parts + 1
         shares = self.shares.get(of or "")
         if shares is None or shares.parts != parts or number not in shares.cut:
             return number, parts
@@ -111,10 +116,12 @@ class Memory:
 
         None for a share that cannot be halved: it is skipped, the others are read, and the circle is incomplete.
         """
+        # Share i of 2n is in part (i - 1) mod n + 1: see :class:`Shares`.
         number, of_all = (part[0] - 1) % parts + 1, part[1]
         shares = self.shares.get(of or "")
         if shares is None or shares.parts != parts:
             shares = Shares(parts, {}, number, (part,))
+        # The shares that wait are of another part: now those of this one are read.
         elif part not in shares.waiting[:1]:
             shares = Shares(parts, shares.cut, number, (part,))
         if of_all * 2 > parts * _MOST_SHARES:
@@ -122,8 +129,10 @@ class Memory:
             half = None
             if not shares.waiting:
                 _, _, _, full = self.parts.get(of or "", (0, parts, None, None))
+                # Without the begin of a circle: a skipped share makes it incomplete.
                 self.parts[of or ""] = (number, parts, None, full)
         else:
+            # The stores of share i of m are those of the shares i and i + m of 2m.
             halves = ((part[0], of_all * 2), (part[0] + of_all, of_all * 2))
             others = (share for share in shares.cut.get(number, ()) if share != part)
             cut = {**shares.cut, number: (*halves, *others)}
@@ -138,15 +147,22 @@ class Memory:
         shares = self.shares.get(of or "")
         incomplete = False
         if shares is not None and part in shares.waiting[:1]:
-            began_ms = began_ms if shares.began_ms is None else shares.began_ms
+            if shares.began_ms is not None:
+                # A part was read since the begin of its first share, not of its last one.
+                began_ms = shares.began_ms
             shares = self.shares[of or ""] = replace(shares, waiting=shares.waiting[1:], began_ms=began_ms)
             if shares.waiting:
                 return False
             incomplete = shares.incomplete
         _, _, circle, full = self.parts.get(of or "", (0, parts, None, None))
-        circle = None if incomplete else began_ms if number == 1 else circle
+        if incomplete:
+            circle = None
+        elif number == 1:
+            circle = began_ms
         is_full = number == parts and circle is not None
-        self.parts[of or ""] = (number, parts, circle, ended_ms if is_full else full)
+        if is_full:
+            full = ended_ms
+        self.parts[of or ""] = (number, parts, circle, full)
         return is_full
 
 
@@ -161,6 +177,7 @@ def take_lock(path: Path) -> int:
     Raises InUse if another call, or a command of a killed one, still runs; UsageError if the lock cannot be created.
     """
     try:
+        # A file of its own: the memory is replaced by a rename, and a lock stays with the old file.
         lock = os.open(path.with_name(f".{path.name}{LOCK}"), os.O_CREAT | os.O_RDWR | _OURS, 0o600)
     except OSError as error:
         raise UsageError(
@@ -172,16 +189,16 @@ def take_lock(path: Path) -> int:
     except OSError:
         who = os.pread(lock, 200, 0).decode("utf-8", "replace").strip()
         os.close(lock)
-        raise InUse(
-            "another call with this memory_file is running",
-            where=os.fspath(path),
-            hint=f"wait for it; it last reported: {printable(who)}" if who else "wait for it",
-        ) from None
+        hint = "wait for it"
+        if who:
+            hint += f"; it last reported: {printable(who)}"
+        raise InUse("another call with this memory_file is running", where=os.fspath(path), hint=hint) from None
     return lock
 
 
 def write_to_lock(lock: int, text: str) -> None:
     """Write the text that another call prints if it cannot take the lock."""
+    # The holder writes, and others only read: no lock beyond the one it has.
     os.ftruncate(lock, 0)
     os.pwrite(lock, text.encode("utf-8", "replace"), 0)
 
@@ -216,6 +233,7 @@ def _memory(content: Any) -> Memory:
         result = _result(row)
         memory.results[result.step, result.of] = result
     for of, (number, parts, circle, full) in content["parts"].items():
+        # Checked before it counts: a file that somebody edited must not skip a part.
         for value in (number, parts, *(time_ms for time_ms in (circle, full) if time_ms is not None)):
             _number(value)
         if not 1 <= number <= parts:
@@ -228,9 +246,11 @@ def _memory(content: Any) -> Memory:
 
 def _result(row: Any) -> Result:
     """Raise ValueError, KeyError or TypeError if the row is not a result."""
+    # An unknown member is a TypeError: a newer kstate wrote the file, and it is refused.
     result = Result(**{**row, "lags": tuple(row["lags"])})
     for number in (result.began_ms, result.ended_ms, result.exit):
         _number(number)
+    # A dataclass does not check the types of its fields.
     if not isinstance(result.step, str) or not (result.of is None or isinstance(result.of, str)):
         raise TypeError("a step has a name")
     if result.success_ms is not None:
@@ -247,7 +267,9 @@ def _result(row: Any) -> Result:
 def _shares(content: Any) -> Shares:
     parts, of_part = _number(content["parts"]), _number(content["of_part"])
     cut = {_number(int(name)): _of_a_part(shares, int(name), parts) for name, shares in content["cut"].items()}
-    began_ms = None if content["began_ms"] is None else _number(content["began_ms"])
+    began_ms = None
+    if content["began_ms"] is not None:
+        began_ms = _number(content["began_ms"])
     return Shares(
         parts, cut, of_part, _of_a_part(content["waiting"], of_part, parts), began_ms, bool(content["incomplete"])
     )
@@ -274,6 +296,7 @@ def _lag(lag: Mapping[str, Any]) -> None:
 
 
 def _number(value: Any) -> int:
+    # type, not isinstance: bool is an int in Python.
     if type(value) is not int or not 0 <= value <= MAX_I64:
         raise ValueError("a number")
     return value
@@ -287,4 +310,5 @@ def write_memory(path: Path, memory: Memory) -> None:
         "parts": {of: list(part) for of, part in memory.parts.items()},
         "shares": {of: asdict(shares) for of, shares in memory.shares.items()},
     }
+    # Replaced as a whole, and synced: after a crash the file is the old or the new one.
     replace_text(path, json.dumps(content) + "\n", mode=0o600)

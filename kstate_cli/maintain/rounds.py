@@ -69,7 +69,9 @@ def do_all(
     ``under_way`` is entered while a command runs, ``on_end`` gets the outcome of each. Raises OSError if the memory
     cannot be written: no command begins whose outcome could not be recorded.
     """
+    # Before any step: a step that was removed from the configuration must not look late for ever.
     memory.forget_others({(command.step, command.of) for command in commands})
+    # Tried before the first command: one whose outcome cannot be recorded would run again each time.
     write_memory(locked.memory_file, memory)
     ends = []
     for task in commands:
@@ -86,6 +88,7 @@ def do_all(
 def _skipped(task: StepCommand) -> StepEnd | None:
     if task.not_due is not None:
         return StepEnd(task, NOT_DUE, message=task.not_due)
+    # The first restoration creates it; until then no other step has anything to do.
     if task.step != "restore" and task.of == STANDBY and task.directory and not os.path.lexists(task.directory):
         return StepEnd(task, NOT_THERE, message="the standby does not exist yet")
     if task.step == "verify-dump" and "://" not in (dump := task.words[1]) and not os.path.lexists(dump):
@@ -100,14 +103,19 @@ def _do(task: StepCommand, memory: Memory, lock: int, *, warnings_ok: bool) -> S
     now = clock.now_ms()
     before = memory.result(task.step, task.of)
     message = _message(task, ended)
-    success = ended.exit == EXIT_OK or (ended.exit == EXIT_WARNINGS and warnings_ok)
+    success_ms = None
+    if before is not None:
+        success_ms = before.success_ms
+    if ended.exit == EXIT_OK or (ended.exit == EXIT_WARNINGS and warnings_ok):
+        success_ms = now
     memory.results[task.step, task.of] = Result(
         task.step,
         task.of,
         began,
+        # A clock that was set back meanwhile must not make a negative duration.
         max(began, now),
         ended.exit,
-        now if success else None if before is None else before.success_ms,
+        success_ms,
         message,
         _findings(ended.lines),
         _lags(ended.lines) if task.step == "lag" else (),
@@ -121,6 +129,7 @@ def _run_step(task: StepCommand, lock: int) -> Ended:
     """Run the command of a step to its end, or to its time limit."""
 
     def started(pid: int) -> None:
+        # What another call prints that finds the lock taken: it names the process to wait for.
         write_to_lock(lock, f"{task.name}, process {pid}, since {clock.now().isoformat(timespec='seconds')}")
 
     try:
@@ -134,6 +143,7 @@ def _verified_part(
 ) -> str | None:
     """Record in the memory how far a verifying step came; return the message of the step with that."""
     if has_checked_all(ended.exit):
+        # With findings too: what is damaged was read as well, and reading it again finds nothing new.
         texts = [message, _part(part, ended.lines)]
         if memory.verified(task.of, part, task.parts, *times):
             noun = "file of the dump" if task.step == "verify-dump" else "store"
@@ -164,6 +174,7 @@ def _message(task: StepCommand, ended: Ended) -> str | None:
             str(text) for line in ended.lines if line.get("type") == "error" for text in line.get("details") or ()
         ]
         return "; ".join([f"not done after {task.timeout.total_seconds():g} s, its limit: ended", *details])
+    # The last error is the one that the command ended with.
     errors = [str(line.get("message")) for line in ended.lines if line.get("type") == "error"]
     if errors:
         return errors[-1]
@@ -250,14 +261,22 @@ def run(
     It inherits the descriptor ``lock``: if this process is killed, the lock is free only once the command has ended.
     Raises OSError if it cannot be started, and Interrupted, once it has ended, if a signal ends this process.
     """
+    # A file, not a pipe: nobody reads while the command runs, and a full pipe would stop it.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=2, pass_fds=(lock,), start_new_session=True
+            # A session of its own: Ctrl-C reaches kstate maintain only, which then ends the command in order.
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=2,
+            pass_fds=(lock,),
+            start_new_session=True,
         )
         timed_out = False
         try:
             started(process.pid)
             process.wait(seconds)
+        # Ended below, in the finally: with SIGTERM first, so that it can roll back.
         except subprocess.TimeoutExpired:
             timed_out = True
         except (Interrupted, KeyboardInterrupt) as error:
@@ -270,11 +289,16 @@ def run(
             raise
         finally:
             _end(process, grace)
-        ended_by = -process.returncode if process.returncode < 0 else None
-        if process.returncode > 128:
+        ended_by = None
+        if process.returncode < 0:
+            ended_by = -process.returncode
+        elif process.returncode > 128:
+            # kstate handled the signal, and ended by itself with 128 and its number.
             ended_by = process.returncode - 128
-        plain = 0 <= process.returncode <= _MOST_CODE and not timed_out
-        return Ended(process.returncode if plain else NO_CODE, timed_out, ended_by, _lines(output))
+        code = NO_CODE
+        if 0 <= process.returncode <= _MOST_CODE and not timed_out:
+            code = process.returncode
+        return Ended(code, timed_out, ended_by, _lines(output))
 
 
 def _end(process: subprocess.Popen[bytes], grace: float) -> bool:
@@ -286,6 +310,7 @@ def _end(process: subprocess.Popen[bytes], grace: float) -> bool:
         process.wait(grace)
     except BaseException as error:
         with contextlib.suppress(ProcessLookupError):
+            # The whole group: workers and a JVM would keep the lock, which they have inherited.
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if not isinstance(error, subprocess.TimeoutExpired):

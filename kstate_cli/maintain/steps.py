@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DIRECTORY: Final = "directory"
 STANDBY: Final = "standby"
+# Last in each command: ``plain_words`` cuts them off for users.
 _JSON: Final = ("--output", "json")
 _SLACK: Final = 10
 """Calls come at fixed times, but a step begins when the step before ends. So a step that is a tenth early is due."""
@@ -62,7 +63,9 @@ class StepCommand:
     @property
     def name(self) -> str:
         """The name in messages, such as ``check of standby``."""
-        return self.step if self.of is None else f"{self.step} of {self.of}"
+        if self.of is None:
+            return self.step
+        return f"{self.step} of {self.of}"
 
 
 def maintenance_of(configuration: Configuration) -> Maintenance:
@@ -79,6 +82,7 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
             hint='name a file that kstate may create, such as memory_file = "/var/lib/kstate/my-app.json"',
         )
     for step in maintenance.steps:
+        # All mistakes of the file come before any step: a dump of hours must not end in a usage error of the next one.
         for key in _NEEDS.get(step.name, ()):
             if key not in configuration.defaults:
                 raise UsageError(
@@ -113,9 +117,11 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
     places = {f"the {name}": path for name, path in directories(configuration, maintenance)}
     if "dump" in configuration.defaults and "://" not in configuration.defaults["dump"]:
         places["the dump"] = Path(configuration.defaults["dump"])
+    # Real paths: a link may lead from one place into another.
     real = {name: Path(os.path.realpath(path)) for name, path in places.items()}
     for name, path in real.items():
         for other, place in real.items():
+            # A step that changes one of them would change the other too.
             if name != other and path.is_relative_to(place):
                 raise UsageError(
                     f"{quoted(configuration.path)}: {name} {quoted(path)} is in {other}, or the same",
@@ -132,6 +138,7 @@ def require_apart(key: str, file: Path, places: dict[str, Path]) -> None:
     """Raise UsageError if a file of kstate would be in one of ``places``, or in the backups kept for undo."""
     real = Path(os.path.realpath(file))
     inside = next((name for name, place in places.items() if real.is_relative_to(place)), None)
+    # ``.kstate`` of any directory: clean and undo delete or move what is in there.
     if inside is None and OWN_FOLDER in real.parts:
         inside = "the backup that kstate keeps for undo"
     if inside is not None:
@@ -147,8 +154,11 @@ def tasks(
     """
     due = []
     for step in maintenance.steps:
-        places = [(None, None)] if step.name in _OF_DUMPS else [*directories(configuration, maintenance)]
+        places: list[tuple[str | None, Path | None]] = [*directories(configuration, maintenance)]
+        if step.name in _OF_DUMPS:
+            places = [(None, None)]
         for of, directory in places:
+            # The directory of the application is never restored unattended: a user decides about its rows.
             if step.name == "restore" and of != STANDBY:
                 continue
             due.append(_task(configuration, step, (of, directory), memory, now_ms, quiet=quiet))
@@ -165,10 +175,17 @@ def _task(
     quiet: bool,
 ) -> StepCommand:
     of, directory = place
-    part = memory.next_part(of, step.parts) if step.name in ("verify", "verify-dump") else None
-    command = "inspect-position" if step.name == "lag" else step.name
+    part = None
+    if step.name in ("verify", "verify-dump"):
+        part = memory.next_part(of, step.parts)
+    command = step.name
+    if step.name == "lag":
+        command = "inspect-position"
+    # inspect-position has no --quiet: it prints no progress.
     is_silent = step.name != "lag" and (step.name != "dump" or quiet)
-    subject: tuple[str, ...] = () if directory is None else (os.fspath(directory),)
+    subject: tuple[str, ...] = ()
+    if directory is not None:
+        subject = (os.fspath(directory),)
     settings: tuple[str, ...] = ("--config", os.fspath(configuration.path))
     if step.name == "verify-dump":
         # No key of [defaults] is an option of this command.
@@ -200,4 +217,6 @@ def _not_due(step: Step, before: Result | None, now_ms: int) -> str | None:
     if step.every is None or before is None or not before.good or before.began_ms > now_ms:
         return None
     due_ms = before.began_ms + int(step.every.total_seconds() * 1000) * (_SLACK - 1) // _SLACK
-    return f"it is due again in {span_text(due_ms - now_ms)}" if now_ms < due_ms else None
+    if now_ms >= due_ms:
+        return None
+    return f"it is due again in {span_text(due_ms - now_ms)}"
