@@ -30,10 +30,18 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 EXIT_OK = 0
 EXIT_WARNINGS = 1
+
+# Codes of errors that no class of kstate stands for. Every other code is the attribute of its class.
+SYSTEM_CODE: Final = "system"
+"""An OSError that no command has turned into an error of its own."""
+DATABASE_CODE: Final = "database"
+"""An exception of RocksDB."""
+DEFECT_CODE: Final = "defect"
+"""Any other exception: a defect of kstate."""
 
 
 # Not an Exception: see :class:`Interrupted`, which ``except Exception`` must not catch.

@@ -13,8 +13,11 @@ from kstate_cli.cli import json_lines
 from kstate_cli.cli.output import error_lines, say
 from kstate_cli.cli.subject import about, workers
 from kstate_cli.errors import (
+    DATABASE_CODE,
+    DEFECT_CODE,
     EXIT_OK,
     EXIT_WARNINGS,
+    SYSTEM_CODE,
     CommandEnd,
     Interrupted,
     KstateError,
@@ -31,7 +34,6 @@ from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import CLOSING_SECONDS
 from kstate_cli.texts import command, suggestion
 
-_DEFECT = "defect"
 _OF_PYDANTIC = "Value error, "
 """Text that pydantic puts before the error of a value, if Typer calls it."""
 _REPORT = "report it: run the command again with KSTATE_LOG=FILE, and attach the file"
@@ -120,7 +122,7 @@ def report_errors(*errors: BaseException) -> None:
     errors = tuple(error_to_report(error) for error in errors)
     for error in errors:
         report = _as_report(error)
-        if report is not None and report.code == _DEFECT and os.environ.get("KSTATE_DEBUG"):
+        if report is not None and report.code == DEFECT_CODE and os.environ.get("KSTATE_DEBUG"):
             import traceback
 
             traceback.print_exception(error, file=sys.stderr)
@@ -183,14 +185,14 @@ def _as_report(error: BaseException) -> CommandEnd | None:
             again = "raise the limit of file sizes (ulimit -f), and run the command again"
         elif error.errno in DENIED and isinstance(error.filename, (str, bytes)):
             again = access_hint(os.fsdecode(error.filename))
-        return KstateError(_of_the_system(error), hint=again, hint_details=_runs(), code="system")
+        return KstateError(_of_the_system(error), hint=again, hint_details=_runs(), code=SYSTEM_CODE)
     if isinstance(error, RocksError):
         verify = about("verify")
         return KstateError(
-            str(error), hint=f"see which files are damaged: {verify}" if verify else None, code="database"
+            str(error), hint=f"see which files are damaged: {verify}" if verify else None, code=DATABASE_CODE
         )
     headline = f"a defect of kstate: {type(error).__name__}: {error}"
-    return KstateError(headline, hint=_REPORT, hint_details=_runs(), code=_DEFECT)
+    return KstateError(headline, hint=_REPORT, hint_details=_runs(), code=DEFECT_CODE)
 
 
 def _runs() -> list[str]:

@@ -8,8 +8,11 @@ from typing import Final
 from kstate_cli import streams_log as log
 from kstate_cli.dump_reader.errors import DumpError, DumpRot
 from kstate_cli.errors import (
+    DATABASE_CODE,
+    DEFECT_CODE,
     EXIT_OK,
     EXIT_WARNINGS,
+    SYSTEM_CODE,
     ConditionNotMet,
     Interrupted,
     InUse,
@@ -81,14 +84,13 @@ ERRORS: Final = {
         "This means nothing for the stores: do not wipe anything because of it.",
         do=("raise the limit that the message names, or free the space, and run the command again", STORES_STAY),
     ),
-    # No class of kstate: an OSError that no code of kstate has turned into an error of its own.
-    "system": Texts(
+    # These three stand for exceptions of Python and of libraries, which are no classes of kstate.
+    SYSTEM_CODE: Texts(
         "The system has answered with an error (exit 6)",
         "A missing file, a disk that does not answer, missing rights.",
         do=(_MESSAGE,),
     ),
-    # No class of kstate either: an exception of rocksdict.
-    "database": Texts("RocksDB has answered with an error (exit 6)", do=(look_closer("APP"),)),
+    DATABASE_CODE: Texts("RocksDB has answered with an error (exit 6)", do=(look_closer("APP"),)),
     StoreUnreadable.code: Texts(
         "A store cannot be read (exit 6)",
         "It is damaged, open in a running application, or of a kind that its bytes leave open.",
@@ -100,8 +102,7 @@ ERRORS: Final = {
         do=("free disk space for the output, and run the command again",),
     ),
     KstateError.code: Texts("Something failed for which there is no other code (exit 6)", do=(_MESSAGE,)),
-    # Any other exception.
-    "defect": Texts(
+    DEFECT_CODE: Texts(
         "A defect of kstate (exit 6)",
         "It ended with an unexpected error. A change is all or nothing then too.",
         do=("report it: run the command again with KSTATE_LOG=FILE, and attach the file", _STATUS),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kstate_cli.errors import Refused, UsageError
+from kstate_cli.errors import ConditionNotMet, Refused, UsageError
 from kstate_cli.fleet.model import MOST_PARTITIONS, Gap, HostReport, ListedProblem, StoreCopy, sub_topology, task_name
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError, parse_json
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition, parse_partition
@@ -32,7 +32,7 @@ _MOST: Final = 512 << 20
 _LONGEST: Final = 300
 """Characters of a name."""
 _SOURCE: Final = "ls -o json"
-_ENDS_WITH_SUMMARY: Final = "condition-not-met"
+_ENDS_WITH_SUMMARY: Final = ConditionNotMet.code
 """The code of the only error that follows a summary."""
 
 
