@@ -14,9 +14,12 @@ from typing import Any, Final
 from kstate_cli.errors import ConditionNotMet, InUse
 from kstate_cli.explain.catalogue import groups
 from kstate_cli.explain.model import Explanation
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import kind_names, store_kind
 from kstate_cli.query.result import FailureReason
 from kstate_cli.releases import CONFLUENT, CONFLUENT_NAME, RELEASES
 from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.rows.records import shape_of
 from tests import json_lines
 from tests.interop import pairs, proving, rolling, starts
 from tests.json_page import members_of
@@ -27,6 +30,15 @@ _MARKED: Final = re.compile(
     r"(<!-- table ([a-z-]+), from the code: [^\n]*-->\n)(.*?)(<!-- end of table -->\n)", re.DOTALL
 )
 _SHORT: Final = {"alos": "a", "eos": "e"}
+_ROW_OF_A_SHAPE: Final = {
+    "key-value": "key",
+    "window": "window of a key",
+    "session": "session of a key",
+    "versioned": "version of a key",
+    "list-value": "record that waits in an outer join",
+    "foreign-key-subscription": "subscription. `key` is the primary key",
+    "grace-buffer": "record that waits",
+}
 _EXIT: Final = re.compile(r"(.*) \(exit (?:code )?(.*)\)")
 
 
@@ -66,6 +78,22 @@ def query_failures() -> str:
             )
         )
     return markdown_table(("failure", "exit", "what it means offline", "what to do"), rows)
+
+
+def export_columns() -> str:
+    """The columns of an export, by kind of store; a kind of which only the folder is known has no rows."""
+    kinds: dict[str, list[str]] = {name: [] for name in _ROW_OF_A_SHAPE}
+    columns: dict[str, tuple[str, ...]] = {}
+    for kind in sorted(kind_names()):
+        if store_kind(kind).key is not KeySchema.AMBIGUOUS:
+            shape = shape_of(kind)
+            kinds[shape.name].append(kind)
+            columns[shape.name] = shape.columns
+    rows = [
+        (", ".join(names), ", ".join(f"`{column}`" for column in columns[shape]), _ROW_OF_A_SHAPE[shape])
+        for shape, names in kinds.items()
+    ]
+    return markdown_table(("kinds", "columns after `partition`", "one row for each"), rows)
 
 
 def confluent(known: Mapping[str, str] = CONFLUENT) -> str:
@@ -161,6 +189,7 @@ def _restored(row: Mapping[str, Any]) -> str:
 
 TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "json.md": {"errors": errors},
+    "export.md": {"columns": export_columns},
     "query.md": {"lines": query_lines, "failures": query_failures},
     "how-to/confluent.md": {"confluent": confluent},
     "compatibility.md": {"matrix": pair_matrix, "releases": proven_releases},
