@@ -34,6 +34,7 @@ from kstate_cli.texts import command
 _STATUS = f"what the run did: {command('status', 'APP')}"
 _MESSAGE = "the message contains what failed, where, and what to do next"
 
+# By the attribute of the class: a code and its text cannot part.
 ERRORS: Final = {
     UsageError.code: Texts("The command line makes no sense (exit 2)", "Nothing was touched.", do=(_MESSAGE,)),
     UnknownStateStoreError.code: Texts(
@@ -169,6 +170,7 @@ REHOME: Final = {
         "the task. Its place, and whether it exists at all, depend on the kind.",
         do=("state the kind in a kstate.toml: --spec", _OLD, "or, with at-least-once: --guarantee at_least_once"),
     ),
+    # Both ways lose something: the restoration its time, the other guarantee its safety. The user chooses.
     WhyRefused.UNCLEAN: Texts(
         "Stores that are to move were not left clean (exit 4)",
         "Under exactly-once they may contain uncommitted rows.",
@@ -221,6 +223,7 @@ def _of_signal(number: signal.Signals) -> str:
     return str(128 + number)
 
 
+# By the exit code of the class, or of the signal, in ascending order.
 EXITS: Final = {
     str(EXIT_OK): Texts(
         "Done, or there was nothing to do",

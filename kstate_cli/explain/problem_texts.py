@@ -32,6 +32,8 @@ _NOT_SET = "if it sets neither, have the next start restore the store: " + comma
 )
 _OPENS = f"RocksDBStore.openDB: RocksDB has to open the directory ({see('rocksdb.md')})"
 
+# The third text is what Streams prints: SILENT where it goes on and prints nothing, None where no message of its own
+# belongs to the problem.
 PROBLEMS: Final = {
     ProblemCode.LINK: Texts(
         "A symbolic link, where Streams makes none",
@@ -67,6 +69,7 @@ PROBLEMS: Final = {
         "Nothing is known of it, and nothing follows for what is in it: the store is not to be wiped for this.",
         None,
         None,
+        # No command that changes the store: it may be healthy, and its rows would be replaced for a missing right.
         (CHECK_THE_DISK, "run the command as the user of the application"),
     ),
     ProblemCode.FOREIGN: Texts(
@@ -124,6 +127,7 @@ PROBLEMS: Final = {
         None,
         None,
         (
+            # Never clean: what the run keeps may be the only copy.
             f"what each run keeps, and how it is put back: {command('status', 'APP')}",
         ),
     ),
@@ -153,6 +157,7 @@ PROBLEMS: Final = {
         "The application's own RocksDB may open it. Nothing shows that it is damaged.",
         SILENT,
         _OPENS,
+        # No restoration: the database may be healthy, and only too new for the RocksDB of kstate.
         ("leave this store unchanged", "a newer release of this tool may open it"),
     ),
     ProblemCode.NOT_A_LONG: Texts(
@@ -204,6 +209,7 @@ PROBLEMS: Final = {
         "(rocksdb.config.setter). Reading or writing it without that setting would spoil it.",
         SILENT,
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
+        # No rebuild either: kstate would create the database without the setting, and Streams could not read it.
         ("leave this store unchanged, for Streams",),
     ),
     ProblemCode.NO_SSTS: Texts(
@@ -212,6 +218,7 @@ PROBLEMS: Final = {
         "RocksDB records these folders in no file. If the application sets neither, the SSTs were removed.",
         (log.STORE_NOT_OPENED,),
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
+        # The question comes first: SSTs in other folders are healthy, and a wipe would lose them.
         ("if the application sets db_paths or cf_paths: leave this store unchanged", _NOT_SET),
     ),
     ProblemCode.TWO_LAYOUTS: Texts(
@@ -221,6 +228,7 @@ PROBLEMS: Final = {
         "is refused.",
         SILENT,
         f"RocksDBStore.openDB, AbstractSegments ({see('layout.md#paths')})",
+        # Only the code of the application shows which place it opens, so a user has to decide.
         ("move the one that the application no longer uses out of the application directory",),
     ),
     ProblemCode.FAMILIES_DISAGREE: Texts(
@@ -265,6 +273,7 @@ PROBLEMS: Final = {
         "rows are missing without a word. It does not keep a change from being made.",
         SILENT,
         f"VersionSet::Recover of RocksDB ({see('rocksdb.md#unreported-faults')})",
+        # After a crash the file is expected: a restoration would replace a healthy store.
         (_VERIFY, f"where the application did not crash: {_REBUILD}"),
     ),
 }  # fmt: skip

@@ -89,6 +89,7 @@ RUN_STATES: Final = {
     ),
 }
 
+# In the order in which a restoration passes through them; interrupted is none of its own, but what status infers.
 RESTORATION_STATES: Final = {
     RestoreState.CREATED.value: Texts("The restoration was planned, and nothing has begun", rule=_LIKE, do=(_WAIT,)),
     RestoreState.REBALANCING.value: Texts("Tasks and parts of the dump are being assigned", rule=_LIKE, do=(_WAIT,)),
@@ -126,6 +127,7 @@ RESTORATION_STATES: Final = {
     ),
 }
 
+# In the words of ``ls``; a store of a release up to 4.2 has no status at all.
 STORE_STATUS: Final = {
     "open": Texts(
         "The store was not closed: the application runs, or was killed",
@@ -153,6 +155,8 @@ _DUMP = (
 _CHANGELOG = f"StoreChangelogReader ({see('changelogs.md#log-ends')})"
 _WIPED = f"TaskCorruptedException, StateManagerUtil.closeStateManager ({see('start.md#wiped-tasks')})"
 
+# Only outcomes that restore have the advice to restore from a dump: it saves time there, and changes nothing for
+# others.
 OUTCOMES: Final = {
     Outcome.OPENS: Texts(
         "The store opens unchanged", "Nothing is restored.", (log.FROM_OFFSET,), _CHANGELOG, ("nothing",)
@@ -163,6 +167,7 @@ OUTCOMES: Final = {
         "give wrong answers, and nothing is printed.",
         (log.FROM_OFFSET,),
         f"AbstractSegments.openExisting; OffsetCheckpoint ({see('start.md#going-down')})",
+        # Afterwards nothing shows which rows are missing: the offset states that the store is complete.
         ("do not start the application", _FINDING),
     ),
     Outcome.RESTORES: Texts(
@@ -193,6 +198,7 @@ OUTCOMES: Final = {
         _WIPED,
         (
             "do not start the application",
+            # Before the start: afterwards there is nothing left to export.
             f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', '--out', 'DIR')}",
             _FINDING,
         ),
@@ -252,6 +258,7 @@ OUTCOMES: Final = {
 
 _RULE = f"StoreQueryUtils, KIP-796 ({see('positions.md#who-answers-what')})"
 
+# What to do about each is printed by ``query`` itself, which owns that text: only further advice is here.
 FAILURES: Final = {
     FailureReason.UNKNOWN_QUERY_TYPE: Texts(
         "This kind of store does not answer this kind of query",
