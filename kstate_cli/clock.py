@@ -116,55 +116,55 @@ def span(text: str) -> timedelta | None:
 
 
 WINDOW_SECONDS: Final = 30.0
-"""The rate is that of the last so many seconds: work that gets slower is seen to, and one slow moment is not."""
+"""The rate is that of this window: work that gets slower shows, and a single slow moment does not."""
 _STILL: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How far it is."""
+    """The progress of counted work."""
 
-    done: int
+    count: int
     """Never less than at an earlier look, and never more than ``total``."""
     total: int
     per_second: float | None
-    """None where nothing can be said yet."""
+    """None until there is progress to measure."""
     seconds_left: float | None
-    """0 once all is done; None where nothing can be said yet."""
+    """0 at the end; None until there is a rate."""
 
     @property
     def share(self) -> float:
-        """Return how much of the work is done, from 0 to 1. Work without a size is done."""
+        """Return the part of the work that is complete, from 0 to 1. Work without a size is complete."""
         if not self.total:
             return 1.0
-        return self.done / self.total
+        return self.count / self.total
 
 
 class PaceMeter:
-    """Looks at work now and then."""
+    """Measure the pace of work, from counts at several moments."""
 
     def __init__(self, total: int, now: float, *, already: int = 0) -> None:
-        """So much is to be done; ``already`` was done before, and tells nothing of the rate."""
+        """Begin at ``now`` with ``total`` to do. ``already`` was counted before, and does not show in the rate."""
         self._total = max(0, total)
-        self._done = self._bounded(already)
-        self._looks: deque[tuple[float, int]] = deque([(now, self._done)])
+        self._count = self._bounded(already)
+        self._looks: deque[tuple[float, int]] = deque([(now, self._count)])
 
-    def at(self, done: int, now: float) -> Pace:
-        """So much is done now, ``already`` included. A count that went back counts as no progress."""
-        self._done = max(self._done, self._bounded(done))
+    def at(self, count: int, now: float) -> Pace:
+        """Return the pace at ``now``, with ``already`` in the count. A count that went back is no progress."""
+        self._count = max(self._count, self._bounded(count))
         # The looks stay in order, so that no elapsed time is negative.
         now = max(now, self._looks[-1][0])
-        self._looks.append((now, self._done))
+        self._looks.append((now, self._count))
         # One look from before the window stays: the rate needs a distance of at least the whole window.
         while len(self._looks) > 2 and self._looks[1][0] <= now - WINDOW_SECONDS:
             self._looks.popleft()
         began, at_first = self._looks[0]
-        elapsed, more = now - began, self._done - at_first
+        elapsed, more = now - began, self._count - at_first
         # Without progress there is no rate: 0 would predict that the rest never ends.
         per_second = None
         if more and elapsed > _STILL:
             per_second = more / elapsed
-        return Pace(self._done, self._total, per_second, _seconds_left(self._total - self._done, per_second))
+        return Pace(self._count, self._total, per_second, _seconds_left(self._total - self._count, per_second))
 
     def _bounded(self, count: int) -> int:
         return min(max(0, count), self._total)

@@ -209,7 +209,7 @@ def _copied_directory(snapshot: Snapshot, names: Sequence[str], numbers: Sequenc
     return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text, level=Level.ERROR)
 
 
-_LISTED: Final = 5
+_MOST_NAMES: Final = 5
 _KEEPS: Final = (Outcome.OPENS, Outcome.RESTORES)
 """The rows of the store stay."""
 
@@ -236,7 +236,7 @@ def have_copies(snapshot: Snapshot, numbers: Sequence[int], topology: str | None
 def suspected(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) -> Finding:
     """Return the finding about stores of several sub-topologies, if the user names no topology."""
     release = snapshot.request.release
-    where = f"{some(list(names), _LISTED)}: in the sub-topologies {' and '.join(map(str, numbers))} at once"
+    where = f"{some(list(names), _MOST_NAMES)}: in the sub-topologies {' and '.join(map(str, numbers))} at once"
     writers = old_releases(SHARED_STORE_BUILDER)
     writer_clause = f"if a release {writers} left this directory, several suppliers return one StoreBuilder"
     does = {
@@ -288,7 +288,7 @@ def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator
         if keeping:
             # Rows of the other copies are missing silently, because the offset of the kept copy is that of one log.
             level = Level.ERROR
-            tasks = some([prediction.task for prediction in keeping], _LISTED)
+            tasks = some([prediction.task for prediction in keeping], _MOST_NAMES)
             text += f": {tasks} keeps the rows of one sub-topology, and Streams does not restore those of the others"
         finding = snapshot.finding(SHARED_STORE_REGROUPED, text, level=level)
         yield replace(finding, hint=snapshot.finding(STORE_ELSEWHERE, text).hint)

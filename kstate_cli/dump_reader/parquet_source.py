@@ -167,7 +167,7 @@ def dump_of_files(uri: str, facts: list[FileFacts], manifest: Manifest | None, o
 
 def _facts(filesystem: FileSystem, files: _DumpFiles, damage: Damage) -> list[FileFacts]:
     """Return the facts in the footers; add the partitions of files that cannot be read to ``damage``."""
-    by_path = {file.path: file for file in _listed(files.manifest)}
+    by_path = {file.path: file for file in _manifest_files(files.manifest)}
 
     def read(file: ListedFile) -> FileFacts | DumpError:
         try:
@@ -226,7 +226,7 @@ def _has_manifest(filesystem: FileSystem, folder: str) -> bool:
     return any(entry.type == fs.FileType.File and _is_manifest(entry.base_name) for entry in entries)
 
 
-def _listed(manifest: Manifest | None) -> tuple[ManifestFile, ...]:
+def _manifest_files(manifest: Manifest | None) -> tuple[ManifestFile, ...]:
     return () if manifest is None else manifest.files
 
 
@@ -241,7 +241,7 @@ def _surveyed(survey: _Survey, filesystem: FileSystem, root: str, where: str) ->
     by_name = {file.relative: file for file in files}
     if manifests.NAME in by_name:
         manifest = manifests.parse(content_of(filesystem, by_name[manifests.NAME]), f"{where}/{manifests.NAME}")
-    manifest_files = {file.path for file in _listed(manifest)}
+    manifest_files = {file.path for file in _manifest_files(manifest)}
     # The manifest counts also below a folder that Spark would hide: topics may begin with an underscore.
     parquet = [file for file in files if file.relative in manifest_files or survey.counts(filesystem, file)]
     _refuse_tables_below(filesystem, listing, [file.relative for file in parquet], where)

@@ -12,7 +12,7 @@ from kstate_cli.fleet.model import CountSource, Fleet, SubTopology, sub_topology
 from kstate_cli.formats.topic_partition import GLOBAL, TaskId
 from kstate_cli.texts import some
 
-_LISTED: Final = 5
+_MOST_NAMES: Final = 5
 # Only these two tell releases apart: other words of ``ls`` stand for places that every release has.
 _OFFSET_PLACES: Final = {"column-family": "in the store", "checkpoint": "in .checkpoint"}
 """Up to 4.2 in the one, from 4.3 on in the other. A custom store has a file of its own, a new one none."""
@@ -35,13 +35,13 @@ def judge(fleet: Fleet) -> list[FleetFinding]:
 def _unread(fleet: Fleet) -> Iterator[FleetFinding]:
     for report in fleet.reports:
         gaps = report.gaps
-        for gap in gaps[:_LISTED]:
+        for gap in gaps[:_MOST_NAMES]:
             where = report.source
             if gap.line is not None:
                 where = f"{report.source}, line {gap.line}"
             yield FleetFinding(of.HOST_UNREAD, f"{report.name}: {where}: {gap.why}", hosts=(report.name,))
-        if len(gaps) > _LISTED:
-            more = f"{report.name}: {report.source}: {len(gaps) - _LISTED} more lines cannot be read"
+        if len(gaps) > _MOST_NAMES:
+            more = f"{report.name}: {report.source}: {len(gaps) - _MOST_NAMES} more lines cannot be read"
             yield FleetFinding(of.HOST_UNREAD, more, hosts=(report.name,))
 
 
@@ -62,10 +62,10 @@ def _identities(fleet: Fleet) -> Iterator[FleetFinding]:
     for name, hosts in ids.items():
         # Each host that runs Streams has an id of its own in its directory: only a copy has another host's.
         if len(hosts) > 1:
-            text = f"{some(hosts, _LISTED)} have the process id {name}: one volume is a copy of the other"
+            text = f"{some(hosts, _MOST_NAMES)} have the process id {name}: one volume is a copy of the other"
             yield FleetFinding(of.PROCESS_ID_DOUBLED, text, hosts=tuple(hosts))
     if len(apps) > 1:
-        text = "; ".join(f"{name} on {some(hosts, _LISTED)}" for name, hosts in apps.items())
+        text = "; ".join(f"{name} on {some(hosts, _MOST_NAMES)}" for name, hosts in apps.items())
         yield FleetFinding(of.APPLICATIONS_DIFFER, text, hosts=tuple(name for hosts in apps.values() for name in hosts))
 
 
@@ -79,7 +79,7 @@ def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
             yield FleetFinding(of.TASK_DOUBLED, text, task=task, hosts=tuple(hosts))
         # An unread host may have the missing copy: then too few is not known.
         elif len(hosts) < copies and not fleet.unread:
-            text = f"{task} is on {some(list(hosts), _LISTED)} only, and {copies} should have it"
+            text = f"{task} is on {some(list(hosts), _MOST_NAMES)} only, and {copies} should have it"
             yield FleetFinding(of.TASK_TOO_FEW, text, task=task, hosts=tuple(hosts))
 
 
@@ -89,7 +89,7 @@ def _who(fleet: Fleet, task: str) -> str:
         # Which copy to keep depends on both: the group uses the active one, and Streams prefers the one in front.
         role = "active, " if fleet.active.get(task) == host else ""
         holders.append(f"{host} ({role}{_distance(fleet.task_behind(copies))})")
-    return some(holders, _LISTED)
+    return some(holders, _MOST_NAMES)
 
 
 def _distance(behind: int | None) -> str:
@@ -109,7 +109,7 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
                 continue
             # Restoring a task that another host has makes two copies, of which one is wiped or stale.
             if fleet.unread:
-                names = some([report.name for report in fleet.unread], _LISTED)
+                names = some([report.name for report in fleet.unread], _MOST_NAMES)
                 text = f"{task} is on no host that was read; {names} may have it"
                 yield FleetFinding(of.TASK_NOT_KNOWN, text, task=task)
             else:
@@ -121,7 +121,7 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
         if sub_of is not None and name.partition is not None:
             count = fleet.expected[sub_of].count
             if name.partition >= count:
-                text = f"{task} is on {some(list(hosts), _LISTED)}, and its sub-topology has {count} tasks"
+                text = f"{task} is on {some(list(hosts), _MOST_NAMES)}, and its sub-topology has {count} tasks"
                 yield FleetFinding(of.TASK_UNEXPECTED, text, task=task, hosts=tuple(hosts))
 
 
@@ -161,7 +161,7 @@ def _globals(fleet: Fleet) -> Iterator[FleetFinding]:
     for report in fleet.reports:
         # Without any host that has them, the application has no global stores, as far as listings show.
         if having and report.name not in having and report.whole:
-            text = f"{report.name} has no global stores, and {some(list(having), _LISTED)} has"
+            text = f"{report.name} has no global stores, and {some(list(having), _MOST_NAMES)} has"
             yield FleetFinding(of.GLOBAL_MISSING, text, task=GLOBAL, hosts=(report.name,))
 
 
@@ -179,7 +179,7 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
                 kinds.add(name, copy.kind, place)
             # A global store has no changelog: its offsets are of the topic that it reads.
             if copy.offsets and not copy.id.is_global:
-                topics.add(name, some(sorted({key.topic for key in copy.offsets}), _LISTED), place)
+                topics.add(name, some(sorted({key.topic for key in copy.offsets}), _MOST_NAMES), place)
             # An offset without a directory stays where an older release wrote it: it tells nothing of the last one.
             if copy.has_directory and copy.offsets_in in _OFFSET_PLACES:
                 releases.add(name, _OFFSET_PLACES[copy.offsets_in], place)

@@ -351,7 +351,7 @@ def _flag(row: Mapping[str, Any], name: str) -> bool | None:
     return value
 
 
-_LISTED: Final = 5
+_MOST_NAMES: Final = 5
 _MAKE: Final = f"make it with {command('fleet', 'HOST.json', '-o', 'json')}"
 
 
@@ -405,7 +405,7 @@ def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> f
     unread = sorted(name for name, whole in fleet.hosts.items() if not whole and name != host)
     if unread:
         raise Refused(
-            f"what {some(unread, _LISTED)} has is not known, so nobody knows what is missing",
+            f"what {some(unread, _MOST_NAMES)} has is not known, so nobody knows what is missing",
             where=str(fleet.source),
             hint="list it again; a host whose directory is lost is left out there",
         )
@@ -419,7 +419,7 @@ def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[st
         suggestion = did_you_mean([host], fleet.hosts)
         raise UsageError(
             f"{fleet.source} tells of no host {host}",
-            hint=f"{suggestion}hosts: {some(sorted(fleet.hosts), _LISTED)}",
+            hint=f"{suggestion}hosts: {some(sorted(fleet.hosts), _MOST_NAMES)}",
         )
     if not fleet.hosts[host]:
         raise Refused(
@@ -432,7 +432,7 @@ def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[st
 
 def _of(fleet: FleetListing, application: str) -> None:
     if fleet.applications != {application}:
-        names = some(sorted(fleet.applications), _LISTED) or "no application"
+        names = some(sorted(fleet.applications), _MOST_NAMES) or "no application"
         raise Refused(f"it tells of {names}, and not of {application} alone", where=str(fleet.source), hint=_MAKE)
 
 

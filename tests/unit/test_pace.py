@@ -21,12 +21,12 @@ def test_whatever_is_counted(total: int, already: int, looks: list[tuple[float, 
     for seconds, done in looks:
         now += seconds
         pace = meter.at(done, now)
-        assert before <= pace.done <= total and 0 <= pace.share <= 1
-        assert pace.done >= min(done, total)
+        assert before <= pace.count <= total and 0 <= pace.share <= 1
+        assert pace.count >= min(done, total)
         assert pace.per_second is None or (pace.per_second > 0 and math.isfinite(pace.per_second))
-        assert (pace.seconds_left == 0) == (pace.done == total)
+        assert (pace.seconds_left == 0) == (pace.count == total)
         assert pace.seconds_left is None or (pace.seconds_left >= 0 and math.isfinite(pace.seconds_left))
-        before = pace.done
+        before = pace.count
 
 
 @given(st.integers(1, 10**9), st.integers(2, 500), st.integers(0, 10**9))

@@ -293,7 +293,7 @@ class Meter:
         now = self._now()
         pace = self._pace.at(count, now)
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=pace.done, shown=self._status_text(pace), description=self._text)
+            self._bar.update(self._task, completed=pace.count, shown=self._status_text(pace), description=self._text)
         elif not self._quiet and self._lines.is_due(now):
             say(f"kstate: {self._text}: {self._status_text(pace)}")
         return pace
@@ -323,7 +323,7 @@ class Meter:
         rate = None
         if pace.per_second is not None:
             rate = self._unit.rate(pace.per_second)
-        return pace_text(pace, self._unit.amount(pace.done, pace.total), rate)
+        return pace_text(pace, self._unit.amount(pace.count, pace.total), rate)
 
 
 class RunProgress:
