@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import kstate_cli
-from kstate_cli import signals, streams_log
+from kstate_cli import errors, signals, streams_log
 from kstate_cli.change.earlier_runs import INTERRUPTED
 from kstate_cli.change.journal import RunState
 from kstate_cli.check.codes import CODES
@@ -66,20 +66,16 @@ def _errors() -> Iterator[type[CommandEnd]]:
 
 
 def _codes_by_hand() -> set[str]:
-    """Codes that an error is given where it is raised: ``code="system"``, or a constant of the module."""
+    """Codes that an error is given where it is raised: constants of ``kstate_cli.errors``."""
     given = set()
     for _, tree in syntax.modules():
-        constants = {
-            getattr(node.targets[0], "id", ""): node.value.value
-            for node in syntax.nodes(tree)
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        }
         for node in syntax.nodes(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("Error"):
-                for keyword in node.keywords:
-                    if keyword.arg == "code":
-                        literal = isinstance(keyword.value, ast.Constant)
-                        given.add(str(keyword.value.value if literal else constants[keyword.value.id]))  # type: ignore[attr-defined]
+                given |= {
+                    getattr(errors, keyword.value.id)
+                    for keyword in node.keywords
+                    if keyword.arg == "code" and isinstance(keyword.value, ast.Name)
+                }
     return given
 
 
