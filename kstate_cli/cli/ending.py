@@ -45,8 +45,10 @@ def error_to_report(error: BaseException) -> BaseException:
     A message that says "cannot be read" of a file, where the descriptors are exhausted, keeps its words. It gets the
     exit code, the code and the hint of the shortage.
     """
+    # Each states its cause itself; a shortage that came with it is not what ended the command.
     if isinstance(error, (OutputLost, Interrupted, HostError, SystemExit)) or not isinstance(error, Exception):
         return _with_workers(error)
+    # The chain of causes: a file that "cannot be read" may only lack a descriptor.
     short = shortage_behind(error)
     if short is None:
         return error
@@ -58,6 +60,7 @@ def error_to_report(error: BaseException) -> BaseException:
         return error
     report = HostError(error.headline, details=error.details, where=error.where, hint=short.hint)
     report.fewer_workers_help = short.fewer_workers_help
+    # Kept for KSTATE_DEBUG, which prints the whole chain.
     report.__cause__ = error
     return _with_workers(report)
 
@@ -85,6 +88,7 @@ def warnings_code(has_warnings: object) -> int:
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of a command that ended with ``error``."""
     code = _code(error_to_report(error))
+    # After the switch the directory is the new one, whatever failed: 6 would promise that it is unchanged.
     if code == RunFailed.exit_code and committed() is not None:
         return RunHalfway.exit_code
     return code
@@ -92,6 +96,7 @@ def exit_code_of(error: BaseException) -> int:
 
 def print_json_error(error: BaseException, code: int) -> None:
     """Print the error as a line of JSON on standard output, with ``-o json``; nothing if the output itself was lost."""
+    # The line would go to the same output that was just lost.
     if isinstance(error, OutputLost):
         return
     error = error_to_report(error)
@@ -112,6 +117,7 @@ def report_no(error: KstateError) -> int:
 
     With ``-o json`` the error is a line, and standard error has it too: cron may write the lines to a file.
     """
+    # Without -o json the table has shown the reason, and the error would repeat it.
     if json_lines.print_error(error, error.exit_code):
         _write(error)
     return error.exit_code
@@ -125,6 +131,7 @@ def report_errors(*errors: BaseException) -> None:
         if report is not None and report.code == DEFECT_CODE and os.environ.get("KSTATE_DEBUG"):
             import traceback
 
+            # Only on request: a user cannot act on a traceback, and it hides the sentence that says what to do.
             traceback.print_exception(error, file=sys.stderr)
         _write_warnings(warnings_before(error))
         if report is not None:
@@ -137,6 +144,7 @@ def report_errors(*errors: BaseException) -> None:
 
 def report_deadline(number: int) -> None:
     """Report, in every kind of output, that the deadline after a signal has passed, and what remains."""
+    # As the signal would have ended the command, so that the exit code is 128+N here too.
     error = Interrupted(number)
     services = " and ".join(deadline.services())
     error.add_details(
@@ -147,6 +155,7 @@ def report_deadline(number: int) -> None:
     )
     print_json_error(error, error.exit_code)
     report_errors(error)
+    # The process ends without Python's own end: nothing would flush afterwards.
     sys.stdout.flush()
     sys.stderr.flush()
 
@@ -169,18 +178,22 @@ def _code(error: BaseException) -> int:
 
 def _as_report(error: BaseException) -> CommandEnd | None:
     """Return the report of an error; None if it was printed already, or needs no words."""
+    # head has read enough: that is no error of anybody.
     if isinstance(error, OutputLost) and error.reader_has_gone:
         return None
     if isinstance(error, CommandEnd):
         return error
+    # Click's errors, by their shape: Typer bundles a Click of its own, so that their class differs between versions.
     if callable(getattr(error, "show", None)) and isinstance(getattr(error, "exit_code", None), int):
         return _of_the_command_line(error)
     if isinstance(error, SystemExit) or type(error).__name__ in ("Abort", "Exit"):
         return None
     if isinstance(error, OSError):
         again = "fix it, and run the command again"
+        # ENOSPC and EDQUOT: free space is wanted, and no other permission.
         if error.errno in FULL:
             again = full_hint(error)
+        # Not the disk, but a limit of the shell or the service that started kstate.
         elif error.errno == errno.EFBIG:
             again = "raise the limit of file sizes (ulimit -f), and run the command again"
         elif error.errno in DENIED and isinstance(error.filename, (str, bytes)):
@@ -232,6 +245,7 @@ def _path_of(context: Any) -> list[Any]:
 
 def _of_the_system(error: OSError) -> str:
     """Return the report of an OSError, with full paths."""
+    # rename has two: which of them failed, the system does not say.
     paths = [_full(path) for path in (error.filename, error.filename2) if isinstance(path, (str, bytes, os.PathLike))]
     return " ".join([error.strerror or str(error), " -> ".join(paths)]).strip()
 

@@ -40,6 +40,7 @@ def _installed(distribution: str) -> Callable[[], str]:
         try:
             return metadata.version(distribution)
         except metadata.PackageNotFoundError:
+            # An archive for spark-submit has the package, but no metadata of a distribution.
             spec = util.find_spec(distribution)  # on the path, as spark-submit has it there
             return _NOT_INSTALLED if spec is None else f"of no known version, {spec.origin}"
 

@@ -34,12 +34,14 @@ def facts_source(
     if offsets is not None:
         from kstate_cli.broker.facts import read_facts
 
+        # Read now, so that a wrong file is a usage error before the directory is read.
         facts = read_facts(offsets)
         return lambda _: facts
     if bootstrap is not None:
         from kstate_cli.broker.client import ask_broker
         from kstate_cli.broker.settings import client_settings
 
+        # Read now, for the same reason; the broker is asked later, when the topics are certain.
         conf = client_settings(settings)
         return lambda topics: ask_broker(bootstrap, conf, group=group, topics=topics)
     return None
@@ -65,6 +67,7 @@ class LogSources:
 
     def validate(self) -> None:
         """Raise UsageError for options that exclude each other, before anything is read."""
+        # The group does not matter here: nothing is asked.
         facts_source(self.offsets, self.bootstrap, self.settings, group="")
 
     def sources(self, app: Application, more: Iterable[StoreKey] = ()) -> tuple[LogSource, ...]:
@@ -89,6 +92,7 @@ class LogSources:
             from kstate_cli.dump_reader.open import read_dump
 
             try:
+                # Only its manifest counts here. Neither flag of a user may make an incomplete dump the end of a log.
                 dump = read_dump(self.dump, complete=False, committed_only=False)
             except NoManifestError:
                 raise Refused(

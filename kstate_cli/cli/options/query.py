@@ -165,6 +165,7 @@ class StoreRequest:
         serde = self.serdes.key
         try:
             key = serde.parse(text)
+            # Parsing may accept more than the serde writes, such as an integer beyond its bytes.
             serde.serialize(key)
         except ValueError as error:
             raise UsageError(

@@ -110,6 +110,7 @@ class CompletionOptions:
             "--accept-resurrected": self.accept_resurrected,
         }
         if self.release_name is not None:
+            # The result is not used: this only rejects a release that does not exist.
             release(self.release_name)  # kstate.toml may name it for all commands; a wrong one is said all the same
         option = next((name for name, value in values.items() if value), None)
         if option is not None and self.from_changelog is None:
@@ -137,6 +138,7 @@ class CompletionOptions:
                 "--from-changelog needs the release that runs here", hint="--for RELEASE, such as --for 4.3"
             )
         target = release(self.release_name)
+        # The rows of the completed stores would be written in a layout that nobody has seen this release read.
         if target.unproven:
             raise UsageError(
                 f"nobody has run {target}: no task is completed for it", hint="name the release that runs here"
@@ -149,6 +151,7 @@ class CompletionOptions:
                 at_least_once=options.at_least_once,
                 committed=committed_of(self.committed_offsets),
                 from_broker=source.bootstrap_server is not None,
+                # No permission to rebuild or empty a store: those of the other tasks must stay as they are.
                 permissions=Permissions(complete=self.dump_is_complete, accept_resurrected=self.accept_resurrected),
             ),
             engine=engine_of(self.spark.engine, spark),

@@ -258,6 +258,7 @@ def bytes_of(text: str, option: str = "--memory") -> int:
     number = text.strip().upper().removesuffix("IB").removesuffix("B")
     unit = number[-1:] if number[-1:] in _UNITS and not number[-1:].isdigit() else ""
     digits = number.removesuffix(unit) if unit else number
+    # isdigit alone accepts digits of every script, which int would convert silently.
     if not digits.isascii() or not digits.isdigit():
         raise UsageError(f"{option} {text!r} is not a number of bytes", hint="such as 2G, 1500M")
     return int(digits) * _UNITS[unit]
@@ -273,10 +274,12 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
     committed = {}
     try:
         for topic, offsets in _object(parse_json(read_given(path)), "the file").items():
+            # A name that no broker accepts is a typing error, and its offsets would silently apply to nothing.
             if not legal_topic(topic):
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
             for partition, offset in _object(offsets, topic).items():
                 key = TopicPartition(topic, parse_partition(partition))
+                # JSON has true, which Python counts as 1.
                 if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= MAX_I64:
                     raise ValueError(f"{key}: {str(offset)[:100]} is not an offset")
                 committed[key] = offset

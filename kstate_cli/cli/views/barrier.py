@@ -26,7 +26,9 @@ class BarrierView:
 
         self._place = MeetingPlace(uri)
         self._host = host or socket.gethostname()
+        # Rejects a name that cannot be a file name, before the restoration that may take hours.
         file_name(self._host)
+        # Lists the place once, for the same reason: a missing bucket or right shows now.
         self._place.states()
         self._hosts, self._timeout, self._names = hosts, timeout, names
 

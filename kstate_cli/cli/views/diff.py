@@ -46,6 +46,7 @@ class DiffReport(DiffWatcher):
     def difference(self, of: StoreDiff, row: Difference) -> None:
         """Print a difference, unless the store has reached its limit."""
         of_store = (of.task, of.store)
+        # All rows are counted, but a directory that differs entirely has millions.
         if self._shown[of_store] >= self._limit:
             return
         self._shown[of_store] += 1
@@ -83,6 +84,7 @@ class DiffReport(DiffWatcher):
         """Print on standard error what the table does not show, and the totals."""
         for name, where in compared.tasks:
             say(f"task {name} is only in {where.side}", quiet=self._quiet)
+        # Also if quiet: what was not read was not compared, and must not pass for equal.
         for unread in compared.unreadable:
             say(f"cannot be read: {unread.text}")
         for store in compared.stores:
@@ -102,6 +104,7 @@ class DiffReport(DiffWatcher):
             say(f"cannot be read: {store.unreadable.text}")
         for name, (in_a, in_b) in store.offsets.items():
             say(f"{place}: {name}: A {_placed(in_a)}, B {_placed(in_b)}", quiet=self._quiet)
+        # So that nobody takes the rows above for all of them.
         hidden = store.only_a + store.only_b + store.different - self._shown[store.task, store.store]
         if hidden:
             say(f"{place}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)
@@ -138,6 +141,7 @@ def _value(side: Any) -> dict[str, Any] | None:
     try:
         return value_fields(*side)
     except MalformedBytesError:
+        # The bytes, so that two malformed values can still be compared.
         return {"malformed": side[1].hex()}
 
 

@@ -69,6 +69,7 @@ class DumpProgress(DumpWatcher):
 
     def at(self, records: int, size: int) -> None:
         """Update the records and bytes that were read."""
+        # Monotonic, because a clock that is set while a dump runs would make rates negative.
         now = time.monotonic()
         self._look_whether_it_stands_still(records, now)
         rate = records / max(now - self._began, 1e-9)
@@ -76,6 +77,7 @@ class DumpProgress(DumpWatcher):
             self._bar.update(self._task, completed=records, size=f"{size_text(size)}, {rate:,.0f} records/s")
         elif not self._quiet and records and now - self._said > _SECONDS:
             self._said = now
+            # Compaction and transaction markers make the total an upper bound, and a broker may append meanwhile.
             lag = max(self._total - records, 0)
             say(
                 f"kstate: {records:,} records, {size_text(size)}, {rate:,.0f} records/s, {lag:,} behind, "
@@ -86,6 +88,7 @@ class DumpProgress(DumpWatcher):
         if records != self._records:
             self._records, self._moved, self._waits = records, now, False
         elif now - self._moved >= _STILL_SECONDS and records < self._total and not self._waits and not self._quiet:
+            # Reported once for each stop: the log of a service must not fill with it.
             self._waits = True
             self._tell(
                 f"kstate: no record has come for {_STILL_SECONDS:.0f} s: a broker that says nothing for "

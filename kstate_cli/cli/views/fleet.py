@@ -25,6 +25,7 @@ UNKNOWN: Final = "?"
 
 def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     """Print a row for each host."""
+    # A finding counts once for a host, however often it names it.
     wrong = Counter(host for finding in findings for host in set(finding.hosts))
     table(
         None,

@@ -101,6 +101,7 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
     from kstate_cli.change.folder import runs_folder
     from kstate_cli.change.lockfile import required_space
 
+    # The same function that refuses a run for lack of space: the number printed is the number that is checked.
     room = required_space(plan, how.workers, copy_ssts=how.copied)
     counts = Counter(step.action for step in plan.steps)
     actions = ", ".join(f"{count} x {action}" for action, count in counts.most_common())
@@ -120,6 +121,7 @@ def _extent(plan: Plan) -> str:
     """Return the stores and tasks of the steps; a task that is moved as a whole counts as a task."""
     from kstate_cli.statedir.problems import Place
 
+    # The files of a task, such as .checkpoint, are no stores.
     places = [Place(tuple(step.path.split("/"))) for step in plan.steps if step.action != "write file"]
     stores = {(place.task, place.store.name) for place in places if place.task is not None and place.store is not None}
     tasks = {place.task for step in plan.steps if (place := Place(tuple(step.path.split("/")))).task is not None}
@@ -134,6 +136,7 @@ def _time(plan: Plan, how: PlanView) -> str:
     from kstate_cli.change.folder import read_runs
 
     is_spark = how.engine is not None and how.engine.is_spark
+    # From earlier runs of the same kind here: another host has other disks.
     forecast = expected(plan, how.workers, read_runs(plan.app))
     amount = "less than 10 s"
     if not forecast.is_short:
@@ -183,6 +186,7 @@ def show_end(
         "executed": result is not None,
         "run": run,
     }
+    # First for programs: what follows are messages.
     results.lines([summary(end)])
     if plan.empty:
         results.remark(f"nothing to do: {nothing}")
@@ -255,6 +259,7 @@ class Meter:
         self._text, self._quiet, self._now = text, quiet, now
         self._unit = BYTES
         self._pace: PaceMeter | None = None
+        # Replaced when the work begins: before that no line is due.
         self._lines = NowAndThen(0.0)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -355,6 +360,7 @@ class RunProgress:
 
     def __call__(self, phase: str, path: str, size: int) -> None:
         """Take the phase, its place, and the bytes since the last call, from the engine."""
+        # A run of fsyncs, which belongs to the phase before it.
         if phase == "sync":
             return  # part of what is said before it
         if phase != self._phase:

@@ -213,8 +213,10 @@ class RestoreProgress(RestoreWatcher):
         if self._quiet or name == self._phase:
             return
         self._phase = name
+        # Of a dry run: the reading is all that it does, and its pace is that of the run.
         if name == "check":
             self._began = self._said = time.monotonic()
+        # The bar counts records; from here on the work is files.
         if name == "stage":
             self._meter.stop()
         self._line({"type": "phase", "phase": name}, _NAMES.get(name, name))
@@ -228,6 +230,7 @@ class RestoreProgress(RestoreWatcher):
             )
         if self._on_state is not None:
             self._on_state(before.value, after.value)
+        # The rate counts from here: planning and the start of Spark read no record.
         if after.value == "RESTORING":
             self._began = self._said = time.monotonic()
 

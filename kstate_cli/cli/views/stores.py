@@ -60,6 +60,7 @@ def store_rows(app: Application, *, transactional: bool = False) -> list[StoreLi
 
 def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> StoreLine:
     store = offsets.store
+    # A store with segments has a database for each.
     problems = [p for d in store.databases for p in d.problems]
     return {
         "type": "store",
@@ -197,6 +198,7 @@ def say_incomplete_stores(
 
     ``places`` are the (task, store) to check; None stands for all.
     """
+    # A running application has segments that it has not flushed yet: their missing offsets are no sign of lost rows.
     if application.running:
         return False
     stores = [(task.name, store) for task in application.tasks for store in task.stores]
