@@ -130,16 +130,20 @@ def check(
     path = find_application(app)
     results: Output[CheckLine] = output_of(output, path, quiet=quiet)
     logs = LogSources(offsets, bootstrap_server, kafka_settings, dump)
+    # Before the directory is read, which may take minutes.
     logs.validate()
     to = chosen_release("--for", release, for_jar, quiet=results.is_silent)
     cleaned_after = _age("--max-age", max_age)
     retained = _age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
+        # Read once: all rules judge the same state, even if the application runs.
         application = read_application(path)
         at_least_once = guarantee is Guarantee.at_least_once
         changed, homes = None, tuple[StoreKey, ...]()
         if topology is not None:
+            # By the directory, since only its stores tell whether the text is that of this application.
             changed = read_topologies(application, topology, old, spec, at_least_once=at_least_once)
+            # Changelogs of stores that are new here: their logs decide whether they restore anything.
             homes = tuple(changed.new.homes)
         request = CheckRequest(
             to,
@@ -167,9 +171,11 @@ def check(
         results.show(_lines(application, request, report, start, parts), show)
         metrics.findings = Counter((finding.code.name, finding.level.value) for finding in report.findings)
         if not report.clean:
+            # Reported and not raised: the result has shown it, and metrics still have to be written.
             error = ConditionNotMet(_verdict(report, request.release.version), where=str(path))
             return metrics.finish(report_no(error))
         if dump is not None and (damaged := damage_in(dump, parts)) is not None:
+            # Last: the directory is fine, but what it would be restored from is not.
             raise damaged
         return metrics.finish(EXIT_OK)
 

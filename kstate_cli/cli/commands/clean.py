@@ -58,6 +58,7 @@ def clean(
     request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.
     nobody_holds = not os.path.lexists(path / LOCK)
+    # Without the lock: a dry run, or nothing to do, needs none.
     runs = read_runs(path)
     if dry_run or not runs or (nobody_holds and not choose(request).runs):
         choice = choose(request, locked=nobody_holds)
@@ -86,6 +87,7 @@ def clean(
             )
             return False
 
+    # Nothing is exchanged, so a mount point is no obstacle.
     check_location(path, lock_is_shared=lock_is_shared, exchanges=False)
     with kstate_lock(path, wait):
         # Only under the lock a run that has not ended is one that was interrupted.

@@ -85,6 +85,7 @@ def diff(
     compared = diff_applications(request, report)
     results.show(_lines(compared, request.b), partial(_show, compared))
     report.remarks(compared)
+    # Before an error that the messages below may become.
     sys.stdout.flush()
     if compared.unread:
         damage = ("see which files are damaged:", (command("verify", request.a), command("verify", request.b)))
@@ -92,6 +93,7 @@ def diff(
         if compared.only_the_hosts:
             # Rights or a host say nothing about the files, and a wipe would lose stores that are whole.
             usual = (STORES_STAY, ())
+        # Each unreadable store may have its own advice; equal ones are given once.
         hint, details = joined((unread.advice for unread in compared.everything_unread), usual)
         raise StoreUnreadable(
             f"{compared.unread} of what is there cannot be read: not everything was compared",
@@ -99,6 +101,7 @@ def diff(
             hint_details=details,
         )
     if compared.differing:
+        # After unreadable stores: of these nobody knows whether they differ.
         raise ConditionNotMet(f"{compared.differing} stores or tasks differ")
     return warnings_code(not compared.equal)
 

@@ -52,6 +52,7 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
 
         with DumpProgress(quiet=report.quiet) as progress:
             if source.follow is not None:
+                # Ends with a signal only, as an exception.
                 follow(request, progress, source.follow, round_done)
             outcome = dump_round(request, progress)
         _measure(metrics, outcome)
@@ -76,6 +77,7 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     from kstate_cli.dump_writer.plan import DumpRequest
     from kstate_cli.dump_writer.stores import destination
 
+    # A dump of all topics of a cluster is never what was meant.
     if source.app is None and not source.topic and source.spec is None:
         raise UsageError("no topic to dump is selected", hint="pass --app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:

@@ -80,6 +80,7 @@ def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
 
     Raise UsageError and Refused if it cannot be created there, and OSError: then nothing is written.
     """
+    # The parent may be a link; the name itself must not exist yet.
     out = Path(os.path.realpath(out.parent)) / out.name
     _check(out)
     files = []
@@ -95,6 +96,7 @@ def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
                 target.chmod(mode | (mode & 0o444) >> 2)  # A script can be run by all users who can read it.
             files.append((path, len(data)))
         try:
+            # One rename: no reader sees half of the examples.
             new.rename(out)
         except OSError as error:
             if error.errno in _SOMETHING_IS_THERE:

@@ -83,6 +83,7 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     from kstate_cli.explain.catalogue import best, explanations, match, similar_codes
 
     matches = match(text, tuple(explanations()))
+    # A sentence of Streams is better evidence than a word that resembles a code.
     if matches:
         return tuple(entry.explanation for entry in best(matches)), matches[0].sentences
     if len(text.split()) > 1 or not text.strip():
@@ -106,6 +107,7 @@ def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterato
     yield "in the text:"
     yield from (f"{_INDENT}{sentence.replace('{}', '…')}" for sentence in sentences)
     yield "which is printed where one of these is the case:"
+    # So that the explanations begin in one column.
     widest = max(len(entry.full_name) for entry in entries)
     for entry in entries:
         yield from _filled(f"{entry.full_name:{widest}}  {entry.brief}", hanging=widest + 2)

@@ -76,6 +76,7 @@ def export(
         out=out,
         topology=topology,
         spec=draft_of(spec) or SpecDraft(None, ()),
+        # Errors name the file, and not the object that was read from it.
         spec_named=str(spec),
         key_serde=key_serde,
         value_serde=value_serde,
@@ -88,6 +89,7 @@ def export(
     with ExportProgress(request.engine, quiet=quiet) as progress:
         exported = export_store(request, progress)
     for remark in exported.remarks:
+        # In every format: what is said here is true of the files that were written.
         results.say(remark)
     results.show(_lines(exported, request.engine.reason), partial(_show, exported))
     return warnings_code(exported.remarks and exported.warned)

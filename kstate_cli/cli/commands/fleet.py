@@ -94,6 +94,7 @@ def fleet(
     from kstate_cli.fleet.listing import STREAM, read_listings
     from kstate_cli.fleet.model import Fleet
 
+    # The second reading would find an empty stream, and a host without tasks.
     if listing.count(STREAM) > 1:
         raise UsageError("- is given twice: standard input can be read only once", hint="give it once")
     reports = read_listings(listing)
@@ -106,10 +107,12 @@ def fleet(
         draft = draft_of(spec)
         facts, group = _read_logs(reports, application, offsets, bootstrap_server, kafka_settings)
         all_of_it = Fleet(reports, facts, group, draft, standby_replicas)
+        # Everything is read by now, so that all findings are of one state.
         findings = judge(all_of_it)
         if html is not None:
             from kstate_cli.cli.views.fleet_page import write_page
 
+            # Before the results: a page that cannot be written ends the command.
             write_page(html, all_of_it, findings)
         results: Output[FleetLine] = output_of(output, None, quiet=quiet)
         results.show(fleet_lines(all_of_it, findings), lambda: _show(all_of_it, findings, by, quiet=quiet))
@@ -126,9 +129,11 @@ def _read_logs(
     from kstate_cli.cli.options.logs import facts_source
 
     ask = facts_source(offsets, bootstrap, settings, group=application or None)
+    # Without logs, lag is unknown, and tasks above the highest are too.
     if ask is None:
         return None, None
     copies = [copy for report in reports for copy in report.copies]
+    # Only topics that some store has an offset in: others say nothing about these hosts.
     facts = ask({key.topic for copy in copies for key in copy.offsets or ()})
     if bootstrap is None or not application:
         return facts, None

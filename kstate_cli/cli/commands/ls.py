@@ -102,9 +102,11 @@ def ls(
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application, unlisted_error
 
+    # Only what was typed: a kstate.toml may name files for other commands.
     refuse_without_topology(topology, typed(context, "old"))
     options = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
     _refuse_together(options, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
+    # APP may be a state.dir with one application in it.
     path = find_application(app)
     results: Output[LsLine] = output_of(output, path, quiet=quiet)
     if spec:
@@ -117,6 +119,7 @@ def ls(
         may_skip = None
     application = read_application(path, count_bytes=MOST_BYTES, unlisted=may_skip)
     listing = _read_listing(application, topology, old, transactional=transactional_stores)
+    # The rows, and not the table: JSON has the same order.
     if sort is Order.size:
         listing.rows.sort(key=lambda row: row["bytes"])
 
@@ -125,8 +128,10 @@ def ls(
         say_missing_stores(listing.lacked, quiet=quiet)
 
     results.show(_lines(listing, is_whole=not unlisted), show)
+    # After the results: on a terminal, what is printed last is what is read.
     has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
     if unlisted:
+        # Only now, so that the tasks that could be read are listed before the command fails.
         raise unlisted_error(unlisted)
     _raise_problems(application, _uncounted(listing.rows), listing.unread)
     return warnings_code(has_warnings)
@@ -168,6 +173,7 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
     from kstate_cli.statedir.scan import read_application
 
     # A specification lists what exists: an unreadable task would be missing from it, and so ends the command.
+    # No rows are counted for a specification: it states what stores are, not what they hold.
     application = read_application(path, count_bytes=0, unlisted=None)
     to_do = print_spec(application, sources, quiet=quiet)
     condition = ""
@@ -191,6 +197,7 @@ def _lines(listing: _Listing, *, is_whole: bool) -> Iterator[LsLine]:
     application, rows = listing.application, listing.rows
     yield from rows
     yield from listing.lacked
+    # A backup whose stores are missing here is a problem too: the directory has lost rows.
     yield from problem_lines((*application.all_problems(), *map(as_problem, backups_of_missing(application.path))))
     if is_whole:
         yield {
@@ -311,6 +318,7 @@ def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bo
                 for row in rows
             ],
         )
+        # Before the messages, which go to the other stream: a terminal shows both in this order.
         sys.stdout.flush()
         signs = legend(rows)
         if signs:
@@ -349,8 +357,10 @@ def _count_exactly(app: Application, rows: list[LsStoreLine]) -> tuple[list[LsSt
     from kstate_cli.releases import release
     from kstate_cli.rows.open import count_rows
 
+    # Only small stores are counted, by reading them; of others the estimate of RocksDB stays.
     counts = count_rows(app)
     fails: set[tuple[str, str, str]] = set()
+    # Each release once: a prediction judges the whole directory, since one store can keep a release from starting.
     for name in sorted({name for row in rows for name in row["opens_in"]}):
         try:
             predictions = check(app, CheckRequest(release(name))).predictions
@@ -365,7 +375,9 @@ def _count_exactly(app: Application, rows: list[LsStoreLine]) -> tuple[list[LsSt
         }
     for row in rows:
         task, store = row["task"], row["store"]
+        # The format of SSTs alone does not decide: another file of the task may make the release fail.
         row["opens_in"] = [name for name in row["opens_in"] if (task, store, name) not in fails]
+        # Stores without a RocksDB, and those that are too large, are in no count.
         if (task, store) in counts:
             row["rows"], row["rows_exact"] = counts[task, store].number, counts[task, store].exact
     return rows, frozenset(f"{task}/{store}" for (task, store), count in counts.items() if count.unread)

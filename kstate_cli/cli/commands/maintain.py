@@ -66,6 +66,7 @@ def maintain(
     configuration = read_configuration(Path(path_text))
     maintenance = maintenance_of(configuration)
     assert maintenance.memory_file is not None
+    # The directory of the application, and its standby.
     places = dict(directories(configuration, maintenance))
     dump = configuration.defaults.get("dump")
     if dry_run:
@@ -77,7 +78,9 @@ def maintain(
         local = {f"the {name}": Path(os.path.realpath(path)) for name, path in places.items()}
         if dump is not None and "://" not in dump:
             local["the dump"] = Path(os.path.realpath(dump))
+        # A file inside a directory that the steps verify and clean would be a foreign file there.
         require_apart("--metrics-file", metrics_file, local)
+    # Before the memory is read: cron may start a second call while the first one works.
     lock = take_lock(maintenance.memory_file)
     try:
         memory = read_memory(maintenance.memory_file)
@@ -158,6 +161,7 @@ def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
         yield
         return
     say(f"kstate: {task.name}")
+    # It prints its own progress, and two voices would mix.
     if task.step == "dump":
         yield
         return

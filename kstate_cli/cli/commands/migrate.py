@@ -133,6 +133,7 @@ def migrate(
 
     results: Output[MigrateLine] = output_of(output, None, quiet=quiet)
     target = chosen_release("--to", to, to_jar, quiet=results.is_silent)
+    # The two say the same in two ways; of contradicting words neither may win.
     if wipe_unclean and unclean is OnUnclean.refuse:
         raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="leave out one of them")
     options = MigrateOptions(
@@ -149,6 +150,7 @@ def migrate(
 
     def planner(application: Application) -> Plan:
         plan = plan_migration(application, target, options)
+        # The planner may run again after a recovery: only the last plan counts.
         ages[:] = ages_of_converted(application, plan)
         return plan
 
@@ -174,6 +176,7 @@ def migrate(
         with RunProgress(quiet=quiet) as progress:
 
             def on_plan(plan: Plan) -> None:
+                # Before the plan is printed, so that the first phase knows how much there is to do.
                 progress.expect(plan)
                 metrics.warnings = len(plan.warnings)
                 show_plan(plan, view)
@@ -200,6 +203,7 @@ def _finish(
         yield f"migrated to {plan.target} (run {result.run})"
         if result.rows_converted:
             yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"
+        # Until the application has written, undo restores the old directory without a loss.
         yield f"next: start the application with {plan.target}; back: {command('undo', plan.app)}"
 
     def summary(end: PlanEnd) -> MigrateSummaryLine:

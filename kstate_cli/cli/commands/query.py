@@ -21,6 +21,7 @@ class _Group(HelpfulGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         app, *rest = args
+        # The old order began with APP, and scripts may have it still.
         if app not in self.commands and not ctx.resilient_parsing:
             self._refuse_other_order(app, rest)
         return super().resolve_command(ctx, args)
@@ -141,6 +142,7 @@ def raw_key(request: StoreRequest, key: Key) -> int:
     from kstate_cli.query import RawKeyQuery
 
     key_value = request.key(key)
+    # The key in RocksDB is these bytes: no window or segment is added.
     raw = request.serdes.key.serialize(key_value)
     return answer(
         request, RawKeyQuery(raw), _PLAIN, lambda value: {"key": key_value, "value": request.value(value, raw)}

@@ -59,8 +59,10 @@ def answer(
     serde cannot read a stored key or value. All other rows are printed before.
     """
     options = request.options
+    # Parsed first: a wrong --at is found before any store is opened.
     bound = bound_of(options.at or ())
     state_query = in_store(request.store).with_query(query).with_position_bound(bound)
+    # Without --partition the query goes to all partitions here, as that of Streams does.
     if options.partition:
         state_query = state_query.with_partitions(options.partition)
     if options.require_active:
@@ -76,6 +78,7 @@ def answer(
         include_expired=options.include_expired,
         last_flush=options.last_flush,
     ) as streams:
+        # The argument may be the state.dir; errors must name the directory that was read.
         set_app(streams.path)
         answers = streams.query(state_query)
         running = streams.application(request.store).running
@@ -87,6 +90,7 @@ def answer(
             say(f"the application {state}: this is the state of its last flush", quiet=options.quiet)
         doubts = False
         for task, store in streams.stores(request.store):
+            # None: a global store, which has no partitions, answers every query.
             if not options.partition or task.partition in (None, *options.partition):
                 for remark in reader_remarks(store, running=bool(running)):
                     say(remark, quiet=options.quiet)
@@ -120,6 +124,7 @@ class _Answer:
         if self._request.options.explain:
             self._explain(results)
         try:
+            # Failed partitions are reported after the rows, where they are read.
             values = {partition: result.result for partition, result in results.items() if result.is_success}
             if collated:
                 self._print(None, self._collated(values))
@@ -129,6 +134,7 @@ class _Answer:
         except SerdeError:
             self._view.end()
             if self._view.count:
+                # Also if quiet: the rows above must not pass for all.
                 say(f"the answer is not complete: it ends after {self._view.count} rows")
             raise
         self._view.end()
@@ -157,6 +163,7 @@ class _Answer:
     def _raise_failures(self) -> None:
         """Raise the most severe failure of the partitions, or SerdeError for rows that a serde could not read."""
         if self._failed:
+            # Before the rows that a serde could not read: a partition without an answer is the worse news.
             raise self._verdict()
         if self._view.unreadable:
             count = self._view.unreadable
@@ -182,6 +189,7 @@ class _Answer:
         return collate([_tagged(partition, rows) for partition, rows in values.items()])
 
     def _print(self, partition: int | None, result: Any) -> None:
+        # None: the partition has no such key.
         if self._more or result is None:
             return
         rows = iter((result,))  # the value of a key is an answer of one row
@@ -257,6 +265,7 @@ class _Answer:
             rows = f"{self._view.count:,} rows, which are not the whole answer"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
+            # Files that a running application replaces are gone when they are opened: that is no damage.
             if self._streams.application(self._request.store).running and not self._request.options.last_flush:
                 # As every command that is in the application's way.
                 return InUse(message, hint="query the application, stop it, or read its last flush: --last-flush")
@@ -276,6 +285,7 @@ def _has_next(rows: Iterator[Any]) -> bool:
 
 
 class _Tagged:
+    # One for each row of an answer, which may have millions.
     __slots__ = ("partition", "row")
 
     def __init__(self, partition: int | None, row: Any) -> None:
@@ -286,6 +296,7 @@ class _Tagged:
 def _tagged(partition: int | None, rows: RowIterator[Any]) -> RowIterator[_Tagged]:
     return RowIterator(
         rows.ordered(),
+        # The raw key: merging compares bytes, as RocksDB does, and decodes only the row that comes next.
         order=lambda pair: pair[0],
         decode=lambda pair: _Tagged(partition, pair[1]),
         close=rows.close,
@@ -306,6 +317,7 @@ def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
     if any(has_key(kind, KeySchema.SESSION, KeySchema.TIME_ORDERED_SESSION) for kind in kinds):
         # Of a session store, Streams answers the same class of query (WindowRangeQuery) with sessions of a key.
         names = [name.replace("window-range", "session") for name in names]
+    # Every kind answers these two.
     return [*names, "raw-key", "raw-scan"]
 
 
@@ -322,5 +334,6 @@ def _spec(request: StoreRequest) -> Spec | None:
     subtopology = None
     if (store_spec := draft.store(request.store)) is not None:
         subtopology = store_spec.subtopology
+    # Raises if several topologies have the store: the specification must be about the right one.
     stores_of(directory, request.store, topology=request.options.topology, subtopology=subtopology)
     return resolve_spec(directory, draft, file_name=str(request.options.spec), only={request.store})

@@ -135,6 +135,7 @@ def rehome(
     from kstate_cli.rehome.planner import ages_of_moved, plan_rehome
     from kstate_cli.statedir.find import find_application
 
+    # Before anything is read: an option without its dump would be ignored silently.
     completion.refuse_without_dump()
     options = options_of(
         topology,
@@ -150,6 +151,7 @@ def rehome(
     ages: list[Age] = []
 
     def planned(application: Application, plan: Plan) -> None:
+        # Of the last plan, since a recovery makes a second one.
         ages[:] = ages_of_moved(application, plan)
 
     def planner(application: Application) -> Plan:
@@ -158,6 +160,7 @@ def rehome(
         return plan
 
     def last_word() -> None:
+        # Under the lock, where no other run can end any more.
         refuse_after_error(path, after_error=after_error)
         if ages:
             add_ages(path, ages)
@@ -175,8 +178,10 @@ def rehome(
     if completion.from_changelog is not None:
         restore_request = completion.request(options, terms, source, after_error=after_error)
         options = replace(options, command=f"{options.command} --from-changelog {quoted(restore_request.dump)}")
+        # Moves and restorations are one change: a task must never be visible with half of its stores.
         larger = CompletedRehoming(options, planned, last_word)
     if options.cluster is not None and wait and not dry_run:
+        # While a member of the group runs, it may write to tasks by their old numbers.
         await_end(options.cluster, path.name, wait, lambda line: results.say(f"kstate: {line}"))
     with Metrics(metrics_file, "rehome", path) as metrics:
         if restore_request is not None and larger is not None:
@@ -287,6 +292,7 @@ class FromDump:
         from kstate_cli.specification.draft import Spec
         from kstate_cli.statedir.names import CHECKPOINT
 
+        # A named topology is part of the names of tasks and changelogs.
         topologies = {store: TaskId.parse(task).topology for task, stores in missing.items() for store in stores}
         draft = _without_places(self.request.spec, app.app_id, topologies)
         spec = resolve_spec(app, draft, only=topologies.keys(), file_name=self.request.spec_name)
@@ -294,6 +300,7 @@ class FromDump:
         options = replace(self.request.options, stores=frozenset(topologies))
         plan = plan_restore(app.path, None, only, self.dump, options, stores_by_task=missing)
         self.work = plan.work
+        # rehome writes these files for the whole task, with the lines of the moved stores.
         files = {f"{task}/{CHECKPOINT}" for task in missing}
         return Completion(
             {(work.task, work.spec.name): work.offsets for work in plan.work},

@@ -76,15 +76,18 @@ def restore(
     from kstate_cli.restore.running.pipeline import application_path, engine_for, follow_dump
     from kstate_cli.restore.running.pipeline import restore as run_restore
 
+    # A restoration reads the rows anyway, and must not skip what it can check.
     if logs.verify_dump is False and not selection.dry_run:
         raise UsageError("--no-verify-dump goes with --dry-run: a restoration reads its rows", hint="add --dry-run")
     if cases.follow is not None:
         _refuse_beside_follow(selection, cases)
+    # May not exist: a lost directory is created.
     path = application_path(app)
     results: Output[RestoreLine] = output_of(report.output, path, quiet=report.quiet)
     progress_lines: Output[RestoreProgressLine] = output_of(
         report.output, path, quiet=report.quiet, on_standard_error=True
     )
+    # Checked now, since hours later the user would learn of a wrong place.
     barrier = barrier_of(selection.fleet, is_started=not cases.standby and cases.follow is None)
     request = _request(path, selection, logs, cases, work, report, is_silent=results.is_silent)
     listener = None
@@ -113,6 +116,7 @@ def restore(
                 metrics.round_done(code_of(outcome, warnings_ok=report.warnings_ok))
 
             if cases.follow is not None:
+                # Ends with a signal only, as an exception.
                 follow_dump(request, cases.follow, on_plan=show_plan_of, watcher=progress, on_round=round_done)
             outcome = run_restore(request, on_plan=show_plan_of, watcher=progress)
         count(outcome)
@@ -164,6 +168,7 @@ def _request(
             wait=work.wait,
             lock_is_shared=work.lock_is_shared,
             dry_run=selection.dry_run,
+            # The only command that works without a directory.
             may_be_lost=True,
         ),
         dump=selection.from_changelog,
@@ -254,6 +259,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
     """Return the tasks of other hosts, and with ``--before`` those of this host. Raise UsageError and Refused."""
     from kstate_cli.fleet.listing import had_before, held_elsewhere, read_fleet
 
+    # Without --missing this host restores all tasks that it is asked for.
     if fleet.missing is None:
         if fleet.before is not None:
             raise UsageError(
@@ -262,6 +268,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
                 f"each file is made by {_MAKE}",
             )
         return frozenset(), None
+    # Exactly one of both: with neither, two empty hosts would restore the same tasks.
     if (fleet.before is None) == (fleet.share is None):
         raise UsageError(
             "--missing lists tasks without a host, not which of them are for this host",
@@ -286,6 +293,7 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
                 "--hosts goes with --barrier", hint="--barrier PLACE: a folder or URI that all hosts reach"
             )
         return None
+    # The other hosts would wait for an application that nobody starts.
     if not is_started:
         raise UsageError("a standby is not started, and waits at no barrier", hint="leave out --barrier")
     share = share_of(fleet)
@@ -299,6 +307,7 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
     names: tuple[str, ...] = ()
     host = fleet.host
     if share is not None and host is None and fleet.missing is None:
+        # Known in advance, so that the message can name the hosts that have not come.
         names = tuple(f"{number}-of-{hosts}" for number in range(1, hosts + 1))
         host = names[share[0] - 1]
     return BarrierView(fleet.barrier, host=host, hosts=hosts, timeout=fleet.barrier_timeout, names=names)
@@ -329,6 +338,7 @@ class StateCommand:
 
     def __init__(self, text: str, app: Path) -> None:
         try:
+            # Split as a shell would, but run without one: a path may have any character.
             self._command = shlex.split(text)
         except ValueError as error:
             raise UsageError(f"--on-state-change {text!r} cannot be read: {error}") from None
@@ -345,6 +355,7 @@ class StateCommand:
                 env={**os.environ, "KSTATE_APP": str(self._app)},
                 stdin=subprocess.DEVNULL,
                 stdout=2,
+                # A terminal sends Ctrl-C to the whole foreground group: the command must be able to report the end.
                 start_new_session=True,
             )
         except OSError as error:

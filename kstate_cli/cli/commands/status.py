@@ -29,10 +29,12 @@ def status(app: App, output: OutputFormat = Format.table) -> int:
 
     path = find_application_or_runs(app)
     results: Output[StatusLine] = output_of(output, path)
+    # One reading of /proc/locks for both answers.
     table = read_lock_table()
     is_locked, pid = table.is_locked(path / LOCK), table.holder(path / LOCK)
     runs = read_runs(path)
     rows = [_row(run, is_locked=is_locked) for run in runs]
+    # None: it never was one.
     standby = standby_use(path)
 
     def show() -> None:

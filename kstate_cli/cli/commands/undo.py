@@ -54,8 +54,10 @@ def undo(
     if not read_runs(path):
         results.say("nothing to undo")
         return end(None, "nothing to undo")
+    # A mount point cannot be exchanged, and a lock of another host cannot be seen.
     check_location(path, lock_is_shared=lock_is_shared)
     with application_lock(path, wait):
+        # An interrupted run is finished or removed first: the newest run is certain only then.
         recovered = recover(path, results.say)
         back = [
             recovery

@@ -79,6 +79,7 @@ def verify(
     with Metrics(metrics_file, "verify", request.app) as metrics:
         with VerifyProgress(quiet=quiet) as progress:
             report = verify_application(request, progress)
+        # Counted before printing, since metrics have them even if standard output is lost.
         codes = Counter(finding.code for finding in report.findings)
         metrics.records = sum(store.rows for store in report.stores)
         metrics.findings = {(code.name, code.level.value): count for code, count in codes.items()}
@@ -87,6 +88,7 @@ def verify(
         sys.stdout.flush()
         _remarks(report, subset, quiet=quiet)
         emptied = backups_of_missing(request.app)
+        # Stores that only a backup of kstate has: verify cannot report them, because they are not here.
         say_backups(emptied, quiet=quiet)
         _raise_verdict(codes, report)
         return metrics.finish(warnings_code(report.doubtful or emptied))
@@ -112,6 +114,7 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
     if not codes:
         return
     counts = ", ".join(f"{count} {code}" for code, count in sorted((code.name, n) for code, n in codes.items()))
+    # Damage first: what could not be judged may be intact.
     if any(code.level is VerifyLevel.DAMAGE for code in codes):
         raise ConditionNotMet(
             f"damaged: {counts}",
@@ -119,6 +122,7 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
             "if they have one:",
             hint_details=first_lines(_ways_out(report)),
         )
+    # Only that: a second call may read it, and nothing is wrong with the files.
     if codes.keys() == {IN_USE}:
         raise InUse(
             "some stores change faster than they can be read",
@@ -141,6 +145,7 @@ def _ways_out(report: AppReport) -> list[str]:
         for part in (*report.tasks, *report.stores)
         if any(finding.code.level is VerifyLevel.DAMAGE for finding in part.findings)
     ]
+    # Of these the file of the task is damaged, so that the whole task has to go.
     whole = {part.task for part in damaged if part.store is None}
     commands: dict[str, None] = {}
     for part in damaged:

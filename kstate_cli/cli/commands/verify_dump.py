@@ -58,7 +58,9 @@ def verify_dump(
 
     number, parts = part_of("--subset", subset, "for example 1/7")
     began = time.monotonic()
+    # By the manifest: a file that is missing has to be reported, and only the manifest names it.
     dump_files = files_of_dump(dump)
+    # The part follows from the name of the file, so that it stays while the dump grows.
     files = [file for file in dump_files.files if file.part(parts) == number]
     reading = _PartReading(dump, (number, parts), files, recorded=not no_record)
     results: Output[VerifyDumpLine] = output_of(output, None, quiet=quiet)

@@ -80,8 +80,10 @@ def wipe(
     from kstate_cli.statedir.find import find_application
     from kstate_cli.wipe import WipeOptions, plan_wipe
 
+    # The reset tool makes all offsets of the directory wrong, so that no store may stay.
     if for_reset and not (every_task and everything):
         raise UsageError("--for-reset goes with --all --everything")
+    # The only way to delete stores without a backup: one word more than a slip of the hand.
     if purge and not (yes or dry_run):
         raise UsageError("--purge deletes the stores: nothing can be undone", hint="to confirm, say --yes too")
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
@@ -99,6 +101,7 @@ def wipe(
         ),
         planner=lambda application: plan_wipe(application, options),
         purge=purge,
+        # Under the lock: the last run may have ended after this one was planned.
         last_word=lambda: refuse_after_error(path, after_error=after_error),
     )
     with Metrics(metrics_file, "wipe", path) as metrics:

@@ -395,6 +395,7 @@ def parts_of(dump: str) -> list[CheckDumpPartLine]:
     try:
         record = read_verified(dump)
     except OSError:
+        # Rights or a bucket that does not answer: the check of the directory is still worth printing.
         record = None  # unknown is the same as never
     if record is None:
         return []

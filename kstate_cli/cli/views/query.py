@@ -151,6 +151,7 @@ class CsvView(View):
 
     def __init__(self, request: StoreRequest, columns: Sequence[str], results: Output[QueryLine]) -> None:
         super().__init__(request, columns, results)
+        # UTF-8, whatever the locale: an escaped character would be other data.
         as_data()
         self._for_people = sys.stdout.isatty()
         _write_csv(self._columns)
@@ -174,6 +175,7 @@ class TableView(View):
 
     def _print(self, partition: int | None, row: Row) -> None:
         self._rows.append(self._cells(partition, row))
+        # A table for each batch, so that memory does not grow with the answer.
         if len(self._rows) == _BATCH:
             self.end()
 

@@ -146,6 +146,7 @@ def _rerun_of(app: Path, row: StatusRunLine) -> str | None:
     words = row["by"].get("argv") or []
     if not isinstance(words, list) or any(not isinstance(word, str) or PLACEHOLDER in word for word in words):
         return None
+    # app and ./app/ are one path.
     paths = [word if word.startswith("-") else os.path.normpath(word) for word in words]
     # The journal keeps no working directory: the argument is the one that ends as the application's path does.
     candidates = [at for at, path in enumerate(paths) if at and _ends_with(app, path)]
