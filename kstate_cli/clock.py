@@ -31,17 +31,17 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 
 def now() -> datetime:
-    """The time of day, in UTC."""
+    """Return the time of day, in UTC."""
     return datetime.now(timezone.utc)
 
 
 def now_seconds() -> float:
-    """The time of day, in seconds since 1970."""
+    """Return the time of day, in seconds since 1970."""
     return now().timestamp()
 
 
 def now_ms() -> int:
-    """The time of day, in whole milliseconds since 1970."""
+    """Return the time of day, in whole milliseconds since 1970."""
     return int(now_seconds() * 1000)
 
 
@@ -52,7 +52,7 @@ def utc_text(milliseconds: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BootTime:
-    """A moment by a clock that nobody can set: it counts from the start of the host, and while the host sleeps."""
+    """A moment by a clock that cannot be set: it counts from the start of the host, and while the host sleeps."""
 
     boot: str
     """Which start of which host: moments of others cannot be compared."""
@@ -177,7 +177,7 @@ def _seconds_left(rest: int, per_second: float | None) -> float | None:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration as people read it, rounded up: ``8 s``, ``2 min 10 s``, ``3 h 05 min``, ``2 d 4 h``."""
+    """Return a duration as text, rounded up: ``8 s``, ``2 min 10 s``, ``3 h 05 min``, ``2 d 4 h``."""
     whole = max(0, math.ceil(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -191,7 +191,7 @@ def duration_text(seconds: float) -> str:
 
 
 def pace_text(pace: Pace, amount: str, per_second: str | None) -> str:
-    """``1.0 GiB of 2.0 GiB (50 %), 200.0 MiB/s, 6 s left``, of texts for the amount and for what a second does."""
+    """Return ``1.0 GiB of 2.0 GiB (50 %), 200.0 MiB/s, 6 s left``, from the texts of the amount and of its rate."""
     parts = [f"{amount} ({math.floor(pace.share * 100)} %)"]
     if per_second is not None:
         parts.append(f"{per_second}/s")

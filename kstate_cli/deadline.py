@@ -66,7 +66,7 @@ def reported(exit_code: int) -> None:
 
 
 def forget() -> None:
-    """A new command begins, which has contacted nothing."""
+    """Forget the services of the previous command, as a new one begins."""
     for facts in (_services, _remains, _closing, _exit_codes):
         facts.clear()
 

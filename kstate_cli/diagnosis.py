@@ -146,7 +146,7 @@ def shown_uri(uri: str) -> str:
 
 
 def kept_uri(uri: str) -> str:
-    """What leads there again: without user and password, and with no parameter but those known to be harmless."""
+    """Return a URI that leads to the same place: without user and password, with harmless parameters only."""
     scheme, mark, rest = uri.partition(_MARK)
     if not mark:
         return uri
@@ -158,7 +158,10 @@ def kept_uri(uri: str) -> str:
 
 
 def leads_there(uri: str) -> bool:
-    """Whether what is kept of it leads there again: not where a password might reach as far as an ``@`` in the path."""
+    """Return whether :func:`kept_uri` leads to the same place.
+
+    It does not if a password might reach as far as an ``@`` in the path.
+    """
     scheme, mark, rest = uri.partition(_MARK)
     place = _QUERY.split(rest, maxsplit=1)[0]
     authority, slash, path = place.partition("/")
@@ -169,7 +172,7 @@ def leads_there(uri: str) -> bool:
 
 
 def redacted(arguments: Sequence[str]) -> list[str]:
-    """Arguments without what may be a secret: user and password of a URI, its query, and ``…secret…=VALUE``."""
+    """Return arguments without possible secrets: user and password of a URI, its query, ``…secret…=VALUE``."""
     return [_redacted(argument) for argument in arguments]
 
 
@@ -192,10 +195,10 @@ def _redacted(argument: str) -> str:
 
 
 def _without_user(scheme: str, rest: str) -> str:
-    """What follows the scheme, without ``USER:PASSWORD@``.
+    """Return the part of a URI after its scheme, without ``USER:PASSWORD@``.
 
-    A password may hold whatever else has a meaning in a URI, where somebody has not escaped it: behind ``USER:`` all up
-    to the last ``@`` counts as one. What a path with an ``@`` loses then leads nowhere, and tells nothing.
+    A password that was not escaped may contain every separator of a URI: behind ``USER:`` all up to the last ``@``
+    counts as one. A path with an ``@`` loses a part then, which reveals nothing.
     """
     before, at, after = rest.rpartition("@")
     if at and _USER.match(before) and (scheme.lower() in _BUCKETS or not _HOST_AND_PORT.match(before)):
@@ -206,7 +209,7 @@ def _without_user(scheme: str, rest: str) -> str:
 
 
 def _container(scheme: str, user: str) -> str:
-    """What stands before a host and is part of the place; nothing where it is a user."""
+    """Return the container before the host, with its ``@``; empty if a user stands there."""
     container = user.partition(":")[0]
     # Azure's URIs name the container there: without it the place would be another one.
     if container and scheme.lower() in _CONTAINERS:

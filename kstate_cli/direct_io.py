@@ -1,7 +1,7 @@
 """Files that are read and written around the page cache (``O_DIRECT``).
 
-What is larger than the memory of its host is gone from the page cache before anybody reads it again, and what other
-processes had there is gone with it.
+Data that is larger than the memory of its host has left the page cache before it is read again, and has evicted the
+data of other processes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNSUPPORTED: Final = errno.EINVAL, errno.EOPNOTSUPP
 
 
 def open_direct(path: str, flags: int, mode: int = 0o600) -> int:
-    """A descriptor, around the page cache where the file system can do that. Raises OSError."""
+    """Open a file around the page cache if its file system can do that; return the descriptor. Raises OSError."""
     try:
         # The kernel copies between the disk and the buffer of the process: nothing of other processes is evicted.
         return os.open(path, flags | os.O_CLOEXEC | _DIRECT, mode)
@@ -33,7 +33,7 @@ def open_direct(path: str, flags: int, mode: int = 0o600) -> int:
 
 
 def aligned(size: int) -> memoryview:
-    """Memory for so many bytes, at the beginning of a page."""
+    """Return memory for ``size`` bytes that begins at a page."""
     import numpy as np
 
     room = np.empty(size + PAGE_BYTES, dtype=np.uint8)
@@ -43,12 +43,12 @@ def aligned(size: int) -> memoryview:
 
 
 def whole_pages(begin: int, end: int) -> tuple[int, int]:
-    """The pages that these bytes lie in."""
+    """Return the begin and the end of the pages that contain these bytes."""
     return begin - begin % PAGE_BYTES, end + -end % PAGE_BYTES
 
 
 def read_into(descriptor: int, buffer: memoryview, begin: int) -> int:
-    """Reads until the buffer is full or the file ends; how many bytes. Raises OSError."""
+    """Read until the buffer is full or the file ends; return the number of bytes. Raises OSError."""
     size = 0
     while size < len(buffer) and (more := os.preadv(descriptor, [buffer[size:]], begin + size)):
         size += more
@@ -58,7 +58,7 @@ def read_into(descriptor: int, buffer: memoryview, begin: int) -> int:
 
 
 def write_from(descriptor: int, buffer: memoryview, begin: int) -> None:
-    """Writes all of it. Raises OSError."""
+    """Write the whole buffer. Raises OSError."""
     size = 0
     while size < len(buffer):
         # A write may be short: at a signal, and at 2 GiB less one page (write(2)).

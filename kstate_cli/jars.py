@@ -62,7 +62,7 @@ class FoundRelease:
 
 
 def release_in(path: Path, option: str | None = None) -> FoundRelease:
-    """The release of Kafka Streams in a jar, in a jar within it, or in the jars of a folder and the folders below it.
+    """Return the release of Kafka Streams in a jar, in a jar within it, or in the jars below a folder.
 
     Raises UsageError where there is no such file; Refused where there is no release in it, where there are several
     different ones, one that kstate does not know, or where a jar is not one or is too large. ``option``: the option
@@ -141,7 +141,7 @@ class _InPortions(io.BufferedReader):
     """A file that is never asked for more than so much at once: an archive says itself how long its directory is."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As of any file; raises _Beyond."""
+        """Read as from any file. Raises _Beyond."""
         # One byte more than the limit shows that there is more, without reading all of it.
         most = _MOST_AT_ONCE + 1
         requested = most
@@ -154,7 +154,7 @@ class _InPortions(io.BufferedReader):
 
 
 def _archives(folder: Path) -> Iterator[Path]:
-    """Jars in a folder and in those below it. Links to folders are not followed. Raises Refused."""
+    """Yield the jars in a folder and in those below it. Links to folders are not followed. Raises Refused."""
     # A stack instead of recursion: the depth is limited by a message, not by the interpreter.
     waiting, count = [(folder, 0)], 0
     while waiting:
@@ -177,7 +177,7 @@ def _archives(folder: Path) -> Iterator[Path]:
 
 
 def _versions(file: Path) -> list[tuple[str, str]]:
-    """(version, where) for each that is in a jar or in a jar within it. Raises what ``_DAMAGED`` says, and OSError."""
+    """Return (version, place) for each version in a jar or in a jar within it. Raises ``_DAMAGED`` and OSError."""
     with _InPortions(io.FileIO(file)) as stream, zipfile.ZipFile(stream) as archive:
         versions = [(version, str(file)) for version in _of_archive(archive)]
         nested = [entry for entry in archive.infolist() if _NESTED.fullmatch(entry.filename)]
@@ -191,13 +191,13 @@ def _versions(file: Path) -> list[tuple[str, str]]:
 
 
 def _of_archive(archive: zipfile.ZipFile) -> list[str]:
-    """An archive may have two entries of one name: then both count."""
+    """Return the versions of an archive: it may have two entries of one name, then both count."""
     entries = [entry for entry in archive.infolist() if entry.filename == PROPERTIES]
     return list(dict.fromkeys(_version(_content(archive, entry, _MOST_PROPERTIES)) for entry in entries[:_MOST_NESTED]))
 
 
 def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
-    """All of an entry; raises _Beyond when it unpacks to more than ``most`` bytes, whatever size it says."""
+    """Return the bytes of an entry. Raises _Beyond if it unpacks to more than ``most``, whatever size it states."""
     # java.util.zip reads only these two, so no application could start with such a jar.
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise _Beyond(f"{entry.filename} in it is packed in a way that no JVM reads")
@@ -218,7 +218,7 @@ def _up_to(packed: IO[bytes], most: int) -> bytes:
 
 
 def _version(properties: bytes) -> str:
-    """The value of ``version``, as ``java.util.Properties`` has it: the last one counts. ValueError without one."""
+    """Return ``version`` as ``java.util.Properties`` has it: the last one counts. ValueError without one."""
     # ISO 8859-1, as java.util.Properties reads a stream: every byte is a character.
     values = re.findall(
         r"^[ \t\f]*version[ \t\f]*[=:][ \t\f]*(.*?)[ \t\f]*\r?$", properties.decode("latin-1"), re.MULTILINE

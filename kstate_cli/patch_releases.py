@@ -97,7 +97,7 @@ DIFFERENCES: Final = (SHARED_STORE_BUILDER, NEWEST_SEGMENT, BOUNDED_RESTORE, BAC
 
 
 def is_new(difference: PatchDifference, line: str, patch: int | None) -> bool | None:
-    """Whether a release behaves the new way; None where its patch release is not given and decides, or is not known.
+    """Return whether a release behaves the new way; None if an unnamed or unknown patch release decides.
 
     ``line``: the release, ``4.2``; ``patch``: 2 of 4.2.2, None where nobody names it.
     """
@@ -118,17 +118,17 @@ def is_new(difference: PatchDifference, line: str, patch: int | None) -> bool | 
 
 
 def decides(line: str) -> bool:
-    """Whether patch releases of a release have different next starts on one directory."""
+    """Return whether patch releases of a release have different next starts on one directory."""
     return any(change.decides_start and is_new(change, line, None) is None for change in DIFFERENCES)
 
 
 def behaviour(line: str, patch: int | None) -> tuple[bool | None, ...]:
-    """What a patch release does, difference by difference, as far as a start depends on it."""
+    """Return the behaviour of a patch release for each difference that a start depends on."""
     return tuple(is_new(change, line, patch) for change in DIFFERENCES if change.decides_start)
 
 
 def old_releases(difference: PatchDifference) -> str:
-    """The patch releases that behave the old way, in words: ``up to 4.2.1, 4.3.0 and 4.3.1``."""
+    """Return the patch releases that behave the old way, as text: ``up to 4.2.1, 4.3.0 and 4.3.1``."""
     texts = []
     for first, last in difference.old:
         line, patch = last.rsplit(".", 1)

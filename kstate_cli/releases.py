@@ -62,7 +62,7 @@ class Release:
         return f"{self.name}.{self.patch}"
 
     def is_new(self, difference: PatchDifference) -> bool | None:
-        """Whether it behaves the new way; None where the patch release decides, and nobody names it."""
+        """Return whether it behaves the new way; None if the patch release decides and is not named."""
         return is_new(difference, self.name, self.patch)
 
     @property
@@ -218,14 +218,14 @@ def _in_confluent(text: str, number: str) -> Release:
 
 
 def release_of_build(version: str) -> str:
-    """The version that a jar names, as :func:`release` takes it: Confluent's builds end in ``-ccs`` and ``-ce``."""
+    """Return a jar's version as :func:`release` takes it: Confluent's builds end in ``-ccs`` and ``-ce``."""
     if _CONFLUENT_BUILD.fullmatch(version):
         return f"{CONFLUENT_NAME}{version}"
     return version
 
 
 def confluent(text: str) -> str | None:
-    """The Apache release that a release of Confluent Platform has: 3.9 for ``7.9``, ``7.9.1`` and ``7.9.1-ccs``."""
+    """Return the Apache release in a release of Confluent Platform: 3.9 for ``7.9``, ``7.9.1``, ``7.9.1-ccs``."""
     number = _CONFLUENT_NUMBER.fullmatch(text.strip())
     if number is None:
         return None
@@ -233,12 +233,12 @@ def confluent(text: str) -> str | None:
 
 
 def readable_by(kind: str, target: Release) -> bool:
-    """True when ``target`` has stores of this kind at all. ValueError for what is no kind."""
+    """Return True if ``target`` has stores of this kind. ValueError for an unknown kind."""
     return _since(store_kind(kind).since, target)
 
 
 def knows_headers(target: Release) -> bool:
-    """True when ``target`` has stores that keep record headers (KIP-1271)."""
+    """Return True if ``target`` has stores with record headers (KIP-1271)."""
     return any(_since(row_families()[name], target) for name in headers_families())
 
 
@@ -247,7 +247,7 @@ def _since(first: str | None, target: Release) -> bool:
 
 
 def opens(target: Release, *, kinds: frozenset[str], families: frozenset[str], sst_formats: frozenset[int]) -> bool:
-    """True when ``target`` opens a database of these column families and SST formats as it is."""
+    """Return True if ``target`` opens an unchanged database of these column families and SST formats."""
     if sst_formats and max(sst_formats) > target.reads_sst_format:
         return False
     if not all(readable_by(kind, target) for kind in kinds):
@@ -261,7 +261,7 @@ def opens(target: Release, *, kinds: frozenset[str], families: frozenset[str], s
 
 
 def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: frozenset[int]) -> tuple[str, ...]:
-    """Names of the releases that open such a database; an unproven one only where no other does."""
+    """Return the names of the releases that open such a database; unproven ones only if no other does."""
     opening = [row for row in RELEASES if opens(row, kinds=kinds, families=families, sst_formats=sst_formats)]
     return tuple(row.name for row in prefer_proven(opening))
 
@@ -273,7 +273,7 @@ def prefer_proven(alike: Sequence[Release]) -> Sequence[Release]:
 
 
 def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[Release, ...]:
-    """The releases that may have opened a database last, judged by the RocksDB that wrote its OPTIONS."""
+    """Return the releases that may have opened a database last, by the RocksDB that wrote its OPTIONS."""
     has_offsets = OFFSETS_CF in families
     # OPTIONS that kstate itself, or ldb, wrote name a RocksDB that no release ships: the layout alone tells then.
     is_shipped = any(_same_version(rocksdb_version or "", v) for candidate in RELEASES for v in candidate.rocksdb)
@@ -287,14 +287,14 @@ def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[R
 
 
 def unproven_too(name: str) -> tuple[str, ...]:
-    """What a command that writes for the release of this name has to be told besides."""
+    """Return the option that a command needs to write for an unproven release; nothing for any other."""
     if any(row.unproven and row.name == name for row in RELEASES):
         return (UNPROVEN,)
     return ()
 
 
 def unproven_release(target: Release, where: PathLike[str], line: str) -> Refused:
-    """That nothing is written for a release that nobody has run, unless ``line`` is typed."""
+    """Return the refusal to write for an unproven release; ``line`` is the command that does it."""
     return Refused(
         f"{target} is unproven: known from public changes alone, and never started on what kstate writes for it",
         where=str(where),
@@ -303,10 +303,10 @@ def unproven_release(target: Release, where: PathLike[str], line: str) -> Refuse
 
 
 def representative(alike: Sequence[Release]) -> Release:
-    """One for several releases that a directory does not tell apart: what is written for it, all of them read.
+    """Return one of several releases that a directory does not distinguish: all of them read what it writes.
 
-    The oldest of those that keep offsets in the stores, whatever comes after it. Those with files are complete, and
-    what is theirs is told by SST formats already: the newest.
+    Of releases that keep offsets in the stores it is the oldest, because more of them will follow. Releases that keep
+    them in files are complete, and SST formats distinguish them already: of those it is the newest.
     """
     oldest, *_ = ordered = sorted(alike, key=lambda row: row.number)
     if oldest.offsets_home is OffsetsHome.COLUMN_FAMILY:
@@ -315,10 +315,10 @@ def representative(alike: Sequence[Release]) -> Release:
 
 
 def _same_version(stored: str, shipped: str) -> bool:
-    """OPTIONS files name three numbers (``6.29.4``) where rocksdbjni may have four (``6.29.4.1``)."""
+    """Compare three numbers: OPTIONS files name ``6.29.4`` where rocksdbjni may have ``6.29.4.1``."""
     return shipped.split(".")[:3] == stored.split(".")[:3]
 
 
 def proven(sources: tuple[str, ...], target: Release) -> bool:
-    """True when a pair of one of ``sources`` and ``target`` is run by the interop tests."""
+    """Return True if the interop tests run a pair of one of ``sources`` and ``target``."""
     return any((source, target.name) in PROVEN for source in sources)

@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Holds back the signals that end a command until the block is left; what the block raises goes before them.
+    """Hold back the signals that end a command until the block is left. An error of the block goes before them.
 
     A mask alone does not: it holds for this thread only. A signal that is sent to the process goes to one of RocksDB's
     threads instead, and Python runs the handler here all the same. So meanwhile the handlers only take a note.
@@ -71,8 +71,8 @@ def signals_held() -> Iterator[None]:
 def watch_signals(at_deadline: Callable[[int], object], seconds: float) -> bool:
     """Call ``at_deadline`` with the number of an ending signal, so long after it, from a daemon thread.
 
-    Python runs a handler only between two of its instructions, and what the handler raises may meet code that asks a
-    server once more to tidy up. So the thread hears of the signal by a pipe, which the C handler writes to.
+    Python runs a handler only between two of its instructions, and the error that it raises may meet code that contacts
+    a server once more for its cleanup. So the thread waits for the signal at a pipe, which the C handler writes to.
     Return False outside the main thread, where Python allows no such pipe.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -127,15 +127,15 @@ class Startable(Protocol):
     """A thread, or what has one: a progress bar that draws itself."""
 
     def start(self) -> object:
-        """Starts the thread."""
+        """Start the thread."""
 
 
 def start(thread: Startable) -> None:
-    """Starts a thread. Here, in :func:`submitted` and in :class:`FullPool` alone threads are started.
+    """Start a thread. Only this function, :func:`submitted` and :class:`FullPool` start threads.
 
-    ``Thread.start`` takes the thread out of the list of those that are about to begin when something is raised while it
-    waits for it; the thread, which has begun all the same, looks for itself there, dies of a KeyError, and Python
-    prints a traceback. A signal is raised once the thread runs.
+    If something is raised while ``Thread.start`` waits for the thread, it removes the thread from the list of beginning
+    threads. The thread begins all the same, does not find itself there, and ends with a KeyError and a traceback. Here
+    a signal is raised once the thread runs.
     """
     with signals_held():
         thread.start()
@@ -143,7 +143,7 @@ def start(thread: Startable) -> None:
 
 @contextmanager
 def now_and_then(look: Callable[[], object], seconds: float) -> Iterator[None]:
-    """Calls ``look`` every so many seconds in a thread of its own, which has ended when the block is left."""
+    """Call ``look`` every ``seconds`` in a separate thread, which has ended when the block is left."""
     over = threading.Event()
 
     def until_over() -> None:
@@ -162,13 +162,13 @@ def now_and_then(look: Callable[[], object], seconds: float) -> Iterator[None]:
 
 
 class FullPool:
-    """Threads that have all started. What is asked of them starts none, so that no signal has to be held for it.
+    """A pool whose threads have all started. A job starts none, so no signal has to be held back for it.
 
     Holding them takes ten calls of the system: too much for each of many small jobs.
     """
 
     def __init__(self, threads: int, name: str) -> None:
-        """RuntimeError where the system has no room for so many threads."""
+        """Start the threads. Raises RuntimeError if the system cannot start so many."""
         # Imported here: most commands have no pool, and every command imports this module.
         from concurrent.futures import ThreadPoolExecutor
 
@@ -187,11 +187,11 @@ class FullPool:
             raise
 
     def ask(self, function: Callable[[Job], Answer], job: Job) -> Future[Answer]:
-        """Hands a job to whichever is free first."""
+        """Hand a job to the first free thread."""
         return self._pool.submit(function, job)
 
     def shutdown(self) -> None:
-        """Waits until all that was asked for is done, and ends the threads."""
+        """Wait until all jobs are finished, and end the threads."""
         self._pool.shutdown()
 
     def __enter__(self) -> FullPool:
@@ -223,7 +223,7 @@ def submitted(
 
 
 def mapped(pool: Executor, function: Callable[[Job], Answer], jobs: Iterable[Job]) -> list[Answer]:
-    """The answers in the order of the jobs. Raises the first error; what has not begun is dropped then."""
+    """Return the answers in the order of the jobs. Raises the first error; jobs that have not begun are dropped."""
     futures = submitted(pool, function, jobs)
     try:
         return [future.result() for future in futures]

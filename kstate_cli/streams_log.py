@@ -141,7 +141,7 @@ FROM_4_3: Final = frozenset(
 
 
 def readable_sentence(sentence: str) -> str:
-    """A sentence for people: three dots where the case fills something in or the text goes on, and which releases."""
+    """Return a sentence for people: with three dots for names and omitted text, and with its releases."""
     text = sentence.replace("{}", "…")
     # A sentence that begins in lower case, or ends with a space, is a part of a longer line of the log.
     if text[0].islower():

@@ -47,13 +47,13 @@ _swept: set[tuple[int, Path]] = set()
 
 
 def settle() -> None:
-    """Decides for this process and for those that it starts; what fails there later, fails by its name."""
+    """Fix the folder for this process and for those that it starts: later errors name it."""
     # Libraries that ask tempfile (pyspark, pyarrow) then use the same folder, and never the working directory.
     tempfile.tempdir = folder()
 
 
 def folder() -> str:
-    """The folder, absolute; the first that is one and may be written to, else the one that was asked for."""
+    """Return the absolute path of the first folder that this user may write to; else the requested one."""
     requested = [os.path.abspath(path) for name in ("TMPDIR", "TEMP", "TMP") if (path := os.environ.get(name))]
     candidates = [*requested, *_USUAL]
     return next(
@@ -62,7 +62,7 @@ def folder() -> str:
 
 
 def in_memory(size: int) -> Path | None:
-    """The folder in memory, for ``size`` bytes; None where ``TMPDIR`` names another, or where memory is short."""
+    """Return the folder in memory, for ``size`` bytes; None if ``TMPDIR`` names another, or memory is short."""
     sweep(_MEMORY)  # what a dead process has left there takes room
     if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK | os.X_OK):
         return None
@@ -73,10 +73,10 @@ def in_memory(size: int) -> Path | None:
 
 
 def new_path(purpose: Purpose, parent: Path | None = None) -> Path:
-    """The path of a folder of this process that nobody else has; in ``parent``, by default where temporary files go.
+    """Return the path of a new folder of this process, in ``parent`` or where temporary files go.
 
-    Known before the folder is there, so that a signal while it is made does not leave it behind. What dead processes
-    have left beside it is removed first.
+    The caller knows the path before the folder exists, so that a signal during its creation leaves nothing behind.
+    Folders of dead processes beside it are removed first.
     """
     usual = Path(folder())
     for place in {usual, parent or usual}:
@@ -85,7 +85,7 @@ def new_path(purpose: Purpose, parent: Path | None = None) -> Path:
 
 
 def make(purpose: Purpose) -> Path:
-    """Makes a folder that only this user can look into; who asked for it removes it. Raises OSError."""
+    """Create a folder that only this user can read; the caller removes it. Raises OSError."""
     path = new_path(purpose)
     # No exist_ok: the name is random, so a folder that exists already is not ours.
     path.mkdir(0o700)
@@ -94,7 +94,7 @@ def make(purpose: Purpose) -> Path:
 
 @contextmanager
 def private_folder(purpose: Purpose, parent: Path | None = None) -> Iterator[Path]:
-    """A folder that only this user can look into, gone with all that is in it at the end. Raises OSError."""
+    """Create a folder that only this user can read, and remove it with its content at the end. Raises OSError."""
     path = new_path(purpose, parent)
     try:
         path.mkdir(0o700)
@@ -109,10 +109,10 @@ def _new_name(purpose: Purpose) -> str:
 
 
 def sweep(parent: Path) -> None:
-    """Removes the folders of processes that have died, once in the life of a process; what fails is left to the next.
+    """Remove the folders of dead processes, once in the life of a process; failures are left to the next one.
 
-    Only real directories of this user's with a name of ours, of this boot and pid namespace. A name of another host,
-    or of before a restart, proves nothing and stays.
+    Only real directories of this user are removed, with a name of kstate, of this boot and pid namespace. A name of
+    another host, or from before a restart, proves nothing.
     """
     place = (os.getpid(), parent)
     if place in _swept:
@@ -130,9 +130,9 @@ def sweep(parent: Path) -> None:
 
 
 def _is_awaited(path: Path) -> bool:
-    """Whether a JVM that its kstate has not lived to see may still be about to write there.
+    """Return whether a JVM whose kstate has died may still write there.
 
-    One that cannot tell where it listens never looks at its input, and so never sees that it is alone: it stays.
+    A JVM that cannot report its port never reads its input, so it never learns that kstate has died: it stays.
     """
     try:
         return path.name.startswith(f"{PREFIX}spark-") and clock.now_seconds() - path.stat().st_mtime < _JVM_SECONDS
@@ -156,7 +156,7 @@ def _is_dead(name: str) -> bool:
     except (OSError, OverflowError):
         return False  # it lives, and is somebody else's; or it is no process number at all
     start = _start(pid)
-    # A process that is there and does not tell when it began is taken for the one that we look for.
+    # A process that exists, and whose start is not shown, is treated as the process of the folder.
     return start is not None and start != int(match[4])
 
 
@@ -183,7 +183,7 @@ def _namespace() -> int:
 
 
 def _start(pid: int) -> int | None:
-    """When a process began; None where it is gone, or does not tell."""
+    """Return when a process began, in ticks; None if it has ended, or the system does not show it."""
     try:
         # The name of the program comes in brackets, and may contain spaces and brackets itself: the last one ends it.
         text = Path(f"/proc/{pid}/stat").read_bytes()

@@ -69,7 +69,7 @@ class ReadTails(Protocol):
     def __call__(
         self, first_offsets: Mapping[TopicPartition, tuple[set[int], int]], /, *, committed: bool
     ) -> Mapping[TopicPartition, Tail]:
-        """``first_offsets``: the offsets that later calls need, and the end, of each log."""
+        """Read the ends of logs; ``first_offsets`` are, for each log, the offsets that later calls need and its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +155,14 @@ class DumpLogs:
             self._ids = {TopicPartition(p.topic, p.partition): p.topic_id for p in parts if p.topic_id is not None}
 
     def log(self, key: TopicPartition) -> Log | None:
-        """The log of a partition; None if the manifest does not say its start and end."""
+        """Return the log of a partition; None if the manifest does not state its start and end."""
         partition = self._dump.partitions.get(key)
         if partition is None or partition.log_start is None or partition.log_end is None:
             return None
         return log_of(partition, self._dump.committed.get(key))
 
     def topic_id(self, key: TopicPartition) -> str | None:
-        """The id of the topic, where the manifest has it."""
+        """Return the id of the topic; None if the manifest does not state it."""
         return self._ids.get(key)
 
     def lacks(self, key: TopicPartition) -> bool:
@@ -170,11 +170,11 @@ class DumpLogs:
         return False
 
     def partitions(self) -> Iterable[TopicPartition]:
-        """Every partition of the dump."""
+        """Return every partition of the dump."""
         return self._dump.partitions.keys()
 
     def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
-        """Counted where the dump has them all and was read as Streams reads, else at most so many."""
+        """Return the number of records: exact if the dump has all of them as Streams reads them, else a bound."""
         partition, log = self._dump.partitions.get(key), self.log(key)
         if partition is None or log is None:
             return None

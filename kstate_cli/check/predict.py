@@ -114,7 +114,7 @@ def _judge_task(snapshot: Snapshot, task: Task, *, copied: bool) -> TaskCheckDra
 
 
 def topics_of(app: Application, more: Iterable[StoreKey] = ()) -> set[str]:
-    """Every topic that a store here may be restored from: those that offsets name, and the usual changelogs.
+    """Return every topic that a store may be restored from: those that offsets name, and usual changelogs.
 
     ``more``: stores that another topology has.
     """

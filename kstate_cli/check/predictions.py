@@ -183,7 +183,7 @@ def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_el
 
 
 def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range | None, tuple[Finding, ...]]:
-    """The store's next offset in its log; None without a valid offset."""
+    """Return the place of a store's next offset in its log; None without a valid offset."""
     offsets = _offsets(draft, name)
     key = _changelog(snapshot, draft, name)
     if key is None or key not in offsets:
@@ -227,7 +227,7 @@ def _offsets(draft: TaskCheckDraft, name: str) -> dict[TopicPartition, int]:
 
 
 def _changelog(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> TopicPartition | None:
-    """The partition that the store is restored from: its own changelog before any source topic."""
+    """Return the partition that a store is restored from: its own changelog before any source topic."""
     offsets = _offsets(draft, name)
     # A single stored offset names the topic itself, which may be a source topic.
     if len(offsets) == 1:
@@ -236,7 +236,7 @@ def _changelog(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> TopicPar
 
 
 def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Range | None) -> Verdict:
-    """A store of a task that nothing is wrong with."""
+    """Judge a store of a task without a finding."""
     task, store = draft.task.name, draft.stores.get(name)
     if where is None:
         return _without_offset(snapshot, draft, name, store)

@@ -272,7 +272,10 @@ class Snapshot:
         return usual_changelog(self.app.app_id, task, store)
 
     def task_is_empty(self, task: Task) -> bool:
-        """``StateDirectory.taskDirIsEmpty``: ``.checkpoint`` does not count, in 4.3 nothing that begins so."""
+        """Return True if a task has no entry that counts (``StateDirectory.taskDirIsEmpty``).
+
+        ``.checkpoint`` does not count, and from 4.3 on no name that begins so.
+        """
         for name in self.entries[task.name]:
             is_ignored = name == CHECKPOINT
             if self.request.into_family:

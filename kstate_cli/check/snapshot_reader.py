@@ -311,11 +311,14 @@ def lags(
     exactly_once: bool | None = None,
     places: Collection[tuple[str, str]] | None = None,
 ) -> dict[tuple[str, str], Lag]:
-    """By task and store. A store is left out without a valid offset, and where its log is not known or has it not.
+    """Return the lag of each store, by task and store.
 
-    ``exactly_once``: None if nobody says. Then no record of an aborted transaction counts where the log is read, and
-    nothing is taken for a marker where it is not. ``places``: only these are asked about. Raises UsageError and
-    DumpError for what cannot be read.
+    A store is skipped without a valid offset, and if its log is unknown or does not have the offset.
+
+
+    ``exactly_once``: None if it is unknown. Then records of aborted transactions do not count if the log is read, and
+    nothing counts as a marker if it is not. ``places``: only these stores. Raises UsageError, and DumpError for a dump
+    that cannot be read.
     """
     following = {place: offsets for place, offsets in _following(app).items() if places is None or place in places}
     first_offsets: dict[TopicPartition, set[int]] = {}

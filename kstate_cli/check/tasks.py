@@ -185,7 +185,7 @@ def _keeps_segments_open(store: Store) -> bool:
 
 
 def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """With transactional stores, a status of 1 in the first store that a task opens leaves the client in REBALANCING.
+    """Judge a task with transactional stores: status 1 in the first one that it opens never ends REBALANCING.
 
     Streams wipes the stores that it opened before, and tries again (``TaskManager.closeDirtyAndRevive``). Their order
     is that of the topology, which no directory has: if all are open, the first one is.

@@ -394,7 +394,7 @@ _MOST_PIECES: Final = 4
 
 
 def record_digest(key: bytes | None, value: bytes | None, timestamp: int) -> str:
-    """SHA-256, in hex, of ``timestamp:i64 ‖ field(key) ‖ field(value)``.
+    """Return the SHA-256, in hex, of ``timestamp:i64 ‖ field(key) ‖ field(value)``.
 
     ``field`` is ``length:i32 ‖ bytes``, length -1 for null; integers are big-endian. The timestamp is in ms, -1 for
     none. Headers are not part of it: not every dump has them.

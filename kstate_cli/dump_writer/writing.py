@@ -352,21 +352,21 @@ PARTITION: Final = "partition="
 
 
 def folder_of(key: TopicPartition) -> str:
-    """The folder of a partition, relative to the dump."""
+    """Return the folder of a partition, relative to the dump."""
     return f"{TOPIC}{key.topic}/{PARTITION}{key.partition}"
 
 
 def path_of(key: TopicPartition, start: int, end: int, generation: int, run: str, attempt: str) -> str:
-    """The path of a file, relative to the dump."""
+    """Return the path of a file, relative to the dump."""
     return f"{folder_of(key)}/{start:020d}-{end:020d}-{generation:010d}-{run}-{attempt}.parquet"
 
 
 def run_of(name: str) -> str | None:
-    """The run that a file, or a manifest that is not yet one, is of; None for a name that is none of ours."""
+    """Return the run of a data file or an unfinished manifest; None for any other name."""
     match = _FILE.fullmatch(name) or _NEW_MANIFEST.fullmatch(name)
     return match[1] if match else None
 
 
 def new_manifest(generation: int, run: str) -> str:
-    """What a manifest is called until it is one."""
+    """Return the name of a manifest until it is committed."""
     return f"._manifest-{generation:010d}-{run}.new"

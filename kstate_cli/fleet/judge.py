@@ -190,7 +190,10 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
 
 
 def _no_common_release(fleet: Fleet) -> Iterator[FleetFinding]:
-    """SSTs of an older release stay until they are compacted, and open in more: only what excludes another counts."""
+    """Yield a finding if no release opens all stores.
+
+    SSTs of an older release stay until they are compacted, and open in more releases: only exclusion counts.
+    """
     opens: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for report in fleet.reports:
         for copy in report.copies:

@@ -80,7 +80,7 @@ def _where(report: HostReport) -> str:
 
 
 def _host_and_file(argument: str) -> tuple[str | None, str]:
-    """``HOST=FILE`` and ``FILE``. A file whose own name has an equals sign is taken as it is."""
+    """Return the host and the file of ``HOST=FILE``; no host for ``FILE``, whose name may have an equals sign."""
     name, equals, source = argument.partition("=")
     # A slash before the equals sign is part of a path, and no host has one in its name.
     if not equals or "/" in name or os.path.lexists(argument):
@@ -368,7 +368,7 @@ class FleetListing:
 
 
 def read_fleet(path: Path) -> FleetListing:
-    """Reads the lines. Raises UsageError for a file that cannot be read, Refused for one that is not whole."""
+    """Read the lines. Raises UsageError for a file that cannot be read, Refused for an incomplete one."""
     try:
         data = read_given(path, _MOST)
     except OSError as error:
@@ -399,7 +399,7 @@ def read_fleet(path: Path) -> FleetListing:
 
 
 def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> frozenset[str]:
-    """The tasks that any other host has. Raises Refused where it is not known of every one of them what it has."""
+    """Return the tasks that any other host has. Raises Refused if the listing of one of them is incomplete."""
     _of(fleet, application)
     # The own host is the one that has lost its directory: its old listing does not matter.
     unread = sorted(name for name, whole in fleet.hosts.items() if not whole and name != host)
@@ -413,7 +413,7 @@ def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> f
 
 
 def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[str]:
-    """The tasks that a host had. Raises UsageError for a host that is not in it, Refused where they are not known."""
+    """Return the tasks that a host had. Raises UsageError for an unknown host, Refused for an incomplete listing."""
     _of(fleet, application)
     if host not in fleet.hosts:
         suggestion = did_you_mean([host], fleet.hosts)

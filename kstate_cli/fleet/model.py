@@ -202,7 +202,7 @@ def sub_topology(of: TaskId) -> SubTopology | None:
 
 
 def task_name(sub: SubTopology, partition: int) -> str:
-    """As :class:`TaskId` reads it."""
+    """Return the name of a task, as :class:`TaskId` reads it."""
     topology, number = sub
     if topology:
         return f"__{topology}__/{number}_{partition}"
