@@ -315,7 +315,6 @@ def lags(
 
     A store is skipped without a valid offset, and if its log is unknown or does not have the offset.
 
-
     ``exactly_once``: None if it is unknown. Then records of aborted transactions do not count if the log is read, and
     nothing counts as a marker if it is not. ``places``: only these stores. Raises UsageError, and DumpError for a dump
     that cannot be read.
