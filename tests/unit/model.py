@@ -42,7 +42,7 @@ def database(
     start: int | None = None,
     sst_format: int = 5,
     newest: int = 0,
-    opened: int = 0,
+    opened_ms: int = 0,
     version: str = NEW,
     problems: tuple[Problem, ...] = (),
 ) -> Database:
@@ -64,7 +64,7 @@ def database(
         options=StoredOptions(version, {}, {}, {}),
         size=1000,
         newest_sst_ns=newest,
-        opened_ns=opened,
+        opened_ns=opened_ms,
         problems=problems,
     )
 
@@ -90,7 +90,8 @@ def store(
     folder = APP / task
     path = folder / name if segmented else folder / "rocksdb" / name
     placed = tuple(
-        dataclasses.replace(one, path=path / f"{name}.{one.segment_start}" if segmented else path) for one in databases
+        dataclasses.replace(database, path=path / f"{name}.{database.segment_start}" if segmented else path)
+        for database in databases
     )
     position_file = None
     if position is not None:
@@ -116,8 +117,8 @@ def task(
         path=path,
         stores=stores,
         checkpoint=None if lines is None else checkpoint(path / ".checkpoint", lines, mtime=mtime),
-        store_files={one.name: one.store_file for one in stores if one.store_file is not None},
-        position_files={one.name: one.position_file for one in stores if one.position_file is not None},
+        store_files={store.name: store.store_file for store in stores if store.store_file is not None},
+        position_files={store.name: store.position_file for store in stores if store.position_file is not None},
         leftovers=leftovers,
         problems=problems,
     )

@@ -72,10 +72,10 @@ def test_ages_of_two_clocks_are_of_none() -> None:
     """The least of two times is one of the two, and neither clock measures the other one."""
     ages = [replace(BOUND, clock=MARK), replace(BOUND, as_of_ms=900, clock=replace(MARK, scale="another"))]
     for order in (ages, ages[::-1]):
-        known = resolve_age(order, "0_0/s", AT, SstAge(None, OTHER_FILES))
-        assert known.as_of_ms == 900 and known.clock is not None and known.clock.scale == ""
-    known = resolve_age([ages[0], BOUND], "0_0/s", AT, SstAge(None, OTHER_FILES))
-    assert known.clock == MARK
+        age = resolve_age(order, "0_0/s", AT, SstAge(None, OTHER_FILES))
+        assert age.as_of_ms == 900 and age.clock is not None and age.clock.scale == ""
+    age = resolve_age([ages[0], BOUND], "0_0/s", AT, SstAge(None, OTHER_FILES))
+    assert age.clock == MARK
 
 
 BROKEN: list[Any] = [
@@ -86,7 +86,7 @@ BROKEN: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("content", BROKEN, ids=lambda one: repr(one)[:40])
+@pytest.mark.parametrize("content", BROKEN, ids=lambda entry: repr(entry)[:40])
 def test_a_damaged_file_is_refused(app: Path, content: Any) -> None:
     add_ages(app, [BOUND])
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -135,6 +135,6 @@ def test_a_link_is_not_followed(app: Path, tmp_path: Path) -> None:
 
 def test_the_newest_entries_stay(app: Path) -> None:
     add_ages(app, [Age("0_0/s", {KEY: number}, number) for number in range(200)])
-    found = read_ages(app)
-    assert [age.as_of_ms for age in found] == list(range(200 - len(found), 200))
-    assert 32 <= len(found) < 200
+    ages = read_ages(app)
+    assert [age.as_of_ms for age in ages] == list(range(200 - len(ages), 200))
+    assert 32 <= len(ages) < 200

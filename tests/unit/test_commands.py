@@ -35,15 +35,15 @@ def test_the_list_imports_no_command() -> None:
         "try:\n    main()\n"
         "finally:\n    sys.stderr.write(' '.join(sorted(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stderr.split())
-    assert "verify" in done.stdout
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(process.stderr.split())
+    assert "verify" in process.stdout
     assert not {name for name in loaded if name.startswith("kstate_cli.cli.commands")}
     assert not loaded & {"rich", "rocksdict", "pyarrow", "pyspark", "numpy"}
 
 
 VIEWS = sorted(path.stem for path in (Path(kstate_cli.cli.__file__).parent / "views").glob("[a-z]*.py"))
-OF_ONE_COMMAND = {
+OF_SINGLE_COMMANDS = {
     "barrier", "check", "diff", "dump_writer", "export", "fleet", "maintain", "migrate", "query", "rehome", "restore",
     "verify", "wipe",
 }  # fmt: skip
@@ -57,7 +57,7 @@ def test_a_view_imports_no_other_command(view: str) -> None:
     """Every command would wait for the imports of the others: those of dump and export took migrate an eighth longer."""
     code = f"import sys, kstate_cli.cli.views.{view}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    others = {name.split(".")[1] for name in loaded if name.startswith("kstate_cli.")} & OF_ONE_COMMAND
+    others = {name.split(".")[1] for name in loaded if name.startswith("kstate_cli.")} & OF_SINGLE_COMMANDS
     assert others <= {OWN.get(view, view)}
 
 

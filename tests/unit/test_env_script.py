@@ -25,9 +25,9 @@ def test_it_says_something_before_it_takes_its_time(tmp_path: Path) -> None:
     python = tmp_path / "bin" / "python3"
     python.write_text(_PYTHON)
     python.chmod(0o755)
-    told = []
+    messages = []
     for _ in range(2):
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-c", "source scripts/env.sh"],
             cwd=tmp_path,
             env={**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}"},
@@ -35,9 +35,9 @@ def test_it_says_something_before_it_takes_its_time(tmp_path: Path) -> None:
             text=True,
             check=True,
         )
-        assert done.stdout == "", "results of the command are all that goes there"
-        told.append(done.stderr.splitlines())
-    first, again = told
+        assert process.stdout == "", "results of the command are all that goes there"
+        messages.append(process.stderr.splitlines())
+    first, again = messages
     assert first[0].startswith("making .venv, once: ")
     assert first.index("installing packages; nothing is said until they are there ...") < first.index(
         next(line for line in first if line.startswith("pip "))

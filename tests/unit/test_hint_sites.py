@@ -383,7 +383,9 @@ def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
     values: dict[str, list[ast.expr]] = {}
     for node in _nodes_of(scope):
         if isinstance(node, ast.Assign):
-            for name in [one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name)]:
+            for name in [
+                entry.id for target in node.targets for entry in ast.walk(target) if isinstance(entry, ast.Name)
+            ]:
                 values.setdefault(name, []).append(node.value)
     return values
 
@@ -409,8 +411,8 @@ def _options() -> set[str]:
 
 def test_the_options_of_hints_exist() -> None:
     options = _options() | set(OF_OTHERS)
-    unknown = [f"{site.module}:{site.line}: {one}" for site in sites() for one in _OPTION.findall(site.source)
-               if one not in options]  # fmt: skip
+    unknown = [f"{site.module}:{site.line}: {match}" for site in sites() for match in _OPTION.findall(site.source)
+               if match not in options]  # fmt: skip
     assert not unknown
     assert len(sites()) > 300
 
@@ -444,5 +446,5 @@ def test_tests_that_carry_hints_out_exist() -> None:
 
 def test_no_more_hints_are_untried() -> None:
     untried = [site for site in sites() if site.acts and site.test is None]
-    shown = "\n".join(f"{site.module}:{site.line}: {site.source[:80]}" for site in untried)
-    assert len(untried) <= UNTRIED, f"carry out the hint that you added, and name its test in CARRIED_OUT:\n{shown}"
+    text = "\n".join(f"{site.module}:{site.line}: {site.source[:80]}" for site in untried)
+    assert len(untried) <= UNTRIED, f"carry out the hint that you added, and name its test in CARRIED_OUT:\n{text}"

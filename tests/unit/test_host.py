@@ -42,9 +42,11 @@ OF_THE_FILE = [
 
 def test_messages_of_rocksdb() -> None:
     short, cannot, of_the_file = (list(map(_told, texts)) for texts in (SHORT, CANNOT, OF_THE_FILE))
-    assert [isinstance(one, HostError) for one in short] == [True] * len(SHORT)
-    assert [isinstance(one, RocksError) for one in cannot + of_the_file] == [True] * (len(CANNOT) + len(OF_THE_FILE))
-    assert [errors.cannot_be_read(one) for one in cannot] == [True] * len(CANNOT)
+    assert [isinstance(error_, HostError) for error_ in short] == [True] * len(SHORT)
+    assert [isinstance(error_, RocksError) for error_ in cannot + of_the_file] == [True] * (
+        len(CANNOT) + len(OF_THE_FILE)
+    )
+    assert [errors.cannot_be_read(error_) for error_ in cannot] == [True] * len(CANNOT)
     assert not any(map(errors.cannot_be_read, short + of_the_file))
 
 
@@ -105,8 +107,8 @@ def test_a_default_is_no_answer_where_nothing_could_be_read() -> None:
         "for read in (read_mounts, read_lock_table):\n"
         "    try:\n        print(read())\n    except HostError:\n        print('short')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["short", "short"]
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["short", "short"]
 
 
 _LIMITED = """

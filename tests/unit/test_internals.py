@@ -153,9 +153,9 @@ def test_every_proof_exists(page: Path) -> None:
             wrong.append(path)
         elif test and test not in functions(ROOT / path):
             wrong.append(f"{path}::{test}")
-    known = {case.name for case in CASES} | {change.name for change in CHANGES}
-    named = [name for names in CASE_LIST.findall(text) for name in re.findall(r"`([^`]+)`", names) if name != "name"]
-    wrong += [f"case {name}" for name in named if name not in known]
+    facts = {case.name for case in CASES} | {change.name for change in CHANGES}
+    names_ = [name for names in CASE_LIST.findall(text) for name in re.findall(r"`([^`]+)`", names) if name != "name"]
+    wrong += [f"case {name}" for name in names_ if name not in facts]
     wrong += [f"{name}: of which file?" for name in BARE_TEST.findall(text)]
     assert not wrong, "\n".join(wrong)
 

@@ -43,19 +43,19 @@ from tests.jars import archive, fat_jar, jar, properties, written
 def test_versions(tmp_path: Path, version: str, name: str | None) -> None:
     path = written(tmp_path / "app.jar", jar(version))
     if name is None:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Refused) as refusal:
             release_in(path)
-        assert refused.value.hint
+        assert refusal.value.hint
     else:
-        found = release_in(path)
-        assert (found.release.name, found.version, found.where) == (name, version, str(path))
+        release = release_in(path)
+        assert (release.release.name, release.version, release.where) == (name, version, str(path))
 
 
 def test_every_release_of_confluent_is_taken_by_its_name() -> None:
-    known = {one.name for one in RELEASES}
+    names = {release.name for release in RELEASES}
     for confluent, apache in CONFLUENT.items():
         for text in (f"cp-{confluent}", f"cp-{confluent}.3", release_of_build(f"{confluent}.3-ccs")):
-            if apache in known:
+            if apache in names:
                 assert release(text).name == apache
             else:
                 with pytest.raises(UsageError) as unknown:
@@ -84,10 +84,10 @@ def test_where_it_may_lie(tmp_path: Path, name: str, data: bytes) -> None:
     written(tmp_path / "lib" / "damaged-1.0.jar", b"PK\x03\x04 and no more")
     written(tmp_path / "kafka-streams-3.9.1.txt", b"no jar")
     os.symlink(tmp_path, tmp_path / "loop")
-    for given in (path, tmp_path):
-        found = release_in(given)
-        assert found.release.name == "4.2"
-        assert found.where.startswith(str(path))
+    for arguments in (path, tmp_path):
+        release = release_in(arguments)
+        assert release.release.name == "4.2"
+        assert release.where.startswith(str(path))
 
 
 def test_several(tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_several(tmp_path: Path) -> None:
     written(tmp_path / "c" / "kafka-streams-8.2.0-ccs.jar", jar("8.2.0-ccs"))
     assert release_in(tmp_path).release.name == "4.2"
     written(tmp_path / "d" / "boot.jar", fat_jar("4.3.1"))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as refusal:
         release_in(tmp_path)
-    text = str(refused.value)
+    text = str(refusal.value)
     assert "4.2.1: " in text and f"4.3.1: {tmp_path}/d/boot.jar!BOOT-INF/lib/kafka-streams-4.3.1.jar" in text
     assert release_in(tmp_path / "d").release.name == "4.3"
     # Patch releases whose next starts differ are two releases.
@@ -110,13 +110,13 @@ def test_several(tmp_path: Path) -> None:
 
 
 def test_two_entries_of_one_name_both_count(tmp_path: Path) -> None:
-    made = io.BytesIO()
-    with warnings.catch_warnings(), zipfile.ZipFile(made, "w") as zipped:
+    outputs = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(outputs, "w") as zipped:
         warnings.simplefilter("ignore")
         for version in ("4.2.1", "4.3.1"):
             zipped.writestr(PROPERTIES, properties(version))
     with pytest.raises(Refused, match="several releases"):
-        release_in(written(tmp_path / "two.jar", made.getvalue()))
+        release_in(written(tmp_path / "two.jar", outputs.getvalue()))
 
 
 def test_none(tmp_path: Path) -> None:
@@ -151,18 +151,18 @@ def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lying = bytearray(archive({PROPERTIES: zeros}))
     for mark, at in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
         struct.pack_into("<I", lying, lying.index(mark) + at, 20)
-    named = "".join(random.Random(1).choices("abc", k=60))
+    text = "".join(random.Random(1).choices("abc", k=60))
     for name, data in {
         "properties": archive({PROPERTIES: zeros}),
         "lying": bytes(lying),
         "nested": archive({"kafka-streams-4.2.1.jar": zeros}),
         "lzma": archive({PROPERTIES: properties("4.2.1")}, zipfile.ZIP_LZMA),
         "many": archive({f"lib/{n}/kafka-streams-4.2.1.jar": jar("4.2.1") for n in range(17)}),
-        "directory": archive({f"{named}{n}": b"" for n in range(12_000)}),
+        "directory": archive({f"{text}{n}": b"" for n in range(12_000)}),
     }.items():
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Refused) as refusal:
             release_in(written(tmp_path / f"{name}.jar", data))
-        assert refused.value.hint, name
+        assert refusal.value.hint, name
 
 
 def test_a_folder_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,8 +185,8 @@ def test_any_byte_changed_is_an_answer_or_an_error_that_is_told(tmp_path: Path) 
                 data[chance.randrange(len(data))] = chance.randrange(256)
             path = written(tmp_path / "x.jar", bytes(data[: chance.choice((len(data), chance.randrange(len(data))))]))
             try:
-                found = release_in(path)
+                release = release_in(path)
             except KstateError as error:
                 assert error.hint
             else:
-                assert found.release in RELEASES
+                assert release.release in RELEASES

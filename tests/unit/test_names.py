@@ -40,13 +40,13 @@ def is_there(name: str) -> bool:
     parts = name.split(".")
     for at in range(len(parts), 0, -1):
         try:
-            found: object = importlib.import_module(".".join(parts[:at]))
+            value: object = importlib.import_module(".".join(parts[:at]))
         except ModuleNotFoundError:
             continue
         for part in parts[at:]:
-            if not hasattr(found, part):
+            if not hasattr(value, part):
                 return False
-            found = getattr(found, part)
+            value = getattr(value, part)
         return True
     return False
 
@@ -54,7 +54,10 @@ def is_there(name: str) -> bool:
 def test_every_name_is_there() -> None:
     assert len(TEXTS) > 100
     missing = [
-        f"{path.relative_to(REPOSITORY)}: {one}" for path in TEXTS for one in set(named(path)) if not is_there(one)
+        f"{path.relative_to(REPOSITORY)}: {name_}"
+        for path in TEXTS
+        for name_ in set(named(path))
+        if not is_there(name_)
     ]
     assert not missing, "\n".join(sorted(missing))
 

@@ -42,7 +42,7 @@ def _joined_by_a_dash(node: ast.JoinedStr) -> bool:
     for before, dash, after in zip(node.values, node.values[1:], node.values[2:], strict=False):
         if not (isinstance(before, ast.FormattedValue) and isinstance(after, ast.FormattedValue)):
             continue
-        names = [ast.unparse(one.value).rpartition(".")[2] for one in (before, after)]
+        names = [ast.unparse(entry.value).rpartition(".")[2] for entry in (before, after)]
         joined = isinstance(dash, ast.Constant) and dash.value == "-"
         if joined and "topic" in names[0] and names[1] in ("p", "partition"):
             return True
@@ -51,9 +51,9 @@ def _joined_by_a_dash(node: ast.JoinedStr) -> bool:
 
 @given(st.from_regex(r"[a-zA-Z0-9._-]{1,60}", fullmatch=True), st.integers(0, 2**31 - 1), st.integers(0, 2**62))
 def test_what_is_shown_can_be_typed(topic: str, partition: int, offset: int) -> None:
-    shown = offsets_text({TopicPartition(topic, partition): offset})
-    assert shown == f"{topic}:{partition}={offset}"
-    assert [shown] == typed_offsets(bound_of([shown]).position.as_map())
+    text = offsets_text({TopicPartition(topic, partition): offset})
+    assert text == f"{topic}:{partition}={offset}"
+    assert [text] == typed_offsets(bound_of([text]).position.as_map())
 
 
 @pytest.mark.parametrize("path", PRINTED, ids=lambda path: str(path.relative_to(ROOT)))

@@ -74,23 +74,23 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("owner", OWNERS)
 def test_nobody_else_spells_it(owner: str) -> None:
-    found = [
+    results = [
         f"{module}:{line}: {text!r} stands in {owner}"
         for module, tree in syntax.modules()
         if owner != module
         for line, text in texts(tree)
         if text in OWNERS[owner] and (module, text) not in OTHER_MEANINGS
     ]
-    assert not found, "\n".join(found)
+    assert not results, "\n".join(results)
 
 
 def test_the_exceptions_are_needed() -> None:
-    used = {(module, text) for module, tree in syntax.modules() for _, text in texts(tree)}
-    assert used >= OTHER_MEANINGS
+    modules = {(module, text) for module, tree in syntax.modules() for _, text in texts(tree)}
+    assert modules >= OTHER_MEANINGS
 
 
 def test_the_ends_of_numbers_are_spelled_once() -> None:
-    found = [
+    texts = [
         f"{module}:{node.lineno}"
         for module, tree in syntax.modules()
         if module != "formats/binary.py"
@@ -100,7 +100,7 @@ def test_the_ends_of_numbers_are_spelled_once() -> None:
         and isinstance(node.right, ast.Constant)
         and node.right.value in (31, 63)
     ]
-    assert not found, found
+    assert not texts, texts
 
 
 RELEASE_OWNERS = {
@@ -131,7 +131,7 @@ def test_nobody_means_a_property_of_a_release_and_says_its_name_or_its_place() -
                 isinstance(comparator, ast.Tuple) and all(isinstance(part, ast.Constant) for part in comparator.elts)
                 for comparator in node.comparators
             )
-            numbered = pair and any(getattr(one, "attr", "") == "number" for one in ast.walk(node))
+            numbered = pair and any(getattr(node_, "attr", "") == "number" for node_ in ast.walk(node))
             if spelled or table or numbered:
                 found.append(f"{module}:{node.lineno}")  # type: ignore[attr-defined]
     assert not found, "\n".join(found)
@@ -149,14 +149,16 @@ STEPS = {"WriteFile", "RemoveFile"}
 
 def test_one_module_says_how_a_release_keeps_offsets() -> None:
     """No planner makes a record, an empty database that carries one, or a file of offsets by itself."""
-    found = []
+    names = []
     for module, tree in syntax.modules():
         for node in syntax.nodes(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
                 continue
-            made = node.func.id
-            elsewhere = made in {"CreateDatabase", "OffsetsRecord"} and made not in MAKERS.get(module, set())
-            names_one = made in STEPS and any(getattr(one, "id", "") in FILES for one in ast.walk(node))
-            if elsewhere or (names_one and module not in MAKERS):
-                found.append(f"{module}:{node.lineno}: {made}")
-    assert not found, "\n".join(found)
+            function_name = node.func.id
+            elsewhere = function_name in {"CreateDatabase", "OffsetsRecord"} and function_name not in MAKERS.get(
+                module, set()
+            )
+            names_file = function_name in STEPS and any(getattr(node_, "id", "") in FILES for node_ in ast.walk(node))
+            if elsewhere or (names_file and module not in MAKERS):
+                names.append(f"{module}:{node.lineno}: {function_name}")
+    assert not names, "\n".join(names)

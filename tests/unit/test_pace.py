@@ -18,7 +18,7 @@ LOOKS = st.lists(st.tuples(st.floats(0, 1e5), st.integers(-5, 2**63)), max_size=
 def test_whatever_is_counted(total: int, already: int, looks: list[tuple[float, int]]) -> None:
     """Time that stands still, counts that jump back or past the end: never a negative, never a backwards, never NaN."""
     meter, now, before = PaceMeter(total, 0.0, already=already), 0.0, 0
-    for seconds, done in looks:
+    for seconds, finished in looks:
         now += seconds
         pace = meter.at(done, now)
         assert before <= pace.count <= total and 0 <= pace.share <= 1
@@ -48,25 +48,25 @@ def test_what_gets_slower_is_seen(times: int) -> None:
     for _ in range(60):
         now += 1
         meter.at(int(now) * fast, now)
-    done = int(now) * fast
+    finished = int(now) * fast
     for _ in range(int(WINDOW_SECONDS) + 1):
-        now, done = now + 1, done + 1000
-        pace = meter.at(done, now)
+        now, finished = now + 1, finished + 1000
+        pace = meter.at(finished, now)
     assert pace.per_second == pytest.approx(1000)
 
 
 @given(st.floats(0, 10**8), st.floats(0, 10**8))
-def test_durations_are_not_shortened(one: float, other: float) -> None:
+def test_durations_are_not_shortened(first: float, other: float) -> None:
     units = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
     def seconds(text: str) -> int:
         words = text.split()
         return sum(int(n) * units[unit] for n, unit in zip(words[::2], words[1::2], strict=True))
 
-    assert seconds(duration_text(one)) >= one
-    assert seconds(duration_text(one)) <= max(one * 1.05, one + 60)
-    if one <= other:
-        assert seconds(duration_text(one)) <= seconds(duration_text(other))
+    assert seconds(duration_text(first)) >= first
+    assert seconds(duration_text(first)) <= max(first * 1.05, first + 60)
+    if first <= other:
+        assert seconds(duration_text(first)) <= seconds(duration_text(other))
 
 
 @pytest.mark.parametrize(

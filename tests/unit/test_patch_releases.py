@@ -66,7 +66,7 @@ def test_every_release_that_was_run_was_compared() -> None:
     ],
 )
 def test_which_way(difference: object, version: str, new: bool | None) -> None:
-    assert release(version).is_new(next(one for one in DIFFERENCES if one is difference)) is new
+    assert release(version).is_new(next(entry for entry in DIFFERENCES if entry is difference)) is new
 
 
 @pytest.mark.parametrize("line", LAST_EXAMINED)
@@ -142,9 +142,9 @@ def test_releases_need_no_note(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["4.2.0-SNAPSHOT", "4.3.0-rc1", "4.3.0-RC2", "4.1-SNAPSHOT", "4.2.0-beta1"])
 def test_what_was_built_before_the_release_is_refused(version: str) -> None:
-    with pytest.raises(UsageError, match="was built before") as refused:
+    with pytest.raises(UsageError, match="was built before") as refusal:
         release(version, "--to")
-    assert str(refused.value.hint).endswith(f"--to {version[:3]}")
+    assert str(refusal.value.hint).endswith(f"--to {version[:3]}")
 
 
 @given(st.text(alphabet="0123456789.x-redhatcs+ \n\x1b$", max_size=24))

@@ -50,10 +50,10 @@ def test_everything_lies_in_it_and_texts_in_their_boxes(name: str) -> None:
     for text in root.findall(f"{_SVG}text"):
         x, y, kind = int(text.attrib["x"]), int(text.attrib["y"]), text.get("class", "")
         wide = len(text.text or "") * _WIDE[kind.split()[0] if kind else ""]
-        inside = [w for left, top, w, h in boxes if left < x < left + w and top < y < top + h]
+        inside = [w for x0, top, w, h in boxes if x0 < x < x0 + w and top < y < top + h]
         assert wide <= (inside[0] if inside else width), text.text
     for path in root.findall(f"{_SVG}path"):
-        numbers = [int(one) for one in re.findall(r"\d+", path.attrib["d"])]
+        numbers = [int(match) for match in re.findall(r"\d+", path.attrib["d"])]
         assert all(x <= width for x in numbers[::2]) and all(y <= height for y in numbers[1::2]), path.attrib["d"]
 
 

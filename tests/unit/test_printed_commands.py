@@ -49,19 +49,19 @@ def parse(words: list[str], *, whole: bool) -> None:
         assert {*words} <= {option for parameter in _CLI.params for option in parameter.opts}, words
         return
     assert name in COMMANDS, f"there is no kstate {name}"
-    found = _CLI.commands[name]
-    if hasattr(found, "commands") and rest and rest != ["--help"]:
+    command = _CLI.commands[name]
+    if hasattr(command, "commands") and rest and rest != ["--help"]:
         name, *rest = rest
         if name == _HOLE and rest == ["--help"]:
             return
-        assert name in found.commands, f"there is no subcommand {name}"
-        found = found.commands[name]
-    if rest == ["--help"] or (hasattr(found, "commands") and not whole):
+        assert name in command.commands, f"there is no subcommand {name}"
+        command = command.commands[name]
+    if rest == ["--help"] or (hasattr(command, "commands") and not whole):
         return
-    given = [_DUMMIES.get(one, one) for one in rest]
-    if not whole and not any(not one.startswith("-") for one in given[:1]):
-        given = [*given, "/data/app"] if "--spec" not in given else given
-    found.make_context(name, given, resilient_parsing=not whole)
+    words_ = [_DUMMIES.get(word_, word_) for word_ in rest]
+    if not whole and not any(not word_.startswith("-") for word_ in words_[:1]):
+        words_ = [*words_, "/data/app"] if "--spec" not in words_ else words_
+    command.make_context(name, words_, resilient_parsing=not whole)
 
 
 _BY_HAND = re.compile(rf"\bkstate (?:{'|'.join(COMMANDS)}|\x00)(?![\w-])|^kstate ?$")
@@ -83,15 +83,15 @@ _WRITTEN_OUT = {
 
 def _help_texts(tree: ast.AST) -> set[int]:
     """The literals that a command's own help consists of, and those that stand by themselves: docstrings."""
-    found: set[int] = set()
+    identities: set[int] = set()
     for node in syntax.nodes(tree):
         if isinstance(node, ast.keyword) and node.arg == "help":
-            found |= {id(one) for one in ast.walk(node.value)}
+            identities |= {id(entry) for entry in ast.walk(node.value)}
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            found.add(id(node.value))
+            identities.add(id(node.value))
         elif isinstance(node, ast.Assign) and any(getattr(name, "id", "") == "_SERDE" for name in node.targets):
-            found |= {id(one) for one in ast.walk(node.value)}  # the common beginning of several help texts
-    return found
+            identities |= {id(entry) for entry in ast.walk(node.value)}  # the common beginning of several help texts
+    return identities
 
 
 def written_out(path: Path) -> list[str]:
@@ -99,8 +99,8 @@ def written_out(path: Path) -> list[str]:
     if str(path.relative_to(ROOT)) in _WRITTEN_OUT:
         return []
     tree = syntax.tree(path)
-    allowed = _help_texts(tree)
-    texts = [(node, text) for node, text in _texts(tree) if id(node) not in allowed and text not in _WRITTEN_OUT]
+    help_texts = _help_texts(tree)
+    texts = [(node, text) for node, text in _texts(tree) if id(node) not in help_texts and text not in _WRITTEN_OUT]
     return [f"{path.relative_to(ROOT)}:{node.lineno}: {text!r}" for node, text in texts if _BY_HAND.search(text)]
 
 
@@ -109,14 +109,14 @@ _OPTION = re.compile(r"(?<!\w)--[a-z][a-z-]* \x00(?![!])")
 
 def options_by_hand(path: Path) -> list[str]:
     """Where a value is put after an option by hand, unquoted: ``f"--rebuild --store {name}"``."""
-    found = []
+    results = []
     for node in syntax.nodes(path):
         if not isinstance(node, ast.JoinedStr):
             continue
         text = "".join(_shape(part) for part in node.values)
         if _OPTION.search(text):
-            found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text!r}")
-    return found
+            results.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text!r}")
+    return results
 
 
 def _shape(part: ast.expr) -> str:
@@ -156,7 +156,7 @@ def _sources() -> list[Path]:
 
 def mentions() -> list[tuple[str, str, str]]:
     """(where, command, what follows) of each command in a text of the source."""
-    found = []
+    results = []
     for path in _sources():
         for line, text in _literals(syntax.tree(path)):
             for match in _MENTION.finditer(text):
@@ -165,13 +165,13 @@ def mentions() -> list[tuple[str, str, str]]:
                     continue
                 if word and word not in _CLI.commands[name].commands:
                     word = ""  # "as kstate query shows them"
-                found.append((f"{path.relative_to(ROOT)}:{line}", f"{name} {word}".strip(), match[2]))
-    return found
+                results.append((f"{path.relative_to(ROOT)}:{line}", f"{name} {word}".strip(), match[2]))
+    return results
 
 
 def calls() -> list[tuple[str, list[str]]]:
     """(where, words) of each call of ``command``; what is not literal is a hole."""
-    found = []
+    results = []
     for path in _sources():
         names = {name.name for node in syntax.nodes(path) if isinstance(node, ast.ImportFrom) for name in node.names}
         if "command" not in names:
@@ -181,8 +181,8 @@ def calls() -> list[tuple[str, list[str]]]:
                 if any(isinstance(argument, ast.Starred) for argument in node.args):
                     continue  # whose words are known elsewhere
                 words = [str(argument.value) if isinstance(argument, ast.Constant) else _HOLE for argument in node.args]
-                found.append((f"{path.relative_to(ROOT)}:{node.lineno}", words))
-    return found
+                results.append((f"{path.relative_to(ROOT)}:{node.lineno}", words))
+    return results
 
 
 @pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -209,9 +209,9 @@ def test_command_is_the_function_everywhere() -> None:
 
 
 def test_commands_in_texts() -> None:
-    found = mentions()
-    assert len(found) > 10
-    for where, name, rest in found:
+    results = mentions()
+    assert len(results) > 10
+    for where, name, rest in results:
         assert _HOLE not in rest, f"{where}: kstate {name}{rest}: a value is put in by hand: use texts.command"
         try:
             parse([*name.split(), *rest.split()], whole=False)
@@ -220,9 +220,9 @@ def test_commands_in_texts() -> None:
 
 
 def test_commands_that_are_put_together() -> None:
-    found = calls()
-    assert len(found) > 10
-    for where, words in found:
+    results = calls()
+    assert len(results) > 10
+    for where, words in results:
         try:
             parse(words, whole=True)
         except Exception as error:
@@ -234,8 +234,8 @@ def test_what_check_says_to_do(code: Any) -> None:
     hint = filled(
         code.hint, {"APP": "/data/my app", "RELEASE": "4.2", "STARTED": "4.2", "TASK": "0_0", "STORE": "count"}
     )
-    _, found, line = hint.partition("kstate ")
-    if not found:
+    _, name_, line = hint.partition("kstate ")
+    if not name_:
         return
     words = shlex.split(line)
     assert words[1] == "/data/my app"
@@ -260,9 +260,9 @@ def typed(text: str) -> Iterator[list[str]]:
     """The words after ``kstate`` of each command in a block of Markdown, as a shell splits them."""
     for block in _BLOCK.finditer(text):
         for line in re.sub(r"\\\n\s*", " ", block[3] or block[0]).splitlines():
-            found = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*kstate (.*)", line)
-            if found and not _USAGE.search(line):
-                words = shlex.split(found[1], comments=True)
+            match = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*kstate (.*)", line)
+            if match and not _USAGE.search(line):
+                words = shlex.split(match[1], comments=True)
                 yield words[: min((words.index(end) for end in _ENDS if end in words), default=len(words))]
 
 

@@ -22,13 +22,13 @@ FORGOTTEN = {
     ("deadline.py", "_exit_codes"),
 }
 """What `tests.conftest.a_new_process` empties before each test."""
-KEPT = {("temporary.py", "_swept"), ("deadline.py", "_reports"), ("deadline.py", "_watchers")}
+LASTING = {("temporary.py", "_swept"), ("deadline.py", "_reports"), ("deadline.py", "_watchers")}
 """By process id, and folder; set by `main`: true for as long as the process lives."""
 
 
 def test_what_is_remembered_is_known_here() -> None:
     """Containers that are empty when their module is imported are there to be filled."""
-    found = {
+    names = {
         (name, target.id)
         for name, module in modules()
         for statement in module.body
@@ -36,7 +36,7 @@ def test_what_is_remembered_is_known_here() -> None:
         for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
         if isinstance(target, ast.Name)
     }
-    assert found == {*FORGOTTEN, *KEPT}
+    assert names == {*FORGOTTEN, *LASTING}
 
 
 def empty(value: ast.expr) -> bool:

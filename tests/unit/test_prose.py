@@ -94,7 +94,7 @@ class _Function(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> None:
         sides = [node.left, *node.comparators]
-        typed = all(isinstance(one, ast.Is | ast.IsNot) for one in node.ops)
+        typed = all(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops)
         if not typed and any(map(self.is_text, sides)):
             self.found.append(node.lineno)
         self.generic_visit(node)
@@ -138,34 +138,34 @@ def readers(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """(function, line) of everything in a module that reads a text."""
     for node in syntax.nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            one = _Function()
-            one.generic_visit(node)
-            yield from ((node.name, line) for line in one.found)
+            function = _Function()
+            function.generic_visit(node)
+            yield from ((node.name, line) for line in function.found)
 
 
 def test_nobody_reads_prose() -> None:
-    found = [
+    texts = [
         f"{module}:{function}: line {line}"
         for module, tree in syntax.modules()
         for function, line in readers(tree)
         if f"{module}:{function}" not in EXCEPTIONS
     ]
-    assert not found, "\n".join(found)
+    assert not texts, "\n".join(texts)
 
 
 def test_the_exceptions_are_needed() -> None:
-    used = {f"{module}:{function}" for module, tree in syntax.modules() for function, _ in readers(tree)}
-    assert not set(EXCEPTIONS) - used
+    texts = {f"{module}:{function}" for module, tree in syntax.modules() for function, _ in readers(tree)}
+    assert not set(EXCEPTIONS) - texts
 
 
 def test_messages_of_rocksdb_are_read_where_they_become_errors() -> None:
-    found = {
+    rows = {
         module
         for module, tree in syntax.modules()
         for node in syntax.nodes(tree)
         if isinstance(node, ast.Name) and node.id == "read_message"
     }
-    assert found == {"rocks/errors.py"}
+    assert rows == {"rocks/errors.py"}
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def test_no_secret_comes_through(
 ) -> None:
     query = other.replace("/", "%2F")
     uri = f"{scheme}://{user}:{secret}@{host}/{path}?region=eu&{name}={query}&scheme=https"
-    told = [shown_uri(uri), uri_text(uri), kept_uri(uri), *redacted([uri, f"--staging={uri}"])]
-    for text in told:
+    texts = [shown_uri(uri), uri_text(uri), kept_uri(uri), *redacted([uri, f"--staging={uri}"])]
+    for text in texts:
         assert secret not in text
         assert "Q7z" not in text
     if "@" not in path:
@@ -54,9 +54,9 @@ def test_what_is_kept_leads_there_again_or_is_known_not_to(authority: str, path:
     who = "me@" if authority.startswith("abfss") or secret else ""
     uri = f"{authority.format(who.replace('@', secret + '@'))}/{path}?region=eu-west-1"
     there = place_of(uri)
-    kept = kept_uri(uri)
-    assert "Q7z" not in kept
-    assert leads_there(uri) == (place_of(kept) == there)
+    text = kept_uri(uri)
+    assert "Q7z" not in text
+    assert leads_there(uri) == (place_of(text) == there)
     assert leads_there(uri) or (secret and "@" in path)
 
 
@@ -83,8 +83,8 @@ def test_whatever_a_password_holds(scheme: str, user: str, secret: str, host: st
     place = f"{container(scheme, user)}{host}/x"
     assert shown_uri(uri) == kept_uri(uri) == f"{scheme}://{place}"
     assert kept_uri(f"{uri}?region=eu&sig=1") == f"{scheme}://{place}?region=eu"
-    (told,) = redacted([uri])
-    assert told == f"{scheme}://***@{host}/x" or told.endswith("=***")
+    (line,) = redacted([uri])
+    assert line == f"{scheme}://***@{host}/x" or line.endswith("=***")
 
 
 @given(schemes, hosts, paths)
@@ -113,11 +113,11 @@ def test_an_argument_that_says_what_it_is(name: str) -> None:
 def test_nobody_else_takes_secrets_out() -> None:
     """A pattern with an ``@`` before which everything goes, or that names passwords, is this module's."""
     source = Path(kstate_cli.__file__).parent
-    found = []
+    calls_ = []
     for path in source.rglob("*.py"):
         for node in syntax.nodes(path):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("compile", "sub") and node.args:
-                text = "".join(str(one.value) for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant))
+                text = "".join(str(entry.value) for entry in ast.walk(node.args[0]) if isinstance(entry, ast.Constant))
                 if "*@" in text or "password" in text.lower() or "secret" in text.lower():
-                    found.append(path.name)
-    assert set(found) <= {"diagnosis.py"}
+                    calls_.append(path.name)
+    assert set(calls_) <= {"diagnosis.py"}

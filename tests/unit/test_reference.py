@@ -31,16 +31,16 @@ def test_the_reference_is_what_the_code_declares() -> None:
     """KSTATE_WRITE_DOCS=1 writes it."""
     if os.environ.get("KSTATE_WRITE_DOCS"):
         reference_pages.write()
-    made = pages()
+    written_pages = pages()
     wrong = [
         name
-        for name, text in made.items()
+        for name, text in written_pages.items()
         if not (FOLDER / name).is_file() or (FOLDER / name).read_text(encoding="utf-8") != text
     ]
     assert not wrong, f"not as the code has it: {wrong}; KSTATE_WRITE_DOCS=1 writes docs/reference anew"
-    others = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.md")} - {*made, INDEX.name}
+    others = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.md")} - {*written_pages, INDEX.name}
     assert not others, f"pages that nothing generates: {others}"
-    for name in made:
+    for name in written_pages:
         index = FOLDER / "commands.md" if name.startswith("commands/") else INDEX
         assert f"({name})" in index.read_text(encoding="utf-8"), f"{name} is missing in {index.name}"
 
@@ -117,19 +117,19 @@ MADE_UP: dict[str, tuple[Callable[[str], str], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", MADE_UP)
-def test_what_is_made_up_is_missed(what: str) -> None:
+@pytest.mark.parametrize("part", MADE_UP)
+def test_what_is_made_up_is_missed(part: str) -> None:
     """One thing more in the code, and the page that is committed is not the one that the code gives."""
-    page, name = MADE_UP[what]
+    page, name = MADE_UP[part]
     text = page("What it does.")
     assert text != (FOLDER / name).read_text(encoding="utf-8")
     assert "made-up" in text.replace("_", "-")
 
 
-@pytest.mark.parametrize("what", sorted({*MADE_UP} - {"release"}))
-def test_what_says_nothing_of_itself_is_refused(what: str) -> None:
+@pytest.mark.parametrize("part", sorted({*MADE_UP} - {"release"}))
+def test_what_says_nothing_of_itself_is_refused(part: str) -> None:
     with pytest.raises(Undocumented):
-        MADE_UP[what][0]("")
+        MADE_UP[part][0]("")
 
 
 def test_a_member_of_an_enumeration_without_a_text_is_refused() -> None:
@@ -161,9 +161,9 @@ def test_a_json_member_that_is_made_up_is_missed(monkeypatch: pytest.MonkeyPatch
     page = json_page.PAGE.read_text(encoding="utf-8")
     assert json_page.page(page) == page
     monkeypatch.setattr(json_lines, "schema", more)
-    made = json_page.page(page)
-    assert made != page
-    assert made.count("`made_up`") == 2  # among the members of the line, and among all members
+    page_text = json_page.page(page)
+    assert page_text != page
+    assert page_text.count("`made_up`") == 2  # among the members of the line, and among all members
 
 
 def test_a_finding_that_is_made_up_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_a_metric_that_is_not_declared_is_not_written(tmp_path: Any) -> None:
         metrics.more = lambda: ((name, ("x",) * (len(labels) - 1), 1.0) for name, (_, labels) in MEASURES.items())
         metrics.finish(0)
     text = (tmp_path / "out.prom").read_text(encoding="utf-8")
-    written = {family.name: tuple(family.samples[0].labels) for family in text_string_to_metric_families(text)}
-    assert {name: tuple(sorted(labels)) for name, labels in written.items()} == {
+    content = {family.name: tuple(family.samples[0].labels) for family in text_string_to_metric_families(text)}
+    assert {name: tuple(sorted(labels)) for name, labels in content.items()} == {
         name: tuple(sorted(labels)) for name, (_, labels) in METRICS.items()
     }

@@ -34,16 +34,16 @@ def test_two_writers_one_of_them_killed(tmp_path: Path) -> None:
     for writer in writers:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "begun\n"
-    seen = set()
+    names = set()
     for _ in range(300):
         text = page.read_text()
         assert len(text) == 100_000
         assert len(set(text)) == 1
-        seen.add(text[0])
+        names.add(text[0])
     for writer in writers:
         writer.send_signal(signal.SIGKILL)
         writer.communicate()
-    assert seen & {"a", "b"}
+    assert names & {"a", "b"}
     replace_text(page, "c", mode=0o600)
     assert page.read_text() == "c"
     assert os.listdir(tmp_path) == ["page"]

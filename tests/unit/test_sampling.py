@@ -19,23 +19,23 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @given(st.integers(1, 60), st.integers(1, 20))
 def test_evenly(size: int, number: int) -> None:
-    chosen = evenly(range(size), number)
-    assert len(chosen) == min(size, number)
-    assert chosen == sorted(set(chosen))
-    assert chosen[0] == 0
+    sample = evenly(range(size), number)
+    assert len(sample) == min(size, number)
+    assert sample == sorted(set(sample))
+    assert sample[0] == 0
     if number > 1:
-        assert chosen[-1] == size - 1
+        assert sample[-1] == size - 1
 
 
 @pytest.mark.parametrize(
-    ("wanted", "chosen", "ran"),
+    ("environment", "path", "ran"),
     [
         ({}, "test_made.py", "3 passed, 7 deselected"),
         ({"KSTATE_SAMPLES": "all"}, "test_made.py", "10 passed"),
         ({}, "test_made.py::test_long", "1 passed"),
     ],
 )
-def test_the_others_are_counted_as_deselected(tmp_path: Path, wanted: dict[str, str], chosen: str, ran: str) -> None:
+def test_the_others_are_counted_as_deselected(tmp_path: Path, environment: dict[str, str], path: str, ran: str) -> None:
     (tmp_path / "conftest.py").write_text(
         "from tests.sampling import deselect_most\n"
         "def pytest_configure(config): [config.addinivalue_line('markers', one) for one in ('sample(n): x', 'in_full(n): x')]\n"
@@ -45,15 +45,15 @@ def test_the_others_are_counted_as_deselected(tmp_path: Path, wanted: dict[str, 
         "import pytest\n@pytest.mark.sample(3)\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n): pass\n"
         "@pytest.mark.in_full('test_it')\ndef test_long(): pass\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path / chosen],
+    process = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path / path],
         cwd=ROOT,
-        env={"PATH": "", "PYTHONPATH": str(ROOT), **wanted},
+        env={"PATH": "", "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran in done.stdout, done.stdout + done.stderr
+    assert ran in process.stdout, process.stdout + process.stderr
 
 
 def in_full() -> Iterator[tuple[str, str]]:

@@ -37,11 +37,11 @@ def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """String literals as they are shown, with a NUL for each value; no docstrings."""
     no_values = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docs = {
-        id(one.value)
+        id(entry.value)
         for node in syntax.nodes(tree)
         if hasattr(node, "body") and isinstance(node, no_values)
-        for one in node.body
-        if isinstance(one, ast.Expr)
+        for entry in node.body
+        if isinstance(entry, ast.Expr)
     }
     unseen = docs | {id(part) for node in syntax.nodes(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in syntax.nodes(tree):

@@ -50,7 +50,7 @@ def names(kind: ast.expr | None) -> set[str]:
 
 def test_only_signals_py_starts_threads() -> None:
     """Whatever has a thread (a progress bar has one) is started with signals held back, by ``signals.start``."""
-    found = []
+    results = []
     for name, tree in syntax.modules():
         for node in syntax.nodes(tree):
             # match.start() is a value that somebody uses; whoever starts a thread uses none.
@@ -61,12 +61,12 @@ def test_only_signals_py_starts_threads() -> None:
             on = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
             direct = on is not None and called(on) in THREADS
             if (started or pooled or direct) and name != "signals.py":
-                found.append(f"{name}:{node.lineno}")  # type: ignore[attr-defined]  # all three kinds have it
-    assert not found
+                results.append(f"{name}:{node.lineno}")  # type: ignore[attr-defined]  # all three kinds have it
+    assert not results
 
 
 def test_whoever_catches_a_signal_raises_it_again() -> None:
-    swallowing, seen = [], set()
+    swallowing, functions = [], set()
     for name, tree in syntax.modules():
         for function in syntax.nodes(tree):
             if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -81,20 +81,22 @@ def test_whoever_catches_a_signal_raises_it_again() -> None:
                 }:
                     where = (name, function.name)
                     if where in GOES_ON:
-                        seen.add(where)
+                        functions.add(where)
                     elif not raises(node.body):
                         swallowing.append(f"{name}:{node.lineno}")
                 elif isinstance(node, ast.Call) and called(node) == "suppress":
                     wide = {"BaseException", "Interrupted", "KeyboardInterrupt", "CommandEnd"}
-                    swallowing += [f"{name}:{node.lineno}" for one in node.args if names(one) & wide]
+                    swallowing += [f"{name}:{node.lineno}" for node_ in node.args if names(node_) & wide]
                 elif isinstance(node, (ast.Try, ast.TryStar)):
-                    left = [inner for one in node.finalbody for inner in ast.walk(one) if leaves(inner)]
-                    swallowing += [f"{name}:{one.lineno}" for one in left]  # type: ignore[attr-defined]
+                    leaving = [inner for node_ in node.finalbody for inner in ast.walk(node_) if leaves(inner)]
+                    swallowing += [f"{name}:{node_.lineno}" for node_ in leaving]  # type: ignore[attr-defined]
             if function.name == "__exit__":
-                returns = [one for one in own_nodes(function) if isinstance(one, ast.Return) and one.value is not None]
-                swallowing += [f"{name}:{one.lineno}" for one in returns]
+                returns = [
+                    node_ for node_ in own_nodes(function) if isinstance(node_, ast.Return) and node_.value is not None
+                ]
+                swallowing += [f"{name}:{node_.lineno}" for node_ in returns]
     assert not swallowing
-    assert seen == GOES_ON.keys(), "this file names a place that is gone"
+    assert functions == GOES_ON.keys(), "this file names a place that is gone"
 
 
 def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
@@ -109,7 +111,7 @@ def raises(body: list[ast.stmt]) -> bool:
     """Whether it ends in a ``raise``, or raises whatever is not of a kind that it names."""
     if not body:
         return False
-    if any(isinstance(one, ast.If) and not_an_instance(one.test) and raises(one.body) for one in body):
+    if any(isinstance(node_, ast.If) and not_an_instance(node_.test) and raises(node_.body) for node_ in body):
         return True
     last = body[-1]
     if isinstance(last, ast.If):
@@ -145,21 +147,21 @@ def test_every_error_of_ours_crosses_a_process_boundary() -> None:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     ours = {kind for kind in kinds(BaseException) if kind.__module__.startswith("kstate_cli.")}
-    made = [
+    calls_ = [
         Interrupted(15),
         OutputLost(OSError(28, "No space left on device")),
         OutputLost(BrokenPipeError(32, "Broken pipe")),
         StoreUnreadable("what", hint="hint", hint_details=("c",), by_host=True),
     ]
-    made += [
+    calls_ += [
         kind("what", where="where", hint="hint", details=("a", "b"), hint_details=("c",))
         for kind in ours
         if issubclass(kind, KstateError) and "__init__" not in vars(kind)
     ]
     assert {Interrupted, OutputLost} <= ours
-    unmade = {kind for kind in ours if issubclass(kind, KstateError)} - {type(error) for error in made}
+    unmade = {kind for kind in ours if issubclass(kind, KstateError)} - {type(error) for error in calls_}
     assert not unmade, "made of other things than their words: make one of each"
-    for error in made:
+    for error in calls_:
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
         assert again.exit_code == error.exit_code

@@ -29,15 +29,15 @@ HOSTILE = (
 def words(line: str) -> list[bytes]:
     """The words that a shell makes of a line; the first is replaced by one that prints them."""
     script = 'kstate() { printf "%s\\0" "$@"; }\n' + line
-    done = subprocess.run(["bash", "-c", os.fsencode(script)], capture_output=True, check=True, cwd="/")
-    assert done.stderr == b""
-    return done.stdout.split(b"\0")[:-1]
+    process = subprocess.run(["bash", "-c", os.fsencode(script)], capture_output=True, check=True, cwd="/")
+    assert process.stderr == b""
+    return process.stdout.split(b"\0")[:-1]
 
 
 def test_a_shell_takes_each_name_as_it_is() -> None:
     line = command(*HOSTILE)
     assert line.isprintable()
-    assert words(line) == [os.fsencode(one) for one in HOSTILE]
+    assert words(line) == [os.fsencode(text) for text in HOSTILE]
 
 
 @settings(max_examples=60, deadline=None)
@@ -83,7 +83,7 @@ def test_some_of_many_lines() -> None:
 
 _SOURCE = Path(kstate_cli.__file__).parent
 _REPOSITORY = Path(__file__).parents[2]
-_MEND = re.compile(r"\bmend(?:s|ed|ing)?\b", re.IGNORECASE)
+_MEND_WORDS = re.compile(r"\bmend(?:s|ed|ing)?\b", re.IGNORECASE)
 
 
 @cache
@@ -115,14 +115,16 @@ def test_things_are_fixed() -> None:
     for path in _SOURCE.rglob("*.py"):
         for node in syntax.nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                assert not _MEND.search(node.value), f"{path.relative_to(_SOURCE)}:{node.lineno}: {node.value}"
+                assert not _MEND_WORDS.search(node.value), f"{path.relative_to(_SOURCE)}:{node.lineno}: {node.value}"
     texts = [_REPOSITORY / "README.md", *(_REPOSITORY / "docs").rglob("*"), *(_REPOSITORY / "examples").rglob("*")]
     for path in texts:
         if path.suffix in (".md", ".yaml", ".toml", ".service", ".timer") or path.name == "crontab":
-            assert not _MEND.search(path.read_text(encoding="utf-8").replace("`finding`: `text`, `mend`", "")), path
+            assert not _MEND_WORDS.search(path.read_text(encoding="utf-8").replace("`finding`: `text`, `mend`", "")), (
+                path
+            )
 
 
-_TOLD = frozenset({"Refused", "InUse", "RunFailed", "RunHalfway"})
+_REPORTED = frozenset({"Refused", "InUse", "RunFailed", "RunHalfway"})
 _SAYS_IT = {
     "change/clean.py": "the message ends with the reason, and with the command where there is one",
     "spark/engine.py": "its JVM ended: told by what it wrote, in _does_not_start",
@@ -136,7 +138,7 @@ def test_whoever_refuses_says_what_to_do_next() -> None:
         if str(path.relative_to(_SOURCE)) in _SAYS_IT:
             continue
         for node in syntax.nodes(path):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _TOLD:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _REPORTED:
                 hint = next((word for word in node.keywords if word.arg == "hint"), None)
                 if hint is None or (isinstance(hint.value, ast.Constant) and not hint.value.value):
                     missing.append(f"{path.relative_to(_SOURCE)}:{node.lineno}")
@@ -164,12 +166,12 @@ def test_pages_of_an_organization_that_hosts_them(monkeypatch: pytest.MonkeyPatc
 def test_messages_name_pages_of_the_site(words: list[str], page: str) -> None:
     """The catalogue is read with the variable, by the command itself."""
     environment = {**os.environ, "KSTATE_DOCS_URL": "https://docs.example.com/kstate"}
-    shown = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "kstate_cli", "explain", *words],
         env=environment,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert f"https://docs.example.com/kstate/{page}" in "".join(shown.split())
-    assert "docs/internals" not in shown and "docs/codes" not in shown
+    assert f"https://docs.example.com/kstate/{page}" in "".join(output.split())
+    assert "docs/internals" not in output and "docs/codes" not in output

@@ -142,5 +142,5 @@ def test_runs_are_those_of_kstate() -> None:
         *(ROOT / "examples").rglob("*.md"),
     ]
     assert len(texts) > 200, "nothing was looked at"
-    said = [str(path.relative_to(ROOT)) for path in texts if SORTED_RUNS.search(path.read_text(encoding="utf-8"))]
-    assert not said
+    texts_ = [str(path.relative_to(ROOT)) for path in texts if SORTED_RUNS.search(path.read_text(encoding="utf-8"))]
+    assert not texts_

@@ -44,9 +44,9 @@ def test_what_a_file_says(tmp_path: Path) -> None:
         "min_compaction_lag_ms": 4,
     }
     file.write_text(json.dumps({"t": {"0": facts, "11": {"start": 0, "end": 0}}, "empty": {}}), encoding="utf-8")
-    found = read_facts(file)
-    assert list(found) == [TopicPartition("t", 0), TopicPartition("t", 11)]
-    first, other = found.values()
+    results = read_facts(file)
+    assert list(results) == [TopicPartition("t", 0), TopicPartition("t", 11)]
+    first, other = results.values()
     assert (
         first.start,
         first.end,

@@ -272,11 +272,11 @@ def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkey
         real = os.unlink
 
         def unlink(
-            path: Path, gone: list[str] = removals, kept: int = number, real: Callable[[Path], None] = real
+            path: Path, missing: list[str] = removals, backup: int = number, real: Callable[[Path], None] = real
         ) -> None:
-            if len(gone) == kept:
+            if len(missing) == backup:
                 raise OSError(errno.EIO, "Input/output error")
-            gone.append(path.name)
+            missing.append(path.name)
             real(path)
 
         with monkeypatch.context() as patched:

@@ -31,27 +31,27 @@ def snapshot(
     exactly_once: bool = True,
     logs: Iterable[Log] = (),
     counts: Mapping[tuple[TopicPartition, int], int] | None = None,
-    lacking: Iterable[TopicPartition] = (),
+    missing: Iterable[TopicPartition] = (),
     files: Mapping[str, Iterable[str]] | None = None,
     app: Application | None = None,
-    asked: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Snapshot:
     """`files` are names in tasks beside those of their stores; `counts` are how many records follow, exactly."""
-    found = app or application(*tasks)
-    entries = {task.name: frozenset({*_names(task), *(files or {}).get(task.name, ())}) for task in found.tasks}
-    known = {one.key: one for one in logs}
-    request = CheckRequest(release(to), exactly_once=exactly_once, **(asked or {}))
+    results = app or application(*tasks)
+    entries = {task.name: frozenset({*_names(task), *(files or {}).get(task.name, ())}) for task in results.tasks}
+    facts = {log.key: log for log in logs}
+    request = CheckRequest(release(to), exactly_once=exactly_once, **(options or {}))
     return Snapshot(
-        found,
+        results,
         request,
-        {one.task.name: one for one in resolve_with(found, entries, transactional=request.transactional)},
+        {entry.task.name: entry for entry in resolve_with(results, entries, transactional=request.transactional)},
         NOW_MS,
         entries=entries,
         logs=LogSnapshot(
-            known,
-            frozenset(known),
-            frozenset(lacking),
+            facts,
+            frozenset(facts),
+            frozenset(missing),
             more.pop("ids", {}),
             {key: Records(count, exact=True) for key, count in (counts or {}).items()},
         ),
@@ -64,14 +64,14 @@ def _names(task: Task) -> set[str]:
     return stores | ({".checkpoint"} if task.checkpoint is not None else set())
 
 
-def of_task(seen: Snapshot, number: int = 0, **known: Any) -> TaskCheckDraft:
+def of_task(view: Snapshot, number: int = 0, **facts: Any) -> TaskCheckDraft:
     """What is known of a task before the first rule, and what is given."""
-    task = seen.app.tasks[number]
-    return TaskCheckDraft(task, read_offsets(seen, task), **known)
+    task = view.app.tasks[number]
+    return TaskCheckDraft(task, read_offsets(view, task), **facts)
 
 
-def of_store(seen: Snapshot, number: int = 0, **known: Any) -> StoreCheckDraft:
+def of_store(view: Snapshot, number: int = 0, **facts: Any) -> StoreCheckDraft:
     """What is known of a store before the first rule, and what is given."""
-    task = seen.app.tasks[0]
+    task = view.app.tasks[0]
     store: Store = task.stores[number]
-    return StoreCheckDraft(task, store, read_offsets(seen, task).stores[store.name], **known)
+    return StoreCheckDraft(task, store, read_offsets(view, task).stores[store.name], **facts)

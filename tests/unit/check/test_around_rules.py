@@ -64,8 +64,8 @@ def healthy(mtime_ns: int = NOW_MS * 1_000_000) -> Task:
     return replace(task(store("count", database()), lines={changelog("count"): 5}), mtime_ns=mtime_ns)
 
 
-def around(**known: Any) -> Snapshot:
-    return snapshot(healthy(), to=OLD, around=Surroundings(**known))
+def around(**facts: Any) -> Snapshot:
+    return snapshot(healthy(), to=OLD, around=Surroundings(**facts))
 
 
 CASES = {
@@ -99,8 +99,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_rule(name: str) -> None:
     (rule,) = [rule for rule in AROUND_RULES if rule.judge.__name__ == name]
-    for seen, codes in CASES[name]:
-        assert [one.code for one in rule.judge(seen)] == codes
+    for view, codes in CASES[name]:
+        assert [entry.code for entry in rule.judge(view)] == codes
 
 
 def test_every_rule_has_a_case_and_a_source() -> None:
@@ -109,8 +109,8 @@ def test_every_rule_has_a_case_and_a_source() -> None:
 
 
 def test_stores_in_two_subtopologies() -> None:
-    seen = snapshot(healthy(), task(store("count", database(), task="3_0"), name="3_0"))
-    doubles = stores_in_two(seen)
+    view = snapshot(healthy(), task(store("count", database(), task="3_0"), name="3_0"))
+    doubles = stores_in_two(view)
     assert doubles.copies == {"3_0"} and [finding.code for finding in doubles.findings] == [STORE_IN_TWO_SUBTOPOLOGIES]
     assert not doubles.shared
     assert stores_in_two(snapshot(healthy())) == Doubles()
@@ -118,18 +118,18 @@ def test_stores_in_two_subtopologies() -> None:
 
 def test_stores_of_one_builder() -> None:
     """Each sub-topology has a store of its own beside the shared one: no copy, and no directory to move away."""
-    of_one = [task(store("count", database(), task="0_0"), store("shared", database(), task="0_0"), name="0_0")]
-    of_one += [task(store("second", database(), task="1_0"), store("shared", database(), task="1_0"), name="1_0")]
-    for release, says in (("4.2.1", "4.2.1 does the same"), ("4.2.2", "into one sub-topology"), ("4.2", "which patch")):
-        doubles = stores_in_two(snapshot(*of_one, to=release))
+    tasks = [task(store("count", database(), task="0_0"), store("shared", database(), task="0_0"), name="0_0")]
+    tasks += [task(store("second", database(), task="1_0"), store("shared", database(), task="1_0"), name="1_0")]
+    for release, text in (("4.2.1", "4.2.1 does the same"), ("4.2.2", "into one sub-topology"), ("4.2", "which patch")):
+        doubles = stores_in_two(snapshot(*tasks, to=release))
         assert not doubles.copies and doubles.shared == {"": 0}
-        (found,) = doubles.findings
-        assert found.code == SHARED_STORE_REGROUPED and says in found.text and "up to 4.2.1" in found.text
-        assert "move" not in found.hint and f"--for {release}" in found.hint
+        (finding,) = doubles.findings
+        assert finding.code == SHARED_STORE_REGROUPED and text in finding.text and "up to 4.2.1" in finding.text
+        assert "move" not in finding.hint and f"--for {release}" in finding.hint
 
 
 @pytest.mark.parametrize(
-    ("place", "code", "told", "codes"),
+    ("place", "code", "findings", "codes"),
     [
         (Place(("1_0",)), ProblemCode.LINK, [], [NOT_UNDERSTOOD]),
         (task_place("0_0") / "x", ProblemCode.FOREIGN, [], []),
@@ -139,7 +139,7 @@ def test_stores_of_one_builder() -> None:
     ],
 )
 def test_what_no_rule_has_looked_at(
-    place: Place, code: ProblemCode, told: list[FindingCode], codes: list[FindingCode]
+    place: Place, code: ProblemCode, findings: list[FindingCode], codes: list[FindingCode]
 ) -> None:
     problem = Problem(code, place, "is odd", "a rule")
     one = healthy()
@@ -147,28 +147,28 @@ def test_what_no_rule_has_looked_at(
         app = application(replace(one, problems=(problem,)))
     else:
         app = replace(application(one), problems=(problem,))
-    seen = snapshot(app=app, to=OLD)
-    known = [seen.finding(name, "", one) for name in told]
-    assert [found.code for found in not_understood(seen, known)] == codes
+    view = snapshot(app=app, to=OLD)
+    facts = [view.finding(name, "", one) for name in findings]
+    assert [finding.code for finding in not_understood(view, facts)] == codes
 
 
 def test_a_report_follows_from_the_snapshot_alone() -> None:
     """The directory of this one has never been there."""
-    seen = snapshot(healthy(), to=OLD, logs=[log(changelog("count"), 0, 6)], counts={(changelog("count"), 6): 0})
-    report = judge(seen)
+    view = snapshot(healthy(), to=OLD, logs=[log(changelog("count"), 0, 6)], counts={(changelog("count"), 6): 0})
+    report = judge(view)
     assert [(prediction.store, prediction.outcome) for prediction in report.predictions] == [("count", Outcome.OPENS)]
-    assert report.findings == () and judge(seen) == report
+    assert report.findings == () and judge(view) == report
 
 
 def test_rules_read_no_disk_and_no_clock() -> None:
-    found = [
+    codes_of_place = [
         f"{module}:{ast.unparse(node)}"
         for module, tree in syntax.modules()
         if module.startswith(HERE) and module not in READERS
         for node in syntax.nodes(tree)
         if _reads(node)
     ]
-    assert not found, found
+    assert not codes_of_place, codes_of_place
 
 
 def _reads(node: ast.AST) -> bool:

@@ -70,17 +70,17 @@ def test_a_global_store_has_all_partitions_of_its_topic() -> None:
 
 
 def test_only_what_is_asked_about_is_read() -> None:
-    asked = []
+    questions = []
 
     def read(
-        wanted: Mapping[TopicPartition, tuple[set[int], int]], *, committed: bool
+        target: Mapping[TopicPartition, tuple[set[int], int]], *, committed: bool
     ) -> Mapping[TopicPartition, Tail]:
-        asked.append((dict(wanted), committed))
+        questions.append((dict(target), committed))
         return {}
 
     facts = {PLAIN: LogFacts(0, 10), **{key: LogFacts(0, 10) for key in GLOBAL}}
     lags(app(4), (FactLogs(facts, read=read),), places={("0_0", "plain")})
-    assert asked == [({PLAIN: ({5}, 10)}, True)]
+    assert questions == [({PLAIN: ({5}, 10)}, True)]
 
 
 def prediction(

@@ -18,12 +18,12 @@ def _calls(tasks: int) -> int:
     made = []
     for number in range(tasks):
         name = f"0_{number}"
-        one = database(offsets=record(50), families=("default", "keyValueWithTimestamp"))
+        entry = database(offsets=record(50), families=("default", "keyValueWithTimestamp"))
         lines = {changelog("count", number): 50}
         made.append(
-            task(store("count", one, task=name), store("other", database("other"), task=name), name=name, lines=lines)
+            task(store("count", entry, task=name), store("other", database("other"), task=name), name=name, lines=lines)
         )
-    seen = snapshot(*made)
+    view = snapshot(*made)
     count = 0
 
     def called(frame: Any, event: str, _: object) -> None:
@@ -32,7 +32,7 @@ def _calls(tasks: int) -> int:
 
     sys.setprofile(called)
     try:
-        report = judge(seen)
+        report = judge(view)
     finally:
         sys.setprofile(None)
     assert len(report.predictions) == 2 * tasks

@@ -41,18 +41,18 @@ def test_the_grid_of_segments(starts: list[int], grid: int) -> None:
     ],
 )
 def test_how_many_records_at_most(first: int, marker: bool, until: int | None, count: int, exact: bool) -> None:
-    found = at_most(Log(KEY, 5, 40, None, None, until), first, marker=marker)
-    assert found is not None
-    assert (found.count, found.exact) == (count, exact)
+    records = at_most(Log(KEY, 5, 40, None, None, until), first, marker=marker)
+    assert records is not None
+    assert (records.count, records.exact) == (count, exact)
 
 
 def test_source_topics_have_no_markers_at_their_end() -> None:
     source = TopicPartition("orders", 0)
     logs = FactLogs({KEY: LogFacts(0, 10), source: LogFacts(0, 10, committed=8)})
     for key, count in ((KEY, 9), (source, 8)):
-        found = logs.records(key, 0, transactional=True)
-        assert found is not None
-        assert found.count == count
+        records = logs.records(key, 0, transactional=True)
+        assert records is not None
+        assert records.count == count
     assert logs.records(TopicPartition("other", 0), 0, transactional=True) is None
 
 

@@ -40,15 +40,15 @@ def test_the_loss_is_predicted(
     offsets: tuple[int | None, ...], exactly_once: bool, to: str, transactional: bool
 ) -> None:
     """By name of the store and the time range, for every start that takes the offset: the task is not wiped first."""
-    seen = snapshot(
+    view = snapshot(
         killed(*offsets),
         to=to,
         exactly_once=exactly_once,
         logs=[log(KEY, 0, 379)],
         counts={(KEY, 200): 179, (KEY, 0): 379},
-        asked={"transactional": transactional},
+        options={"transactional": transactional},
     )
-    judged = judge_task(seen, seen.app.tasks[0])
+    judged = judge_task(view, view.app.tasks[0])
     (finding,) = [finding for finding in judged.findings if finding.code == SEGMENT_BEHIND]
     assert finding.level is Level.ERROR and (finding.task, finding.store) == ("0_0", "w")
     for number, offset in enumerate(offsets):
@@ -63,22 +63,22 @@ def test_the_loss_is_predicted(
 @pytest.mark.parametrize("offsets", [(199, 199), (199, 50), (-4, -4), (None, -4), (None, None), (199,)])
 def test_a_start_from_the_lowest_offset_loses_nothing(offsets: tuple[int | None, ...]) -> None:
     """The newest segment that states an offset decides, and -4 has all of the changelog restored."""
-    seen = snapshot(killed(*offsets), exactly_once=False)
-    judged = judge_task(seen, seen.app.tasks[0])
+    view = snapshot(killed(*offsets), exactly_once=False)
+    judged = judge_task(view, view.app.tasks[0])
     assert SEGMENT_BEHIND not in {finding.code for finding in judged.findings}
 
 
 def test_a_task_that_is_wiped_loses_nothing() -> None:
-    seen = snapshot(killed(None, 199, status=1), exactly_once=True)
-    judged = judge_task(seen, seen.app.tasks[0])
+    view = snapshot(killed(None, 199, status=1), exactly_once=True)
+    judged = judge_task(view, view.app.tasks[0])
     assert [prediction.outcome for prediction in judged.predictions] == [Outcome.WIPED]
     assert SEGMENT_BEHIND not in {finding.code for finding in judged.findings}
 
 
 def test_a_segment_that_came_after_the_close_loses_nothing() -> None:
-    (made,) = killed(199, None, status=0).stores
-    closed, new = made.databases
+    (store,) = killed(199, None, status=0).stores
+    closed, new = store.databases
     young = (dataclasses.replace(closed, wal_number=21), dataclasses.replace(new, wal_number=4))
-    seen = snapshot(task(dataclasses.replace(made, databases=young)))
-    judged = judge_task(seen, seen.app.tasks[0])
+    view = snapshot(task(dataclasses.replace(store, databases=young)))
+    judged = judge_task(view, view.app.tasks[0])
     assert [prediction.outcome for prediction in judged.predictions] == [Outcome.OPENS]

@@ -59,13 +59,13 @@ def broken_position() -> Snapshot:
 def windows(
     *names: str, to: str = NEW, starts: tuple[int, ...] = (10 * MINUTES, 20 * MINUTES), **more: Any
 ) -> Snapshot:
-    one = store("win", *(database("win", start=start, **more) for start in starts), kind="windowed", segmented=True)
-    return snapshot(task(one), to=to, segments={one.path: names})
+    entry = store("win", *(database("win", start=start, **more) for start in starts), kind="windowed", segmented=True)
+    return snapshot(task(entry), to=to, segments={entry.path: names})
 
 
-def sessions(**asked: Any) -> Snapshot:
-    one = store("late", database("late"), kind="time-ordered-session")
-    return snapshot(task(one), asked=asked)
+def sessions(**options: Any) -> Snapshot:
+    entry = store("late", database("late"), kind="time-ordered-session")
+    return snapshot(task(entry), options=options)
 
 
 Case = tuple[Callable[[], Snapshot], list[FindingCode], dict[str, Any]]
@@ -170,40 +170,40 @@ RULES = {rule.judge.__name__: rule for rule in (*STORE_RULES, *GLOBAL_STORE_RULE
 
 
 @pytest.mark.parametrize(
-    ("name", "case"), [(name, one) for name, all_of in (CASES | GLOBAL_CASES).items() for one in all_of]
+    ("name", "case"), [(name, entry) for name, all_of in (CASES | GLOBAL_CASES).items() for entry in all_of]
 )
 def test_a_rule(name: str, case: Case) -> None:
-    seen = case[0]()
-    before = of_store(seen)
-    after = RULES[name].judge(seen, before)
+    view = case[0]()
+    before = of_store(view)
+    after = RULES[name].judge(view, before)
     assert [finding.code for finding in after.findings] == case[1]
     assert _known(after) == case[2]
-    assert before == of_store(seen)
+    assert before == of_store(view)
 
 
 def _known(draft: StoreCheckDraft) -> dict[str, Any]:
-    found = {
+    results = {
         "fatal": draft.fatal.code if draft.fatal is not None else None,
         "empty": draft.empty,
         "closed": draft.closed,
         "recreated": draft.recreated,
         "ended": draft.ended,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in results.items() if value}
 
 
 def test_what_is_made_anew_is_told_at_the_end() -> None:
-    seen = good()
-    told = RULES["_recreated"].judge(seen, of_store(seen, recreated=True))
-    assert ([finding.code for finding in told.findings], told.empty) == ([DOES_NOT_OPEN], DOES_NOT_OPEN)
-    assert RULES["_recreated"].judge(seen, of_store(seen)) == of_store(seen)
+    view = good()
+    verdict = RULES["_recreated"].judge(view, of_store(view, recreated=True))
+    assert ([finding.code for finding in verdict.findings], verdict.empty) == ([DOES_NOT_OPEN], DOES_NOT_OPEN)
+    assert RULES["_recreated"].judge(view, of_store(view)) == of_store(view)
 
 
 def test_the_first_obstacle_and_the_first_reason_count() -> None:
-    seen = windows("odd", to="3.9", sst_format=6)
+    view = windows("odd", to="3.9", sst_format=6)
     first = Obstacle(MALFORMED_POSITION, "", "", ())
     assert RULES["_segments"].judge(windows("odd"), of_store(windows("odd"), fatal=first)).fatal is first
-    assert RULES["_databases"].judge(seen, of_store(seen, empty=FOREIGN_IN_SEGMENTS)).empty == FOREIGN_IN_SEGMENTS
+    assert RULES["_databases"].judge(view, of_store(view, empty=FOREIGN_IN_SEGMENTS)).empty == FOREIGN_IN_SEGMENTS
 
 
 def test_every_rule_has_a_case_and_a_source() -> None:

@@ -75,14 +75,14 @@ OBSTACLE = Obstacle(DOES_NOT_OPEN, "it does not open", "0_0/rocksdb/count", ())
 
 def healthy(**more: Any) -> Snapshot:
     """Of 4.2, with an offset in the middle of its log."""
-    known = {"logs": [log(COUNT, 0, 100)], "counts": {(COUNT, 51): 49, (COUNT, 0): 100}}
-    return snapshot(task(store("count", database()), lines={COUNT: 50}), to=OLD, **(known | more))
+    facts = {"logs": [log(COUNT, 0, 100)], "counts": {(COUNT, 51): 49, (COUNT, 0): 100}}
+    return snapshot(task(store("count", database()), lines={COUNT: 50}), to=OLD, **(facts | more))
 
 
 def unreadable() -> Snapshot:
-    one = task(store("count", database()), lines={COUNT: 50})
+    entry = task(store("count", database()), lines={COUNT: 50})
     file = replace(checkpoint(APP / "0_0/.checkpoint", {}), content=None, error=GARBLED)
-    return snapshot(replace(one, checkpoint=file), to=OLD)
+    return snapshot(replace(entry, checkpoint=file), to=OLD)
 
 
 def two_tasks(**more: Any) -> Snapshot:
@@ -93,10 +93,10 @@ def two_tasks(**more: Any) -> Snapshot:
     )
 
 
-def opened(seen: Snapshot, number: int = 0, **known: Any) -> TaskCheckDraft:
+def opened(view: Snapshot, number: int = 0, **facts: Any) -> TaskCheckDraft:
     """A task all of whose stores have opened."""
-    stores = {one.name: one for one in seen.app.tasks[number].stores}
-    return of_task(seen, number, **({"stores": stores} | known))
+    stores = {store.name: store for store in view.app.tasks[number].stores}
+    return of_task(view, number, **({"stores": stores} | facts))
 
 
 def family(**more: Any) -> Snapshot:
@@ -106,7 +106,7 @@ def family(**more: Any) -> Snapshot:
 
 def states_nothing(*, transactional: bool, lines: dict[TopicPartition, int] | None = None) -> Snapshot:
     silent = task(store("count", database(offsets=record(None, status=None))), lines=lines)
-    return snapshot(silent, asked={"transactional": transactional})
+    return snapshot(silent, options={"transactional": transactional})
 
 
 def garbling() -> Snapshot:
@@ -114,9 +114,9 @@ def garbling() -> Snapshot:
     return snapshot(task(buffer))
 
 
-def restored(seen: Snapshot, name: str) -> TaskCheckDraft:
-    one = Prediction("0_0", name, Outcome.RESTORES_ALL, Records(9, exact=True))
-    return opened(seen, predictions=(one,))
+def restored(view: Snapshot, name: str) -> TaskCheckDraft:
+    prediction = Prediction("0_0", name, Outcome.RESTORES_ALL, Records(9, exact=True))
+    return opened(view, predictions=(prediction,))
 
 
 def old_data() -> Snapshot:
@@ -135,11 +135,11 @@ Case = tuple[Callable[[], tuple[Snapshot, TaskCheckDraft]], list[FindingCode], d
 
 
 def before(
-    make: Callable[[], Snapshot], number: int = 0, **known: Any
+    make: Callable[[], Snapshot], number: int = 0, **facts: Any
 ) -> Callable[[], tuple[Snapshot, TaskCheckDraft]]:
     def made() -> tuple[Snapshot, TaskCheckDraft]:
-        seen = make()
-        return seen, opened(seen, number, **known)
+        view = make()
+        return view, opened(view, number, **facts)
 
     return made
 
@@ -149,8 +149,8 @@ CASES: dict[str, list[Case]] = {
         (before(lambda: healthy(files={"0_0": ["x.lock", "notes.txt"]})), [FOREIGN_IN_TASK, LOCK_FILE_IN_TASK], {}),
         (
             lambda: (
-                seen := snapshot(task(leftovers=(".checkpoint.tmp",)), files={"0_0": [".checkpoint.tmp"]}),
-                of_task(seen),
+                view := snapshot(task(leftovers=(".checkpoint.tmp",)), files={"0_0": [".checkpoint.tmp"]}),
+                of_task(view),
             ),
             [LEFTOVER_FILE],
             {},
@@ -159,7 +159,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "_too_old": [
         (
-            before(lambda: snapshot(task(store("count", database()), lines={COUNT: 5}), asked={"max_age": timedelta(1)})),
+            before(lambda: snapshot(task(store("count", database()), lines={COUNT: 5}), options={"max_age": timedelta(1)})),
             [OLDER_THAN_MAX_AGE],
             {"predictions": [("count", "task-wiped", OLDER_THAN_MAX_AGE)], "ended": True},
         ),
@@ -169,15 +169,15 @@ CASES: dict[str, list[Case]] = {
     "_stores": [
         (
             lambda: (
-                seen := snapshot(
+                view := snapshot(
                     task(store("ver", database("ver"), kind="versioned"), store("count", database(sst_format=6))), to="3.4"
                 ),
-                of_task(seen),
+                of_task(view),
             ),
             [UNKNOWN_KIND, SST_TOO_NEW],
             {"ignored": ("ver",), "fails": ["count"]},
         ),
-        (lambda: (seen := healthy(), of_task(seen)), [], {}),
+        (lambda: (view := healthy(), of_task(view)), [], {}),
     ],
     "_absent_stores": [
         (before(two_tasks, 1), [], {"absent": ("other",)}),
@@ -352,12 +352,12 @@ CASES: dict[str, list[Case]] = {
         ),
     ],
     "_after": [
-        (lambda: (seen := garbling(), restored(seen, "buf")), [GRACE_BUFFER_RESTORED], {"predictions": [("buf", "restores-all", None)]}),
-        (lambda: (seen := old_data(), restored(seen, "count")), [OLDER_THAN_TOMBSTONES], {"predictions": [("count", "restores-all", None)]}),
+        (lambda: (view := garbling(), restored(view, "buf")), [GRACE_BUFFER_RESTORED], {"predictions": [("buf", "restores-all", None)]}),
+        (lambda: (view := old_data(), restored(view, "count")), [OLDER_THAN_TOMBSTONES], {"predictions": [("count", "restores-all", None)]}),
         (
             lambda: (
-                seen := healthy(ages={("0_0", "count"): Age("0_0/count", {}, None)}),
-                restored(seen, "count"),
+                view := healthy(ages={("0_0", "count"): Age("0_0/count", {}, None)}),
+                restored(view, "count"),
             ),
             [AGE_UNKNOWN],
             {"predictions": [("count", "restores-all", None)]},
@@ -374,24 +374,24 @@ CASES: dict[str, list[Case]] = {
     ],
     "_elsewhere": [
         (
-            lambda: (seen := moved(None), of_task(seen)),
+            lambda: (view := moved(None), of_task(view)),
             [STORE_NOT_IN_TOPOLOGY],
             {"predictions": [("count", "ignored", STORE_NOT_IN_TOPOLOGY)]},
         ),
         (
-            lambda: (seen := moved("1_0", lacked=True), of_task(seen)),
+            lambda: (view := moved("1_0", lacked=True), of_task(view)),
             [],
             {"predictions": [("count", "ignored", STORE_ELSEWHERE)]},
         ),
         (
-            lambda: (seen := moved("1_0"), of_task(seen)),
+            lambda: (view := moved("1_0"), of_task(view)),
             [STORE_ELSEWHERE],
             {"predictions": [("count", "ignored", STORE_ELSEWHERE)]},
         ),
         (
             lambda: (
-                seen := moved("1_0", lacked=True),
-                of_task(seen, predictions=(Prediction("0_0", "other", Outcome.WIPED),)),
+                view := moved("1_0", lacked=True),
+                of_task(view, predictions=(Prediction("0_0", "other", Outcome.WIPED),)),
             ),
             [COPY_DELETED],
             {"predictions": [("other", "task-wiped", None), ("count", "ignored", COPY_DELETED)]},
@@ -402,19 +402,19 @@ CASES: dict[str, list[Case]] = {
 RULES = {rule.judge.__name__: rule for rule in (*TASK_RULES, *GLOBAL_RULES)}
 
 
-@pytest.mark.parametrize(("name", "case"), [(name, one) for name, all_of in CASES.items() for one in all_of])
+@pytest.mark.parametrize(("name", "case"), [(name, entry) for name, all_of in CASES.items() for entry in all_of])
 def test_a_rule(name: str, case: Case) -> None:
-    seen, known = case[0]()
-    copy = replace(known)
-    after = RULES[name].judge(seen, known)
+    view, facts = case[0]()
+    copy = replace(facts)
+    after = RULES[name].judge(view, facts)
     assert [finding.code for finding in after.findings] == case[1]
-    told = _known(after)
-    assert told == case[2]
-    assert known == copy
+    facts_after = _known(after)
+    assert facts_after == case[2]
+    assert facts == copy
 
 
 def _known(draft: TaskCheckDraft) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "fails": list(draft.fails),
         "empty": dict(draft.empty),
         "ignored": draft.ignored,
@@ -427,7 +427,7 @@ def _known(draft: TaskCheckDraft) -> dict[str, Any]:
         ],
         "ended": draft.ended,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in results.items() if value}
 
 
 def test_every_rule_has_a_case_and_a_source() -> None:
@@ -437,34 +437,34 @@ def test_every_rule_has_a_case_and_a_source() -> None:
 
 def test_the_first_thing_that_goes_wrong_decides() -> None:
     """A database that does not open comes before a checkpoint that cannot be read, and that before any offset."""
-    seen = unreadable()
-    found = judge_task(seen, seen.app.tasks[0])
-    assert [(prediction.store, prediction.outcome, prediction.code) for prediction in found.predictions] == [
+    view = unreadable()
+    draft = judge_task(view, view.app.tasks[0])
+    assert [(prediction.store, prediction.outcome, prediction.code) for prediction in draft.predictions] == [
         ("count", Outcome.FAILS, MALFORMED_CHECKPOINT)
     ]
-    worse = snapshot(*_with_sst_format(seen.app.tasks[0], 6), to="3.9")
-    found = judge_task(worse, worse.app.tasks[0])
-    assert [(prediction.outcome, prediction.code) for prediction in found.predictions] == [(Outcome.FAILS, SST_TOO_NEW)]
-    assert [finding.code for finding in found.findings] == [SST_TOO_NEW, MALFORMED_CHECKPOINT]
+    worse = snapshot(*_with_sst_format(view.app.tasks[0], 6), to="3.9")
+    draft = judge_task(worse, worse.app.tasks[0])
+    assert [(prediction.outcome, prediction.code) for prediction in draft.predictions] == [(Outcome.FAILS, SST_TOO_NEW)]
+    assert [finding.code for finding in draft.findings] == [SST_TOO_NEW, MALFORMED_CHECKPOINT]
 
 
-def _with_sst_format(one: Task, number: int) -> list[Task]:
-    return [replace(one, stores=(store("count", database(sst_format=number)),))]
+def _with_sst_format(task: Task, number: int) -> list[Task]:
+    return [replace(task, stores=(store("count", database(sst_format=number)),))]
 
 
-@pytest.mark.parametrize(("to", "transactional", "told"), [("4.3", False, 1), ("4.3", True, 0), ("4.2", False, 0)])
-def test_a_global_store_without_a_status(to: str, transactional: bool, told: int) -> None:
+@pytest.mark.parametrize(("to", "transactional", "number"), [("4.3", False, 1), ("4.3", True, 0), ("4.2", False, 0)])
+def test_a_global_store_without_a_status(to: str, transactional: bool, number: int) -> None:
     offsets = record(None, "table", status=None)
-    one = task(store("table", database("table", offsets=offsets), task="global"), name="global")
-    seen = snapshot(one, to=to, asked={"transactional": transactional})
-    found = [finding.code for finding in judge_global(seen, seen.app.tasks[0]).findings]
-    assert found.count(STATUS_MISSING) == told
+    entry = task(store("table", database("table", offsets=offsets), task="global"), name="global")
+    view = snapshot(entry, to=to, options={"transactional": transactional})
+    codes = [finding.code for finding in judge_global(view, view.app.tasks[0]).findings]
+    assert codes.count(STATUS_MISSING) == number
 
 
 def test_what_writes_for_a_release_that_nobody_has_run_is_told_so() -> None:
     for to, more in (("4.3", ""), ("4.5", " --unproven")):
-        seen = snapshot(task(store("count", database(offsets=record(50, status=OPEN)))), to=to)
-        (found,) = [finding for finding in judge_task(seen, seen.app.tasks[0]).findings if finding.code == STATUS_OPEN]
+        view = snapshot(task(store("count", database(offsets=record(50, status=OPEN)))), to=to)
+        (found,) = [finding for finding in judge_task(view, view.app.tasks[0]).findings if finding.code == STATUS_OPEN]
         assert found.hint.endswith(f"--for {to}{more}")
 
 
@@ -474,13 +474,13 @@ def test_what_writes_for_a_release_that_nobody_has_run_is_told_so() -> None:
 )
 def test_a_copy_of_a_task(to: str, with_global: bool, outcome: Outcome) -> None:
     stores = (store("table", database("table"), task="global"),) if with_global else ()
-    seen = snapshot(task(store("count", database())), task(*stores, name="global"), to=to)
-    (found,) = judge_copy(seen, seen.app.tasks[0]).predictions
-    assert (found.outcome, found.code) == (outcome, STORE_IN_TWO_SUBTOPOLOGIES)
+    view = snapshot(task(store("count", database())), task(*stores, name="global"), to=to)
+    (prediction,) = judge_copy(view, view.app.tasks[0]).predictions
+    assert (prediction.outcome, prediction.code) == (outcome, STORE_IN_TWO_SUBTOPOLOGIES)
 
 
 @pytest.mark.parametrize(
-    ("made", "codes", "outcome"),
+    ("members", "codes", "outcome"),
     [
         ({"offset": 50, "log": (0, 100), "counts": {(TOPIC, 50): 50}}, [CATCHES_UP, AGE_UNKNOWN], Outcome.RESTORES),
         ({"offset": 100, "log": (0, 100), "counts": {(TOPIC, 100): 0}}, [], Outcome.OPENS),
@@ -493,24 +493,24 @@ def test_a_copy_of_a_task(to: str, with_global: bool, outcome: Outcome) -> None:
         ({"offset": 50, "more": {TopicPartition("absent", 0): 1}}, [GLOBAL_UNKNOWN_TOPIC], Outcome.FAILS),
     ],
 )
-def test_global_stores(made: dict[str, Any], codes: list[FindingCode], outcome: Outcome) -> None:
-    lines = ({TOPIC: made["offset"]} if "offset" in made else {}) | made.get("more", {})
-    one = task(store("table", database("table"), task="global"), name="global", lines=lines or None)
-    known = {
-        "logs": [log(TOPIC, *made["log"])] if "log" in made else (),
-        "counts": made.get("counts"),
-        "lacking": made.get("lacking", ()),
+def test_global_stores(members: dict[str, Any], codes: list[FindingCode], outcome: Outcome) -> None:
+    lines = ({TOPIC: members["offset"]} if "offset" in members else {}) | members.get("more", {})
+    entry = task(store("table", database("table"), task="global"), name="global", lines=lines or None)
+    facts = {
+        "logs": [log(TOPIC, *members["log"])] if "log" in members else (),
+        "counts": members.get("counts"),
+        "lacking": members.get("lacking", ()),
         "ages": {("global", "table"): Age("global/table", {}, None)},
     }
-    seen = snapshot(one, to=OLD, **known)
-    found = judge_global(seen, seen.app.tasks[0])
-    assert [finding.code for finding in found.findings] == codes
-    assert [prediction.outcome for prediction in found.predictions] == [outcome]
+    view = snapshot(entry, to=OLD, **facts)
+    draft = judge_global(view, view.app.tasks[0])
+    assert [finding.code for finding in draft.findings] == codes
+    assert [prediction.outcome for prediction in draft.predictions] == [outcome]
 
 
 def test_a_global_store_without_a_database_that_opens() -> None:
     bad = store("table", database("table", sst_format=6), task="global")
-    seen = snapshot(task(bad, name="global", lines={TOPIC: 5}), to="3.9")
-    found = judge_global(seen, seen.app.tasks[0])
-    assert [(prediction.outcome, prediction.code) for prediction in found.predictions] == [(Outcome.FAILS, SST_TOO_NEW)]
-    assert Path(found.predictions[0].file or "").name == "table"
+    view = snapshot(task(bad, name="global", lines={TOPIC: 5}), to="3.9")
+    draft = judge_global(view, view.app.tasks[0])
+    assert [(prediction.outcome, prediction.code) for prediction in draft.predictions] == [(Outcome.FAILS, SST_TOO_NEW)]
+    assert Path(draft.predictions[0].file or "").name == "table"

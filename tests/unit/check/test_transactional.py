@@ -21,8 +21,8 @@ COUNT = changelog("count")
 
 
 def judged(subject: Task, *, option: bool = True, to: str = "4.4", **more: object) -> TaskCheckDraft:
-    seen = snapshot(subject, to=to, asked={"transactional": option}, **more)  # type: ignore[arg-type]
-    return judge_task(seen, seen.app.tasks[0])
+    view = snapshot(subject, to=to, options={"transactional": option}, **more)  # type: ignore[arg-type]
+    return judge_task(view, view.app.tasks[0])
 
 
 def outcomes(draft: TaskCheckDraft) -> dict[str, tuple[Outcome, Outcome | None]]:
@@ -31,9 +31,9 @@ def outcomes(draft: TaskCheckDraft) -> dict[str, tuple[Outcome, Outcome | None]]
 
 def test_a_store_without_an_offset_does_not_wipe_its_task() -> None:
     never_flushed = store("count", database(offsets=record(None, status=None), rows=0))
-    kept = store("other", database("other", offsets=record(9, "other", status=None)))
+    backup = store("other", database("other", offsets=record(9, "other", status=None)))
     unlogged = store("cache", database("cache", offsets=record(None, status=None, position=4)))
-    subject = task(never_flushed, kept, unlogged)
+    subject = task(never_flushed, backup, unlogged)
     logs = [log(COUNT, 0, 7), log(changelog("other"), 0, 10)]
     counts = {(COUNT, 0): 7, (changelog("other"), 10): 0, (changelog("other"), 0): 10}
     assert outcomes(judged(subject, logs=logs, counts=counts)) == {
@@ -52,16 +52,16 @@ def test_a_store_without_an_offset_does_not_wipe_its_task() -> None:
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_status_of_1(alone: bool) -> None:
     """The client never leaves REBALANCING if the store is the first of its task; the order is not on disk."""
-    opened = store("count", database(offsets=record(5, status=OPEN)))
+    handle = store("count", database(offsets=record(5, status=OPEN)))
     others = () if alone else (store("other", database("other", offsets=record(9, "other", status=None))),)
-    draft = judged(task(opened, *others))
+    draft = judged(task(handle, *others))
     assert {START_HANGS, STATUS_OPEN} <= {finding.code for finding in draft.findings}
     expected = (Outcome.HANGS, None) if alone else (Outcome.WIPED, Outcome.HANGS)
     assert set(outcomes(draft).values()) == {expected}
     (finding,) = [finding for finding in draft.findings if finding.code == START_HANGS]
     assert finding.hint == "kstate wipe /state/shop --task 0_0"
     for option, to in ((False, "4.4"), (True, "4.3")):
-        assert set(outcomes(judged(task(opened, *others), option=option, to=to)).values()) == {(Outcome.WIPED, None)}
+        assert set(outcomes(judged(task(handle, *others), option=option, to=to)).values()) == {(Outcome.WIPED, None)}
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_counts_of_windows_without_an_offset_are_upper_bounds(to: str, exact: bo
     windows = store("w", database("w", offsets=record(-4, "w"), start=0), kind="timestamped-window", segmented=True)
     ages = {("0_0", name): Age(f"0_0/{name}", {}, NOW_MS) for name in ("w", "count")}
     logs, counts = [log(key, 0, 236)], {(key, 0): 236}
-    seen = snapshot(task(windows), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
-    (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
+    view = snapshot(task(windows), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
+    (prediction,) = judge_task(view, view.app.tasks[0]).predictions
     assert prediction.records is not None and (prediction.records.count, prediction.records.exact) == (236, exact)
     table = store("count", database(offsets=record(-4)))
     logs, counts = [log(COUNT, 0, 236)], {(COUNT, 0): 236}
-    seen = snapshot(task(table), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
-    (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
+    view = snapshot(task(table), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
+    (prediction,) = judge_task(view, view.app.tasks[0]).predictions
     assert prediction.records is not None and prediction.records.exact
 
 
@@ -107,8 +107,8 @@ def test_counts_of_missing_stores_are_upper_bounds(to: str, segmented: bool | No
         other = store("gone", database("gone", start=start), segmented=segmented, kind="session", task="0_1")
         tasks.append(task(other, name="0_1", lines={replace(key, partition=1): 5}))
     for exactly_once in (False, True):
-        seen = snapshot(*tasks, to=to, exactly_once=exactly_once, logs=[log(key, 9, 236)], counts={(key, 9): 99})
-        predictions = {prediction.store: prediction for prediction in judge_task(seen, seen.app.tasks[0]).predictions}
+        view = snapshot(*tasks, to=to, exactly_once=exactly_once, logs=[log(key, 9, 236)], counts={(key, 9): 99})
+        predictions = {prediction.store: prediction for prediction in judge_task(view, view.app.tasks[0]).predictions}
         assert predictions["gone"].records == Records(99, exact=exact)
 
 
@@ -118,15 +118,18 @@ def test_counts_of_missing_stores_are_upper_bounds(to: str, segmented: bool | No
 ])  # fmt: skip
 def test_counts_of_windows_far_behind_are_upper_bounds(to: str, gap: int, exact: bool) -> None:
     """4.2.2 skips what has expired even where a window or session store has an offset; a table never skips anything."""
-    for kind, segmented, counted in (("session", True, exact), ("key-value", False, True)):
+    for kind, segmented, exact_count in (("session", True, exact), ("key-value", False, True)):
         start = 0 if segmented else None
         behind = store("w", database("w", start=start), kind=kind, segmented=segmented)
         key = changelog("w")
         ages = {("0_0", "w"): Age("0_0/w", {}, NOW_MS)}
         logs, counts = [log(key, 0, 6 + gap)], {(key, 6): gap, (key, 0): 6 + gap}
-        seen = snapshot(task(behind, lines={key: 5}), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
-        (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
-        assert prediction.records is not None and (prediction.records.count, prediction.records.exact) == (gap, counted)
+        view = snapshot(task(behind, lines={key: 5}), to=to, exactly_once=False, logs=logs, counts=counts, ages=ages)
+        (prediction,) = judge_task(view, view.app.tasks[0]).predictions
+        assert prediction.records is not None and (prediction.records.count, prediction.records.exact) == (
+            gap,
+            exact_count,
+        )
 
 
 @pytest.mark.parametrize(("status", "level"), [(0, Level.WARNING), (None, Level.WARNING), (OPEN, Level.ERROR)])
@@ -136,8 +139,8 @@ def test_a_versioned_store_that_catches_up(status: int | None, level: Level) -> 
     for kind, end in (("versioned", 9), ("versioned", 6), ("key-value", 9)):
         versions = store("count", database(offsets=record(5, status=status)), kind=kind)
         logs, counts = [log(COUNT, 0, end)], {(COUNT, 6): end - 6, (COUNT, 0): end}
-        seen = snapshot(task(versions), exactly_once=False, logs=logs, counts=counts, ages=ages)
-        draft = judge_task(seen, seen.app.tasks[0])
+        view = snapshot(task(versions), exactly_once=False, logs=logs, counts=counts, ages=ages)
+        draft = judge_task(view, view.app.tasks[0])
         levels = [finding.level for finding in draft.findings if finding.code == VERSIONED_REPLAYED]
         assert levels == ([level] if kind == "versioned" and end == 9 else [])
         codes = {prediction.code for prediction in draft.predictions}
@@ -152,15 +155,15 @@ def test_a_store_left_before_its_first_commit_may_have_a_changelog(with_logs: bo
     logs = [log(changelog("another"), 0, 3)] if with_logs else []
     counts = {(changelog("another"), 0): 3} if with_logs else {}
     for exactly_once, option in ((False, False), (True, True)):
-        seen = snapshot(
+        view = snapshot(
             task(silent),
             to="4.4",
             exactly_once=exactly_once,
             logs=logs,
             counts=counts,
-            asked={"transactional": option},
+            options={"transactional": option},
         )
-        (prediction,) = judge_task(seen, seen.app.tasks[0]).predictions
+        (prediction,) = judge_task(view, view.app.tasks[0]).predictions
         if rows and option:
             # The user vouches for a transactional run: its rows would have come with an offset.
             assert prediction == Prediction("0_0", "table", Outcome.OPENS, prediction.records, WITHOUT_CHANGELOG)

@@ -77,22 +77,22 @@ def test_what_one_fault_does_to_the_other_store(names: tuple[str, str], exactly_
         changelog(name): fault.offset for name, fault in zip(STORES, faults, strict=True) if fault.offset is not None
     }
     counts = {
-        (one.key, at): one.end - at
-        for one in logs
-        if one.start is not None and one.end is not None
-        for at in range(one.start, one.end + 1)
+        (log.key, at): log.end - at
+        for log in logs
+        if log.start is not None and log.end is not None
+        for at in range(log.start, log.end + 1)
     }
-    made = task(*(fault.store(name) for name, fault in zip(STORES, faults, strict=True)), lines=lines)
+    subject = task(*(fault.store(name) for name, fault in zip(STORES, faults, strict=True)), lines=lines)
     ages = {("0_0", name): Age(f"0_0/{name}", {}, None) for name in STORES}
-    seen = snapshot(made, to=OLD, exactly_once=exactly_once, logs=logs, counts=counts, ages=ages)
-    predictions = judge_task(seen, seen.app.tasks[0]).predictions
+    view = snapshot(subject, to=OLD, exactly_once=exactly_once, logs=logs, counts=counts, ages=ages)
+    predictions = judge_task(view, view.app.tasks[0]).predictions
     assert [prediction.store for prediction in predictions] == list(STORES)
 
-    lacking = [name for name, fault in zip(names, faults, strict=True) if fault.lacks_offset]
+    missing = [name for name, fault in zip(names, faults, strict=True) if fault.lacks_offset]
     outside = [fault for fault in faults if fault.outside]
-    if exactly_once and lacking:
+    if exactly_once and missing:
         assert {prediction.outcome for prediction in predictions} == {Outcome.WIPED}
-        assert {prediction.code for prediction in predictions} <= {*(WIPES[name] for name in lacking), NO_OFFSETS}
+        assert {prediction.code for prediction in predictions} <= {*(WIPES[name] for name in missing), NO_OFFSETS}
         assert {prediction.or_else for prediction in predictions} == {None}
     elif outside:
         assert {prediction.outcome for prediction in predictions} == {

@@ -34,7 +34,9 @@ def test_how_far_behind_it_is_altogether() -> None:
     """Where it is known of every store; at most so many where of one of them it is no more."""
 
     def behind(*records: Records | None) -> str:
-        return verdict(Prediction("0_0", f"s{number}", Outcome.RESTORES, one) for number, one in enumerate(records))
+        return verdict(
+            Prediction("0_0", f"s{number}", Outcome.RESTORES, record) for number, record in enumerate(records)
+        )
 
     text = "2 stores restore what follows their offsets"
     assert behind(Records(40, True), Records(1_200, True)) == f"{text} (1,240 records)"
@@ -55,18 +57,18 @@ def test_every_outcome_has_words(outcome: Outcome, or_else: Outcome | None) -> N
 @pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.name)
 def test_the_command_of_a_hint_is_found_whatever_the_directory_is_called(code: Any) -> None:
     hint = filled(code.hint, {"APP": "/a: kstate ls b", "TASK": "0_1", "STORE": "x"})
-    said = _COMMAND.fullmatch(hint)
-    assert (said is None) == ("kstate " not in code.hint)
-    assert said is None or said[2] == filled(code.hint[code.hint.index("kstate ") :], {"APP": "/a: kstate ls b", "TASK": "0_1", "STORE": "x"})  # fmt: skip
+    match = _COMMAND.fullmatch(hint)
+    assert (match is None) == ("kstate " not in code.hint)
+    assert match is None or match[2] == filled(code.hint[code.hint.index("kstate ") :], {"APP": "/a: kstate ls b", "TASK": "0_1", "STORE": "x"})  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("message", "shown"),
+    ("message", "output"),
     [
         ("entries but found only ", "…entries but found only…"),
         ("Fatal user code error", "Fatal user code error"),
         ("Invalid version: ", "Invalid version:…"),
     ],
 )
-def test_a_part_of_a_message_is_marked_as_one(message: str, shown: str) -> None:
-    assert _part_of(message) == shown
+def test_a_part_of_a_message_is_marked_as_one(message: str, output: str) -> None:
+    assert _part_of(message) == output

@@ -20,10 +20,10 @@ WITHOUT = {"start-barrier", "explain", "warm-up", "demo", "examples", "verify-du
 
 
 def _below(path: str, command: Any) -> list[tuple[str, Any]]:
-    return [(path, command), *(one for name, inner in getattr(command, "commands", {}).items() for one in _below(f"{path} {name}", inner))]  # fmt: skip
+    return [(path, command), *(pair for name, inner in getattr(command, "commands", {}).items() for pair in _below(f"{path} {name}", inner))]  # fmt: skip
 
 
-ALL = dict(one for name in COMMANDS for one in _below(name, ROOT.commands[name]))
+ALL = dict(pair for name in COMMANDS for pair in _below(name, ROOT.commands[name]))
 
 
 def _parsed(path: str, *words: str) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _file(folder: Path, text: str) -> str:
 
 def test_every_command_takes_it() -> None:
     """But those that it has nothing to say to, and groups, whose commands take it."""
-    have = {path for path, one in ALL.items() if any(p.name == "config" for p in one.params)}
+    have = {path for path, command in ALL.items() if any(p.name == "config" for p in command.params)}
     assert {path.split()[0] for path in ALL} - {path.split()[0] for path in have} == WITHOUT
     for path in have - {"maintain"}:
         assert list(_filled(ALL[path], path)), path
@@ -49,18 +49,23 @@ def test_every_command_takes_it() -> None:
 
 def test_every_key_stands_for_something() -> None:
     """No key is a slip of the pen: each option that it names is one of a command, and every option that it may fill."""
-    names = {f"{path} --{name_of(one)}" for path in ALL for words, one in options_of(ALL[path], path) if words == path}
+    names = {
+        f"{path} --{name_of(option)}" for path in ALL for words, option in options_of(ALL[path], path) if words == path
+    }
     alone = {name.split(" --")[1] for name in names}
     for key, rule in DEFAULTS.items():
         for option in rule.fills:
             assert option == APP or (option in names if " --" in option else option in alone), (key, option)
     for name, others in _INSTEAD.items():
-        assert {name, *others} <= {f"--{one}" for one in alone}
+        assert {name, *others} <= {f"--{name_}" for name_ in alone}
 
 
 VALUES = {"workers": 3, "engine": "local", "guarantee": "at_least_once", "dsl_store_format": "HEADERS"}
 FILLED = [
-    (path, key, one.name) for path, command in ALL.items() for key, one in _filled(command, path) if key in DEFAULTS
+    (path, key, option.name)
+    for path, command in ALL.items()
+    for key, option in _filled(command, path)
+    if key in DEFAULTS
 ]
 
 
@@ -72,16 +77,16 @@ RELEASES = {("check", "release"), ("migrate", "to"), ("restore", "release_name")
 def test_each_key_of_each_command(tmp_path: Path, path: str, key: str, name: str) -> None:
     """With everything else on the command line, the file alone says it."""
     value = VALUES.get(key, "x1")
-    shown = value if isinstance(value, int) else f'"{value}"'
-    file = _file(tmp_path, f"[defaults]\n{key} = {shown}\n")
+    output = value if isinstance(value, int) else f'"{value}"'
+    file = _file(tmp_path, f"[defaults]\n{key} = {output}\n")
     command = ALL[path]
     words: list[str] = []
     for parameter in command.params:
         if parameter.name != name and (parameter.required or (path, parameter.name) in RELEASES):
             words += [f"--{name_of(parameter)}", "1"] if parameter.param_type_name == "option" else ["/a"]
     got = _parsed(path, *words, "--config", file)[name]
-    wanted = tmp_path / "x1" if DEFAULTS[key].is_path else value
-    assert str(getattr(got, "value", got)) == str(wanted)
+    expected = tmp_path / "x1" if DEFAULTS[key].is_path else value
+    assert str(getattr(got, "value", got)) == str(expected)
 
 
 def test_command_line_then_environment_then_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +104,8 @@ def test_what_a_variable_names_says_settings_alone(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv(
         VARIABLE, _file(tmp_path, '[defaults]\ndirectory = "here"\nrelease = "4.3"\nbootstrap_server = "f:1"\n')
     )
-    given = _parsed("check", "/typed", "--for", "4.2")
-    assert (str(given["app"]), given["release"], given["bootstrap_server"]) == ("/typed", "4.2", "f:1")
+    parsed = _parsed("check", "/typed", "--for", "4.2")
+    assert (str(parsed["app"]), parsed["release"], parsed["bootstrap_server"]) == ("/typed", "4.2", "f:1")
     with_directory = [path for path, key, _ in FILLED if key == "directory"]
     assert {"wipe", "clean", "undo", "migrate", "restore"} <= set(with_directory)
     for path in with_directory:
@@ -108,7 +113,7 @@ def test_what_a_variable_names_says_settings_alone(tmp_path: Path, monkeypatch: 
             parameter for parameter in ALL[path].params if parameter.required and parameter.param_type_name == "option"
         ]
         with pytest.raises(Exception, match="Missing parameter: app"):
-            _parsed(path, *(word for one in required for word in (f"--{name_of(one)}", "4.2")))
+            _parsed(path, *(word for option in required for word in (f"--{name_of(option)}", "4.2")))
 
 
 @pytest.mark.parametrize(("path", "key", "name"), FILLED)
@@ -157,14 +162,14 @@ def test_the_spark_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "restore": ("/a", "--from-changelog", "d", "--for", "4.3"),
         "rehome": ("/a",),
     }
-    for path, needed in words.items():
-        given = _parsed(path, *needed, "--config", file)
-        assert (given["master"], given["conf"]) == ("spark://m:1", ["spark.a=b", "spark.c=d"])
-        assert _parsed(path, *needed, "--config", file, "--master", "typed")["master"] == "typed"
-        alone = _parsed(path, *needed, "--config", file, "--engine", "local")
+    for path, word in words.items():
+        parsed = _parsed(path, *word, "--config", file)
+        assert (parsed["master"], parsed["conf"]) == ("spark://m:1", ["spark.a=b", "spark.c=d"])
+        assert _parsed(path, *word, "--config", file, "--master", "typed")["master"] == "typed"
+        alone = _parsed(path, *word, "--config", file, "--engine", "local")
         assert not alone["master"] and not alone["conf"]
         monkeypatch.setenv(f"KSTATE_{path.upper()}_ENGINE", "local")
-        assert _parsed(path, *needed, "--config", file)["master"] is None
+        assert _parsed(path, *word, "--config", file)["master"] is None
         monkeypatch.delenv(f"KSTATE_{path.upper()}_ENGINE")
     assert {path for path, command in ALL.items() for key, _ in _filled(command, path) if key.startswith("spark.")} == {
         *words
@@ -177,10 +182,10 @@ HOSTILE = ("", " ", "-x", "--purge", "a\\nb", "\\u001b[2J", "\\u202e")
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("key", [key for key in DEFAULTS if key != "workers"])
 def test_hostile_values_are_refused(key: str, value: str) -> None:
-    with pytest.raises(UsageError, match=r"does not fit") as refused:
+    with pytest.raises(UsageError, match=r"does not fit") as refusal:
         parse_draft(f'format = 1\n[defaults]\n{key} = "{value}"\n')
-    assert refused.value.hint is not None and refused.value.hint.startswith(f"{key} is ")
-    assert refused.value.message.isprintable()
+    assert refusal.value.hint is not None and refusal.value.hint.startswith(f"{key} is ")
+    assert refusal.value.message.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -213,9 +218,9 @@ def test_hostile_values_are_refused(key: str, value: str) -> None:
     ],
 )
 def test_a_slip_of_the_pen_is_refused(text: str) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as refusal:
         parse_draft(f"format = 1\n{text}\n", "some.toml")
-    assert refused.value.message.startswith("some.toml: ") and refused.value.hint
+    assert refusal.value.message.startswith("some.toml: ") and refusal.value.hint
 
 
 def test_the_example_has_every_key() -> None:

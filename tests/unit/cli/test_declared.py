@@ -40,9 +40,9 @@ class Nested:
 
 def _parsed(function: Any, *words: str) -> tuple[Any, Any]:
     """The command, and what the function returns."""
-    one = typer.Typer(add_completion=False, rich_markup_mode=None)
-    one.command("made", cls=PanelledCommand)(function)
-    command = typer.main.get_command(one)
+    parser = typer.Typer(add_completion=False, rich_markup_mode=None)
+    parser.command("made", cls=PanelledCommand)(function)
+    command = typer.main.get_command(parser)
     return command, command.main(list(words), standalone_mode=False, prog_name="made")
 
 
@@ -51,14 +51,14 @@ def test_objects_are_made_of_options() -> None:
     def made(
         nested: Nested, key: Annotated[str, typer.Argument()], own: Annotated[bool, typer.Option("--own")] = False
     ) -> int:
-        told.append((nested.where, key, nested.both, own))
+        messages.append((nested.where, key, nested.both, own))
         return 3
 
-    told: list[Any] = []
+    messages: list[Any] = []
     command, code = _parsed(made, "here", "k", "--word", "w", "--several", "a", "--several", "b", "--base")
     assert code == 3
     both = Both(word="w", number=5, base=True, several=["a", "b"])
-    assert told == [("here", "k", both, False)]
+    assert messages == [("here", "k", both, False)]
     panels = {parameter.name: panel_of(parameter) for parameter in command.params}
     assert panels == {
         "where": "Arguments",
@@ -102,12 +102,12 @@ def test_each_option_is_in_the_help_once(path: str) -> None:
     for parameter in command.params:
         if parameter.param_type_name == "option":
             name = max(parameter.opts, key=len)
-            shown = [
+            output = [
                 line
                 for line in lines
                 if line.startswith("  -") and name in line.split("  ")[1].replace(",", " ").split()
             ]
-            assert len(shown) == 1, (name, shown)
+            assert len(output) == 1, (name, output)
     titles = [line[:-1] for line in lines if line and not line.startswith(" ") and line.endswith(":")]
     assert len(titles) == len(set(titles))
     if path in PANELS:

@@ -30,7 +30,7 @@ from kstate_cli.errors import (
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import ENDING
 
-LOST, GONE = (
+LOST, CLOSED = (
     OutputLost(OSError(errno.ENOSPC, "No space left on device")),
     OutputLost(BrokenPipeError(errno.EPIPE, "gone")),
 )
@@ -52,7 +52,7 @@ ERRORS: list[tuple[BaseException, int, int]] = [
     (RunHalfway("h"), 7, 7),
     (Interrupted(15), 143, 143),
     (LOST, 6, 7),
-    (GONE, 141, 141),
+    (CLOSED, 141, 141),
     (OSError(errno.EIO, "Input/output error", "/data/app"), 6, 7),
     (RocksError("Corruption"), 6, 7),
     (ValueError("a defect"), 6, 7),
@@ -64,7 +64,7 @@ ERRORS: list[tuple[BaseException, int, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "before", "after"), ERRORS, ids=lambda one: str(one)[:20])
+@pytest.mark.parametrize(("error", "before", "after"), ERRORS, ids=lambda error: str(error)[:20])
 def test_codes(error: BaseException, before: int, after: int, capsys: pytest.CaptureFixture[str]) -> None:
     """6 means that nothing has changed: it never is the code once something has."""
     assert exit_code_of(error) == before
@@ -73,17 +73,17 @@ def test_codes(error: BaseException, before: int, after: int, capsys: pytest.Cap
     note_commit("0007-migrate", Path("/data/my app"))
     assert exit_code_of(error) == after
     report_errors(error)
-    told = capsys.readouterr().err
+    messages = capsys.readouterr().err
     if after:
-        assert "/data/my app was changed by run 0007-migrate" in told
-        assert "kstate undo '/data/my app'" in told
+        assert "/data/my app was changed by run 0007-migrate" in messages
+        assert "kstate undo '/data/my app'" in messages
     forget_commits()
     assert committed() is None
 
 
 def test_every_error_of_the_tree_is_here() -> None:
     def below(kind: type) -> set[type]:
-        return {kind} | {one for inner in kind.__subclasses__() for one in below(inner)}
+        return {kind} | {subclass for inner in kind.__subclasses__() for subclass in below(inner)}
 
     ours = {kind for kind in below(KstateError) if kind.__module__ == "kstate_cli.errors"}
     assert ours - {KstateError} == {type(error) for error, _, _ in ERRORS if isinstance(error, KstateError)}
@@ -92,16 +92,16 @@ def test_every_error_of_the_tree_is_here() -> None:
 def test_an_undo_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     note_commit("0007-migrate", Path("/data/app"), undone=True)
     report_errors(LOST)
-    told = capsys.readouterr().err
-    assert "run 0007-migrate was undone: /data/app is as before the run" in told
-    assert "kstate undo" not in told
+    messages = capsys.readouterr().err
+    assert "run 0007-migrate was undone: /data/app is as before the run" in messages
+    assert "kstate undo" not in messages
 
 
 def _said(error: BaseException, capsys: pytest.CaptureFixture[str]) -> str:
     report_errors(error)
-    told = capsys.readouterr().err
-    assert "nothing has changed" not in told
-    return told.splitlines()[0]
+    messages = capsys.readouterr().err
+    assert "nothing has changed" not in messages
+    return messages.splitlines()[0]
 
 
 def test_an_error_of_the_system_names_its_whole_path(
@@ -151,13 +151,13 @@ def test_where_to_look_is_told_with_the_directory(capsys: pytest.CaptureFixture[
     for line in (["status", "/nowhere/my app"], ["query", "key", "/nowhere/my app", "count", "a"]):
         with pytest.raises(UsageError):
             app(line, standalone_mode=False, prog_name="kstate")
-        for error, told in (
+        for error, messages in (
             (OSError(errno.EIO, "Input/output error", "/dev/sda"), "kstate status '/nowhere/my app'"),
             (ValueError("odd"), "kstate status '/nowhere/my app'"),
             (RocksError("Corruption"), "kstate verify '/nowhere/my app'"),
         ):
             report_errors(error)
-            assert capsys.readouterr().err.rstrip().endswith(told)
+            assert capsys.readouterr().err.rstrip().endswith(messages)
 
 
 ENDS = """
@@ -173,17 +173,17 @@ main()
 @pytest.mark.parametrize("arguments", [["--version"], ["no-such-command"]], ids=["done", "failed"])
 def test_a_signal_after_the_command_has_ended(number: signal.Signals, arguments: list[str]) -> None:
     """While Python ends there is nobody whom it could be raised to: it ends the process, without a word."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", ENDS, str(int(number)), *arguments], capture_output=True, text=True, check=False
     )
-    assert done.returncode == -number
-    assert "Traceback" not in done.stderr
-    assert "Interrupted" not in done.stderr
+    assert process.returncode == -number
+    assert "Traceback" not in process.stderr
+    assert "Interrupted" not in process.stderr
 
 
 def test_a_signal_is_told_by_its_name() -> None:
-    told = [str(Interrupted(number)) for number in (*ENDING, 99)]
-    assert told == [
+    messages = [str(Interrupted(number)) for number in (*ENDING, 99)]
+    assert messages == [
         "interrupted by SIGINT", "interrupted by SIGTERM", "interrupted by SIGHUP", "interrupted by signal 99"
     ]  # fmt: skip
 
@@ -223,9 +223,9 @@ print("all of them")
 
 def test_the_end_of_a_command_needs_nothing() -> None:
     """No descriptor and no import: where either is exhausted, a handler that needs it is the second traceback."""
-    done = subprocess.run([sys.executable, "-c", _WITHOUT_ANYTHING], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("all of them\n")
+    process = subprocess.run([sys.executable, "-c", _WITHOUT_ANYTHING], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.endswith("all of them\n")
 
 
 @pytest.mark.parametrize(
@@ -259,16 +259,16 @@ def test_a_shortage_comes_before_what_it_led_to(
                     error = raised
         assert exit_code_of(error) == 6
         report_errors(error)
-        told = capsys.readouterr().err
-        assert hint in told and "defect" not in told, told
-        assert outcome is None or str(outcome.headline) in told
+        messages = capsys.readouterr().err
+        assert hint in messages and "defect" not in messages, messages
+        assert outcome is None or str(outcome.headline) in messages
 
 
 def test_workers_are_named_where_the_command_has_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No hint names an option that the command does not have, or repeats one that was given."""
-    for workers, named in ((None, False), (0, True), (4, True), (1, False)):
+    for workers, is_named in ((None, False), (0, True), (4, True), (1, False)):
         monkeypatch.setattr("kstate_cli.cli.ending.workers", lambda workers=workers: workers)
         report_errors(MemoryError())
-        assert ("--workers 1" in capsys.readouterr().err) is named
+        assert ("--workers 1" in capsys.readouterr().err) is is_named

@@ -59,17 +59,17 @@ def _class_of(option: Any) -> str:
 
 
 def test_every_option_is_a_setting_or_a_decision() -> None:
-    seen = set()
+    names = set()
     for path in ALL:
         for option in _parameters(path, "option"):
             name = _class_of(option)
-            known = (name in SETTINGS or name in FLAGS) + (name in DECISIONS)
-            assert known == 1, (
+            places = (name in SETTINGS or name in FLAGS) + (name in DECISIONS)
+            assert places == 1, (
                 f"kstate {path} --{name}: is it a setting, or a decision? See kstate_cli/cli/environment.py"
             )
             assert bool(option.envvar) is (name not in DECISIONS), f"kstate {path} --{name}"
-            seen.add(name)
-    assert seen == SETTINGS | FLAGS | DECISIONS
+            names.add(name)
+    assert names == SETTINGS | FLAGS | DECISIONS
 
 
 def test_no_other_variable_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,10 +85,10 @@ def test_no_other_variable_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None
     }
     for name in names:
         monkeypatch.setenv(name, "1")
-    for path, one in ALL.items():
+    for path, command in ALL.items():
         context = ROOT.context_class(ROOT, info_name="kstate", **ROOT.context_settings)
         for name in path.split():
-            context = ROOT.context_class(one, info_name=name, parent=context)
+            context = ROOT.context_class(command, info_name=name, parent=context)
         for kind in ("option", "argument"):
             for parameter in _parameters(path, kind):
                 setting = kind == "option" and _class_of(parameter) in SETTINGS | FLAGS
@@ -100,18 +100,18 @@ SETTINGS_OF = [(path, parameter) for path in ALL for parameter in _parameters(pa
 
 def test_names_of_variables() -> None:
     """They are a contract: KSTATE, the words of the command, and the option's long name. None stands for two."""
-    found = [option.envvar for _, option in SETTINGS_OF]
+    variables = [option.envvar for _, option in SETTINGS_OF]
     for path, option in SETTINGS_OF:
         (long,) = [opt for opt in option.opts if opt.startswith("--")]
         assert option.envvar == f"KSTATE_{path}_{long[2:]}".upper().replace(" ", "_").replace("-", "_")
-    assert len(found) == len(set(found)) > 100
+    assert len(variables) == len(set(variables)) > 100
     assert {
         "KSTATE_MIGRATE_WAIT",
         "KSTATE_RESTORE_STAGING",
         "KSTATE_QUERY_WINDOW_KEY_OUTPUT",
         "KSTATE_LS_QUIET",
-    } <= set(found)
-    assert all(re.fullmatch(r"KSTATE(_[A-Z]+)+", name) for name in found)
+    } <= set(variables)
+    assert all(re.fullmatch(r"KSTATE(_[A-Z]+)+", name) for name in variables)
 
 
 def test_the_table_of_the_documentation() -> None:
@@ -156,18 +156,18 @@ def test_each_setting_is_read_and_everything_else_is_told(path: str, monkeypatch
             assert unread(command, path) == []
             alone = variable_of(long)
             monkeypatch.setenv(alone, "1")
-            (said,) = unread(command, path)
-            assert said.startswith(f"{alone} is not read: ")
-            assert option.envvar in said or said.endswith(" more")
+            (warning,) = unread(command, path)
+            assert warning.startswith(f"{alone} is not read: ")
+            assert option.envvar in warning or warning.endswith(" more")
             monkeypatch.delenv(alone)
         else:
-            (said,) = unread(command, path)
-            assert said.startswith(f"{variable_of(words, long)} is not read: ") and said.endswith(f"--{long}")
+            (warning,) = unread(command, path)
+            assert warning.startswith(f"{variable_of(words, long)} is not read: ") and warning.endswith(f"--{long}")
         monkeypatch.delenv(variable_of(words, long))
     for name in (f"{start}NONSENSE", f"{start}HELP", f"{start}a\nb"):
         monkeypatch.setenv(name, "1")
-        (said,) = unread(command, path)
-        assert said.startswith(f"{name} is not read")
+        (warning,) = unread(command, path)
+        assert warning.startswith(f"{name} is not read")
         monkeypatch.delenv(name)
     # Of somebody else: of tests, of an image, of a Service of Kubernetes, of another command, and of a hook.
     for name in (
@@ -190,14 +190,14 @@ def test_a_misspelt_variable_is_told_and_the_one_that_is_meant(tmp_path: Path) -
         "KSTATE_EXPORT_OVERWRITE": "1",
         "KSTATE_MIGRATE_WAIT": "5",
     }
-    done = _run("export", "nowhere", "count", "-q", folder=tmp_path, **wrong)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[:3] == [
+    process = _run("export", "nowhere", "count", "-q", folder=tmp_path, **wrong)
+    assert process.returncode == 2
+    assert process.stderr.splitlines()[:3] == [
         "warning: KSTATE_EXPORT_OVERWRITE is not read: pass it on the command line: --overwrite",
         "warning: KSTATE_EXPORT_WORKER is not read; it may be that KSTATE_EXPORT_WORKERS is meant: kstate export --help",
         "warning: KSTATE_WORKERS is not read: a variable has the command in its name: KSTATE_EXPORT_WORKERS",
     ]
-    assert "--out" in done.stderr.splitlines()[3]
+    assert "--out" in process.stderr.splitlines()[3]
 
 
 def _run(*argv: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -214,13 +214,13 @@ def _run(*argv: str, folder: Path, **environment: str) -> subprocess.CompletedPr
 def test_no_variable_makes_a_command_do_nothing(tmp_path: Path) -> None:
     """Each of these made `kstate wipe` end with 0 and nothing done. Here it is refused: there is no application."""
     flags = {"KSTATE_VERSION": "1", "KSTATE_HELP": "1", "KSTATE_WIPE_HELP": "1", "KSTATE_WIPE_DRY_RUN": "1"}
-    done = _run("wipe", ".", "--all", folder=tmp_path, **flags, _KSTATE_COMPLETE="bash_source")
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert "is not an application directory" in done.stderr
-    done = _run("wipe", ".", "--all", "--purge", folder=tmp_path, KSTATE_WIPE_YES="1")
-    assert done.returncode == 2 and "--yes" in done.stderr
-    done = _run("ls", "nowhere", "-o", "json", folder=tmp_path, KSTATE_LS_OUTPUT="nonsense")
-    assert "nowhere" in done.stderr, "the command line comes first"
+    process = _run("wipe", ".", "--all", folder=tmp_path, **flags, _KSTATE_COMPLETE="bash_source")
+    assert (process.returncode, process.stdout) == (2, ""), process.stderr
+    assert "is not an application directory" in process.stderr
+    process = _run("wipe", ".", "--all", "--purge", folder=tmp_path, KSTATE_WIPE_YES="1")
+    assert process.returncode == 2 and "--yes" in process.stderr
+    process = _run("ls", "nowhere", "-o", "json", folder=tmp_path, KSTATE_LS_OUTPUT="nonsense")
+    assert "nowhere" in process.stderr, "the command line comes first"
     assert "nonsense" in _run("ls", "nowhere", folder=tmp_path, KSTATE_LS_OUTPUT="nonsense").stderr
 
 
@@ -252,6 +252,6 @@ def test_an_unset_variable_is_not_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "0_0").mkdir()
     (tmp_path / ".lock").touch()
     for argv in (("wipe", "", "--all", "-q"), ("ls", ""), ("diff", str(tmp_path), ""), ("query", "raw-scan", "", "s")):
-        done = _run(*argv, folder=tmp_path)
-        assert done.returncode == 2, done.stderr
-        assert "is empty" in done.stderr
+        process = _run(*argv, folder=tmp_path)
+        assert process.returncode == 2, process.stderr
+        assert "is empty" in process.stderr

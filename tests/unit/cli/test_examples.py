@@ -34,21 +34,21 @@ def _in(folder: Path) -> dict[str, bytes]:
 
 
 def test_everything_that_is_in_the_repository(tmp_path: Path) -> None:
-    done = kstate_here("examples", "--out", tmp_path / "new", "-o", "json")
+    result = kstate_here("examples", "--out", tmp_path / "new", "-o", "json")
     assert _in(tmp_path / "new") == _tracked()
     assert os.listdir(tmp_path) == ["new"]
-    assert {row["path"] for row in done.rows if row["type"] == "file"} == {
+    assert {row["path"] for row in result.rows if row["type"] == "file"} == {
         str(tmp_path / "new" / name) for name in _tracked()
     }
-    assert done.summary["files"] == len(_tracked())
-    assert done.summary["bytes"] == sum(map(len, _tracked().values()))
+    assert result.summary["files"] == len(_tracked())
+    assert result.summary["bytes"] == sum(map(len, _tracked().values()))
     for name in _tracked():
         assert os.access(tmp_path / "new" / name, os.X_OK) is os.access(ROOT / EXAMPLES / name, os.X_OK), name
 
 
 def test_what_it_says_to_try_is_about_what_it_wrote(tmp_path: Path) -> None:
-    done = kstate_here("examples", "--out", tmp_path / "new examples")
-    (line,) = (line for line in done.err.splitlines() if "kstate restore" in line)
+    result = kstate_here("examples", "--out", tmp_path / "new examples")
+    (line,) = (line for line in result.err.splitlines() if "kstate restore" in line)
     assert str(tmp_path / "orders") in line
     words = shlex.split(line.partition(": kstate ")[2])
     assert kstate_here(*words, "-q").status == 0, "where there is no Java too"
@@ -69,8 +69,8 @@ def test_nothing_is_overwritten(kind: str, tmp_path: Path) -> None:
         if kind == "directory":
             (out / "README.md").write_text("mine")
     before = (_in(tmp_path), sorted(os.listdir(tmp_path)), out.is_symlink())
-    done = kstate_here("examples", "--out", out, "-o", "json", status=4)
-    assert done.error["code"] == "refused" and str(out) in done.error["message"]
+    result = kstate_here("examples", "--out", out, "-o", "json", status=4)
+    assert result.error["code"] == "refused" and str(out) in result.error["message"]
     assert (_in(tmp_path), sorted(os.listdir(tmp_path)), out.is_symlink()) == before
 
 
@@ -94,8 +94,8 @@ def test_what_fails_midway_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     usual = examples.example_files
 
     def broken() -> Any:
-        listed = list(usual())
-        yield from listed[:5]
+        listing = list(usual())
+        yield from listing[:5]
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(examples, "example_files", broken)
@@ -108,9 +108,9 @@ def test_where_it_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "app" / "0_0").mkdir(parents=True)
     (tmp_path / "app" / ".lock").touch()
     (tmp_path / ".kstate").mkdir()
-    for parent, said in (("nowhere", "is no directory"), ("app", "is inside"), (".kstate", "is inside")):
-        done = kstate_here("examples", "--out", tmp_path / parent / "new", status=2)
-        assert said in done.err, done.err
+    for parent, reason in (("nowhere", "is no directory"), ("app", "is inside"), (".kstate", "is inside")):
+        result = kstate_here("examples", "--out", tmp_path / parent / "new", status=2)
+        assert reason in result.err, result.err
     assert sorted(os.listdir(tmp_path / "app")) == [".lock", "0_0"]
 
 

@@ -50,7 +50,7 @@ FILLED = {
 
 
 def _codes(group: str) -> list[str]:
-    return [one.code for one in ALL if one.group == group]
+    return [explanation.code for explanation in ALL if explanation.group == group]
 
 
 def _errors() -> Iterator[type[CommandEnd]]:
@@ -60,9 +60,9 @@ def _errors() -> Iterator[type[CommandEnd]]:
             importlib.import_module(module.name)
     waiting: list[type[CommandEnd]] = [CommandEnd]
     while waiting:
-        one = waiting.pop()
-        waiting += one.__subclasses__()
-        yield one
+        code_ = waiting.pop()
+        waiting += code_.__subclasses__()
+        yield code_
 
 
 def _codes_by_hand() -> set[str]:
@@ -90,14 +90,14 @@ def _enumerated(member: str) -> list[str]:
     ("group", "members"),
     [
         ("finding", CODES),
-        ("outcome", [one.value for one in Outcome]),
+        ("outcome", [member.value for member in Outcome]),
         ("outcome", _enumerated("outcome")),
-        ("problem", [one.value for one in ProblemCode]),
+        ("problem", [member.value for member in ProblemCode]),
         ("verify", VERIFY_CODES),
         ("fleet", FLEET_CODES),
         ("run", _enumerated("state")),
-        ("restoration", [*(one.value for one in RestoreState), INTERRUPTED]),
-        ("query", [one.value for one in FailureReason]),
+        ("restoration", [*(member.value for member in RestoreState), INTERRUPTED]),
+        ("query", [member.value for member in FailureReason]),
         ("status", ["open", "closed"]),
     ],
 )
@@ -106,7 +106,7 @@ def test_every_member_is_explained_and_nothing_else(group: str, members: Iterabl
 
 
 def test_runs_are_in_no_state_that_the_schema_does_not_know() -> None:
-    assert {one.value for one in RunState} < set(_codes("run"))
+    assert {member.value for member in RunState} < set(_codes("run"))
 
 
 def test_every_error_and_every_exit_code_is_explained() -> None:
@@ -124,14 +124,16 @@ def test_groups_are_those_of_the_schema() -> None:
 
 
 def test_a_code_stands_once_in_its_group() -> None:
-    assert not [name for name, count in Counter(one.full_name.casefold() for one in ALL).items() if count > 1]
-    assert not {group.name for group in groups()} & {one.code for one in ALL if ":" in one.code}
+    assert not [
+        name for name, count in Counter(explanation.full_name.casefold() for explanation in ALL).items() if count > 1
+    ]
+    assert not {group.name for group in groups()} & {explanation.code for explanation in ALL if ":" in explanation.code}
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("explanation", ALL, ids=lambda one: one.full_name)
+@pytest.mark.parametrize("explanation", ALL, ids=lambda explanation: explanation.full_name)
 def test_texts(explanation: Explanation) -> None:
     assert explanation.brief[0].isupper() or explanation.brief[0].isdigit()
     assert not explanation.brief.endswith(".") and len(explanation.brief) <= 100
@@ -148,7 +150,7 @@ def test_texts(explanation: Explanation) -> None:
         assert not [*wrong_references(text, explanation.full_name)]
 
 
-@pytest.mark.parametrize("explanation", ALL, ids=lambda one: one.full_name)
+@pytest.mark.parametrize("explanation", ALL, ids=lambda explanation: explanation.full_name)
 def test_commands_can_be_pasted(explanation: Explanation) -> None:
     for line in explanation.do:
         before, there, words = line.partition("kstate ")
@@ -165,23 +167,23 @@ def kstate_cli_commands() -> frozenset[str]:
 
 def test_findings_say_what_check_says() -> None:
     for name, code in CODES.items():
-        (one,) = find(f"finding:{name}")
-        assert (one.level, one.rule, one.do[0]) == (code.level.value, code.rule, code.hint)
+        (explanation,) = find(f"finding:{name}")
+        assert (explanation.level, explanation.rule, explanation.do[0]) == (code.level.value, code.rule, code.hint)
 
 
 def test_what_streams_prints_is_what_check_foretells() -> None:
     """Of every prediction that is kept of every directory: what it says Streams prints, its explanation says too."""
-    said: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for file in sorted(GOLDEN.glob("*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             if row.get("type") == "prediction" and row["messages"]:
-                said.setdefault(row["code"], set()).update(row["messages"])
-    assert len(said) >= 3
-    for code, messages in said.items():
-        (one,) = find(f"finding:{code}")
+                names.setdefault(row["code"], set()).update(row["messages"])
+    assert len(names) >= 3
+    for code, messages in names.items():
+        (explanation,) = find(f"finding:{code}")
         for message in messages:
-            assert any(_pattern(sentence).search(message) for sentence in one.log or ()), (code, message)
+            assert any(_pattern(sentence).search(message) for sentence in explanation.log or ()), (code, message)
 
 
 def _pattern(sentence: str) -> re.Pattern[str]:
@@ -190,19 +192,19 @@ def _pattern(sentence: str) -> re.Pattern[str]:
 
 
 def test_every_sentence_of_streams_is_of_some_code() -> None:
-    known = [value for name, value in vars(streams_log).items() if name.isupper() and isinstance(value, (str, tuple))]
-    sentences = {one for value in known for one in ((value,) if isinstance(value, str) else value)}
-    shown = " ".join(sentence for one in ALL for sentence in one.log or ())
+    texts = [value for name, value in vars(streams_log).items() if name.isupper() and isinstance(value, (str, tuple))]
+    sentences = {sentence_ for value in texts for sentence_ in ((value,) if isinstance(value, str) else value)}
+    text = " ".join(sentence for explanation in ALL for sentence in explanation.log or ())
     parts = [part for sentence in (*sentences, *MALFORMED_FILE_MESSAGES) for part in sentence.split("{}")]
-    assert not [part for part in parts if part.strip() not in shown]
+    assert not [part for part in parts if part.strip() not in text]
 
 
 def test_no_module_but_the_owner_spells_what_streams_prints() -> None:
     """Or the two would differ one day: check, and the explanations, name the constants."""
-    known = [value for name, value in vars(streams_log).items() if name.isupper() and isinstance(value, (str, tuple))]
+    texts = [value for name, value in vars(streams_log).items() if name.isupper() and isinstance(value, (str, tuple))]
     parts = {
         part.strip()
-        for value in known
+        for value in texts
         for sentence in ((value,) if isinstance(value, str) else value)
         for part in sentence.split("{}")
         if len(part.strip()) >= 15
@@ -222,9 +224,9 @@ def test_no_module_but_the_owner_spells_what_streams_prints() -> None:
 
 
 def test_a_code_is_found_in_any_case_and_with_its_group() -> None:
-    for one in ALL:
-        assert find(one.full_name) == find(one.full_name.upper()) == (one,)
-        assert one in find(one.code.swapcase())
+    for explanation in ALL:
+        assert find(explanation.full_name) == find(explanation.full_name.upper()) == (explanation,)
+        assert explanation in find(explanation.code.swapcase())
     assert [one.group for one in find("not-understood")] == ["finding", "verify"]
     assert find("exit:status-open") == find("") == find("nonsense") == ()
 
@@ -245,16 +247,20 @@ def test_a_code_that_there_is_not_is_a_usage_error() -> None:
 
 def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert explain.explain(["GLOBAL-status-open"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == "finding:global-status-open (error)"
-    assert [line for line in told if not line.startswith(" ")][1:] == ["rule:", "in the log of Streams:", "what to do:"]
-    assert "  kstate wipe APP --global" in told
-    assert "  Invalid state during store open. Expected state to be either empty or closed (from 4.3 on)" in told
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "finding:global-status-open (error)"
+    assert [line for line in lines if not line.startswith(" ")][1:] == [
+        "rule:",
+        "in the log of Streams:",
+        "what to do:",
+    ]
+    assert "  kstate wipe APP --global" in lines
+    assert "  Invalid state during store open. Expected state to be either empty or closed (from 4.3 on)" in lines
     assert explain.explain() == 0
-    listed = capsys.readouterr().out
-    assert len(listed.splitlines()) == len(ALL) + 2 * len(groups()) - 1
-    for one in ALL:
-        assert f"  {one.code} " in listed and one.brief in listed
+    output = capsys.readouterr().out
+    assert len(output.splitlines()) == len(ALL) + 2 * len(groups()) - 1
+    for explanation in ALL:
+        assert f"  {explanation.code} " in output and explanation.brief in output
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,7 +293,7 @@ def test_the_pages_have_every_code_and_their_links_lead_somewhere() -> None:
 
 
 def test_completion() -> None:
-    assert set(codes("")) == {one.code for one in ALL}
+    assert set(codes("")) == {explanation.code for explanation in ALL}
     assert codes("STATUS-O") == ["STATUS-OPEN"]
     assert codes("REST") == ["RESTORES", "RESTORES-ALL", "RESTORING"]
     assert all(find(code) for code in codes("r"))

@@ -40,9 +40,9 @@ def _kstate(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("words", [(), ("query",)], ids=["kstate", "kstate query"])
 def test_a_group_alone_shows_its_help(words: tuple[str, ...]) -> None:
     """As ``--help`` does: on standard output, and no error."""
-    alone, asked = _kstate(*words), _kstate(*words, "--help")
+    alone, with_option = _kstate(*words), _kstate(*words, "--help")
     assert (alone.returncode, alone.stderr) == (0, "")
-    assert alone.stdout == asked.stdout != ""
+    assert alone.stdout == with_option.stdout != ""
 
 
 _LIST = ROOT / "kstate_cli" / "cli" / "list_of_commands.py"
@@ -99,7 +99,7 @@ _METAVAR = re.compile(r"[A-Z]+([:/=][A-Z]+)*|[a-z]+(\|[a-z]+)+|DEFAULT\|HEADERS"
 
 
 def _groups() -> dict[str, Any]:
-    return {"": _CLI} | {name: one for name, one in _CLI.commands.items() if hasattr(one, "commands")}
+    return {"": _CLI} | {name: command for name, command in _CLI.commands.items() if hasattr(command, "commands")}
 
 
 ALL: dict[str, Any] = {**_groups(), **dict(commands())}
@@ -117,19 +117,19 @@ def _help(path: str, width: int = WIDTH) -> list[str]:
 
 @pytest.mark.parametrize("path", ALL, ids=[path or "kstate" for path in ALL])
 def test_help(path: str) -> None:
-    shown = _help(path)
-    text = "\n".join(shown)
-    assert not [line for line in shown if len(line) > WIDTH], "cut on a terminal of 80 columns"
-    assert shown == _help(path, 200)
-    assert len(shown) <= LONGEST
+    help_lines = _help(path)
+    text = "\n".join(help_lines)
+    assert not [line for line in help_lines if len(line) > WIDTH], "cut on a terminal of 80 columns"
+    assert help_lines == _help(path, 200)
+    assert len(help) <= LONGEST
     assert "env var" not in text and "KSTATE_" not in text, "docs/environment.md has them"
     assert "<" not in text and "x>=" not in text, "types of a program"
     examples = EXAMPLES[path]
     assert len(examples) >= 2
-    assert shown[-1 - 2 * len(examples)] == "Examples:" or path == ""
+    assert help[-1 - 2 * len(examples)] == "Examples:" or path == ""
     for example in examples:
-        assert f"    kstate {example.line}" in shown, "not as it was written"
-        assert f"  {example.purpose}:" in shown
+        assert f"    kstate {example.line}" in help, "not as it was written"
+        assert f"  {example.purpose}:" in help
     assert (
         len({example.line for example in examples}) == len({example.purpose for example in examples}) == len(examples)
     )

@@ -55,7 +55,7 @@ VALUES = st.recursive(
 @given(kind=st.text(), app=st.none() | st.text(), members=st.dictionaries(st.text(min_size=1), VALUES))
 def test_a_line_is_what_the_whole_object_would_be(kind: str, app: str | None, members: dict[str, Any]) -> None:
     """Put together from parts, for the rows of queries: not a byte is other than of the object as a whole."""
-    members = {name: one for name, one in members.items() if name not in json_lines.HEAD}
+    members = {name: member for name, member in members.items() if name not in json_lines.HEAD}
     out = _Stream()
     lines = emitter.JsonLines(app, out)  # type: ignore[arg-type]
     lines.print({"type": kind, **members})
@@ -141,8 +141,8 @@ def test_every_class_of_errors_has_a_code() -> None:
     assert len(set(own.values())) == len(own), own
     page = json_page.PAGE.read_text(encoding="utf-8")
     assert all(f"`{code}`" in page for code in {*own.values(), *(code for _, code in ENDS)} - {"own", "output-lost"})
-    told = json_lines.schema("members")["$defs"]["code"]["pattern"]
-    assert all(Draft202012Validator({"pattern": told}).is_valid(code) for code in own.values())
+    pattern = json_lines.schema("members")["$defs"]["code"]["pattern"]
+    assert all(Draft202012Validator({"pattern": pattern}).is_valid(code) for code in own.values())
 
 
 ENDS: list[tuple[BaseException, str]] = [
@@ -161,7 +161,7 @@ ENDS: list[tuple[BaseException, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "code"), ENDS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(("error", "code"), ENDS, ids=lambda error: type(error).__name__)
 def test_a_failure_is_a_line(error: BaseException, code: str, capsys: pytest.CaptureFixture[str]) -> None:
     emitter.begin(["ls", "x", "-o", "json"])
     number = exit_code_of(error)
@@ -202,12 +202,12 @@ def test_without_json_there_is_none(words: list[str], capsys: pytest.CaptureFixt
     "words", [["-o", "json"], ["-ojson"], ["-qo", "json"], ["-qojson"], ["--output", "json"], ["--output=json"]]
 )
 def test_every_way_to_ask_for_it(words: list[str], tmp_path: Path) -> None:
-    done = kstate_here("ls", tmp_path / "nowhere", *words, status=2)
-    assert (done.error["code"], done.error["app"]) == ("usage", str(tmp_path / "nowhere"))
-    assert "does not exist" in done.error["message"]
-    done = kstate_here("ls", tmp_path, "--nonsense", *words, status=2)
-    assert (done.error["code"], done.error["app"]) == ("usage", None)
-    assert "--nonsense" in done.error["message"]
+    result = kstate_here("ls", tmp_path / "nowhere", *words, status=2)
+    assert (result.error["code"], result.error["app"]) == ("usage", str(tmp_path / "nowhere"))
+    assert "does not exist" in result.error["message"]
+    result = kstate_here("ls", tmp_path, "--nonsense", *words, status=2)
+    assert (result.error["code"], result.error["app"]) == ("usage", None)
+    assert "--nonsense" in result.error["message"]
 
 
 def test_the_environment_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,10 +229,10 @@ def test_wrong_command_lines(command: str) -> None:
     """Found by the parser, before anything of the command is there; hostile."""
     without = [] if command in NEEDS_NOTHING else [[]]
     for words in ([f"--{HOSTILE}"], [HOSTILE] * 9, *without):
-        done = kstate_here(command, *words, "-o", "json", status=None)
-        assert done.status in (2, 4), (words, done)
-        assert len(done.out.splitlines()) == 1 and done.error["exit"] == done.status
-        assert done.error["code"] in ("usage", "refused")
+        result = kstate_here(command, *words, "-o", "json", status=None)
+        assert result.status in (2, 4), (words, result)
+        assert len(result.out.splitlines()) == 1 and result.error["exit"] == result.status
+        assert result.error["code"] in ("usage", "refused")
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
@@ -259,10 +259,10 @@ def test_a_line_has_its_members_and_no_others(command: str) -> None:
     types = dict(json_lines.types(command))
     assert command == json_lines.PROGRESS or types.keys() >= {"summary", "error"}
     assert {*types} == {kind["properties"]["type"]["const"] for kind in types.values()}
-    for kind, one in types.items():
-        assert one["additionalProperties"] is False and one["description"], kind
-        assert tuple(one["properties"])[:3] == tuple(one["required"][:3]) == json_lines.HEAD, kind
-        for name, member in one["properties"].items():
+    for kind, schema in types.items():
+        assert schema["additionalProperties"] is False and schema["description"], kind
+        assert tuple(schema["properties"])[:3] == tuple(schema["required"][:3]) == json_lines.HEAD, kind
+        for name, member in schema["properties"].items():
             if name == "type":
                 continue
             reference = member if "$ref" in member else member["anyOf"][0]
@@ -271,14 +271,14 @@ def test_a_line_has_its_members_and_no_others(command: str) -> None:
 
 
 def test_nothing_is_defined_that_no_line_has() -> None:
-    commands = [one for name in json_lines.commands() for one in dict(json_lines.types(name)).values()]
+    commands = [row for name in json_lines.commands() for row in dict(json_lines.types(name)).values()]
     members = json_lines.schema("members")["$defs"]
     assert {*members} == {name for command in commands for name in command["properties"]}
     assert all(member["description"] for member in members.values())
-    used = {id(command) for command in commands}
+    identities = {id(command) for command in commands}
     for name in json_lines.schemas():
         if name != "members":
-            assert {id(one) for one in json_lines.schema(name)["$defs"].values()} <= used, name
+            assert {id(schema) for schema in json_lines.schema(name)["$defs"].values()} <= identities, name
 
 
 def test_a_line_that_is_not_as_the_schema_says_is_found() -> None:
@@ -301,17 +301,17 @@ def test_a_line_that_is_not_as_the_schema_says_is_found() -> None:
         {**good, "app": None},
         {**good, "schema_version": 1},
         {**good, "type": "rows"},
-        {name: one for name, one in good.items() if name != "stores"},
+        {name: value for name, value in good.items() if name != "stores"},
         dict(reversed(good.items())),
     ):
         with pytest.raises(AssertionError):
             json_lines.check_line("ls", bad)
     line = json.dumps(good) + "\n"
-    asked = ("ls", "/a", "-o", "json")
-    json_lines.check(asked, 1, line)
+    words = ("ls", "/a", "-o", "json")
+    json_lines.check(words, 1, line)
     failed = {"type": "error", "code": "usage", "exit": 2, "message": "m", "where": None, "details": [], "hint": None}
     error = json.dumps({**dict(list(good.items())[:3]), **failed, "hint_details": []}) + "\n"
-    json_lines.check(asked, 2, error, "kstate: m")
+    json_lines.check(words, 2, error, "kstate: m")
     for status, out, err in ((0, "", ""), (3, line, "no"), (0, line * 2, ""), (0, line + "text\n", ""), (2, error, "")):
         with pytest.raises((AssertionError, ValueError)):
-            json_lines.check(asked, status, out, err)
+            json_lines.check(words, status, out, err)

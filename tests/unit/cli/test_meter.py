@@ -72,8 +72,8 @@ def test_verify_and_export(stderr: io.StringIO, clock: list[float]) -> None:
         assert "10,000 of about 40,000 rows (25 %), 1,000 rows/s, 30 s left" in said(stderr)
 
 
-@pytest.mark.parametrize(("resumed", "rate", "left"), [(False, "3,000", "10 s"), (True, "1,000", "30 s")])
-def test_restore(stderr: io.StringIO, clock: list[float], *, resumed: bool, rate: str, left: str) -> None:
+@pytest.mark.parametrize(("resumed", "rate", "remaining"), [(False, "3,000", "10 s"), (True, "1,000", "30 s")])
+def test_restore(stderr: io.StringIO, clock: list[float], *, resumed: bool, rate: str, remaining: str) -> None:
     """What an interrupted run has left was not done in these seconds."""
     with redirect_stderr(stderr):
         with RestoreProgress(TableOutput(None)) as progress:
@@ -83,7 +83,7 @@ def test_restore(stderr: io.StringIO, clock: list[float], *, resumed: bool, rate
             progress.slices(2, 6, 20_000 if resumed else 0, 60_000, 1 << 20)
             clock[0] += OFTEN_SECONDS
             progress.slices(3, 6, 30_000, 60_000, 2 << 20)
-        assert f"30,000 of 60,000 records (50 %), {rate} records/s, {left} left" in said(stderr)
+        assert f"30,000 of 60,000 records (50 %), {rate} records/s, {remaining} left" in said(stderr)
         assert "slice" not in said(stderr)
         if resumed:
             assert "resuming run 0001-restore: 33 % of its records are sorted already" in said(stderr)

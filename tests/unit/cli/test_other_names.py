@@ -13,7 +13,7 @@ from kstate_cli.cli.registry import COMMANDS, LazyGroup
 from tests.directories.support import kstate_here
 
 ROOT: Any = LazyGroup(name="kstate")
-NEEDED = {
+NEEDS = {
     "ls": (["/a"], "from_changelog"),
     "inspect-position": (["/a"], "from_changelog"),
     "check": (["/a", "--for", "4.3"], "dump"),
@@ -41,13 +41,13 @@ def test_every_command_with_a_dump_is_tested() -> None:
         if any("DUMP" in str(parameter.metavar) for parameter in command.params)
         or any(set(DUMP_NAMES) & {*parameter.opts} for parameter in command.params)
     }
-    assert with_dump == {*NEEDED}
+    assert with_dump == {*NEEDS}
 
 
-@pytest.mark.parametrize("path", NEEDED)
+@pytest.mark.parametrize("path", NEEDS)
 @pytest.mark.parametrize("name", DUMP_NAMES)
 def test_both_names_work(path: str, name: str) -> None:
-    words, parameter = NEEDED[path]
+    words, parameter = NEEDS[path]
     for given in ([name, "/the dump"], [f"{name}=/the dump"]):
         parsed = ALL[path].make_context(path, [*words, *given]).params
         assert str(parsed[parameter]) == "/the dump"
@@ -62,8 +62,12 @@ def test_a_value_is_no_option() -> None:
 def test_the_help_shows_the_name_of_the_command() -> None:
     """``restore`` keeps documenting ``--from-changelog``."""
     documented = {
-        path: [name_of(one) for one in ALL[path].params if one.name == parameter and one.param_type_name == "option"]
-        for path, (_, parameter) in NEEDED.items()
+        path: [
+            name_of(option)
+            for option in ALL[path].params
+            if option.name == parameter and option.param_type_name == "option"
+        ]
+        for path, (_, parameter) in NEEDS.items()
     }
     assert documented == {
         "ls": ["from-changelog"], "inspect-position": ["from-changelog"], "check": ["dump"],
@@ -84,7 +88,7 @@ def test_what_an_unknown_name_means(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
+    ("words", "name"),
     [
         (("migrate", "/a", "--for", "4.2"), "--to"),
         (("check", "/a", "--to", "4.2"), "--for"),
@@ -100,8 +104,8 @@ def test_what_an_unknown_name_means(path: str) -> None:
         (("fleet", "--stores", "x"), "--spec"),
     ],
 )
-def test_the_error_names_what_the_command_calls_it(words: tuple[str, ...], meant: str, tmp_path: Path) -> None:
-    done = kstate_here(*words, status=2)
+def test_the_error_names_what_the_command_calls_it(words: tuple[str, ...], name: str, tmp_path: Path) -> None:
+    result = kstate_here(*words, status=2)
     option = next(word for word in words if word.startswith("--"))
-    assert f"No such option: {option}" in done.err
-    assert f"did you mean {meant}" in done.err, done.err
+    assert f"No such option: {option}" in result.err
+    assert f"did you mean {name}" in result.err, result.err

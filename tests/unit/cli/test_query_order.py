@@ -49,10 +49,10 @@ def test_the_order_of_before(path: str, name: str) -> None:
         hint = _refused(*ends, path, store, name, *MORE[name]).hint
         assert hint is not None
         words = shlex.split(hint[hint.index("kstate ") :])
-        given = f"./{path}" if ends else path
-        assert words == ["kstate", "query", name, given, store, *MORE[name]]
+        argument = f"./{path}" if ends else path
+        assert words == ["kstate", "query", name, argument, store, *MORE[name]]
         values = _QUERY.commands[name].make_context(name, words[3:]).params
-        assert (str(values["app"]), values["store"]) == (str(values["app"].__class__(given)), store)
+        assert (str(values["app"]), values["store"]) == (str(values["app"].__class__(argument)), store)
 
 
 def test_what_is_said_where_words_are_missing() -> None:

@@ -20,18 +20,18 @@ _CLI: Any = typer.main.get_command(app)
 
 def _paths() -> list[tuple[str, ...]]:
     """The words of every command and subcommand."""
-    found: list[tuple[str, ...]] = [()]
+    paths: list[tuple[str, ...]] = [()]
     for name in COMMANDS:
-        found.append((name,))
-        found += [(name, inner) for inner in getattr(_CLI.commands[name], "commands", {})]
-    return found
+        paths.append((name,))
+        paths += [(name, inner) for inner in getattr(_CLI.commands[name], "commands", {})]
+    return paths
 
 
 def _command(path: tuple[str, ...]) -> Any:
-    found = _CLI
+    command = _CLI
     for name in path:
-        found = found.commands[name]
-    return found
+        command = command.commands[name]
+    return command
 
 
 def _wrong(path: tuple[str, ...]) -> list[list[str]]:
@@ -47,8 +47,10 @@ def _wrong(path: tuple[str, ...]) -> list[list[str]]:
     # As a query was written before.
     lines += [[path[0], "/nowhere/app", HOSTILE, *path[1:], HOSTILE]] if path[1:] else []
     # Numbers, and words to choose from; a text is taken, and there is no such directory.
-    given = ["/nowhere/app"] * len([parameter for parameter in parameters if parameter.param_type_name == "argument"])
-    return lines + [[*words, *given, option, HOSTILE] for option in options if option not in flags]
+    arguments = ["/nowhere/app"] * len(
+        [parameter for parameter in parameters if parameter.param_type_name == "argument"]
+    )
+    return lines + [[*words, *arguments, option, HOSTILE] for option in options if option not in flags]
 
 
 @pytest.mark.parametrize("path", _paths(), ids=" ".join)
@@ -62,12 +64,12 @@ def test_hostile_arguments(
             _CLI(line, standalone_mode=False, prog_name="kstate")
         assert exit_code_of(caught.value) in (2, 4), (line, caught.value)
         report_errors(caught.value)
-        told = capfd.readouterr()
-        assert told.out == "", line
-        lines = told.err.removesuffix("\n").split("\n")
-        assert all(line.isprintable() for line in lines), (line, told.err)
+        output = capfd.readouterr()
+        assert output.out == "", line
+        lines = output.err.removesuffix("\n").split("\n")
+        assert all(line.isprintable() for line in lines), (line, output.err)
         assert lines[0].startswith("kstate: ")
-        assert "Value error" not in told.err, "pydantic's words"
+        assert "Value error" not in output.err, "pydantic's words"
         assert not [line for line in lines if line.startswith("kstate: done")], line
         if exit_code_of(caught.value) == 2 and not isinstance(caught.value, KstateError):
             assert lines[-1].startswith("  what to do: see kstate "), (line, lines)

@@ -117,7 +117,7 @@ class Writer:
             unit = "us" if self.time == "INT96" else self.time
             return column.cast(pa.timestamp(unit, tz="UTC")).view(pa.int64()).view(pa.timestamp(unit, tz=self.zone))
         if name == "headers" and self.headers is not None:
-            values: list[Any] = [one or (None if self.no_headers == "null" else []) for one in column.to_pylist()]
+            values: list[Any] = [row or (None if self.no_headers == "null" else []) for row in column.to_pylist()]
             if self.headers == "binary keys":
                 values = [
                     None if value is None else [{**header, "key": header["key"].encode()} for header in value]

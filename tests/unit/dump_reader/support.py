@@ -89,7 +89,7 @@ def opened(path: Path | str) -> Dump:
 def content(dump: Dump, max_bytes: int = 1 << 30, columns: tuple[str, ...] = ALL) -> Mapping[TopicPartition, list[Any]]:
     """Every row, by topic-partition, as its slices give it."""
     filesystem, _ = open_location(dump.uri)
-    found: dict[TopicPartition, list[Any]] = {}
+    results: dict[TopicPartition, list[Any]] = {}
     for key, partition in dump.partitions.items():
         cut, again = slices(partition, after=None, until=None, max_bytes=max_bytes)
         assert not again
@@ -97,16 +97,16 @@ def content(dump: Dump, max_bytes: int = 1 << 30, columns: tuple[str, ...] = ALL
         for part in cut:
             table = read_slice(part, columns, filesystem)
             assert table.column_names == list(columns)
-            found.setdefault(key, []).extend(tuple(row.values()) for row in table.to_pylist())
-    return found
+            results.setdefault(key, []).extend(tuple(row.values()) for row in table.to_pylist())
+    return results
 
 
 def expected(table: pa.Table, columns: tuple[str, ...] = ALL) -> Mapping[TopicPartition, list[Any]]:
     """What :func:`content` should find for these rows."""
-    found: dict[TopicPartition, list[Any]] = {}
+    results: dict[TopicPartition, list[Any]] = {}
     sorted_rows = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")])
     milliseconds = [value.value // 1000 for value in sorted_rows.column("timestamp")]
     for row, timestamp in zip(sorted_rows.to_pylist(), milliseconds, strict=True):
         key = TopicPartition(row["topic"], row["partition"])
-        found.setdefault(key, []).append(tuple({**row, "timestamp": timestamp}[name] for name in columns))
-    return found
+        results.setdefault(key, []).append(tuple({**row, "timestamp": timestamp}[name] for name in columns))
+    return results

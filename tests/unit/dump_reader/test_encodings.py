@@ -40,8 +40,8 @@ def written(folder: Path, writers: Sequence[Writer], per_file: int, repeated: in
 
 def read(folder: Path, max_bytes: int = 1 << 30, columns: tuple[str, ...] = COLUMNS) -> dict[TopicPartition, list[Any]]:
     """Return every row; no headers are written as an empty list or as null."""
-    found = content(opened(folder), max_bytes, columns)
-    return {key: [tuple([] if value is None and name == "headers" else value for name, value in zip(columns, row, strict=True)) for row in rows] for key, rows in found.items()}  # fmt: skip
+    results = content(opened(folder), max_bytes, columns)
+    return {key: [tuple([] if value is None and name == "headers" else value for name, value in zip(columns, row, strict=True)) for row in rows] for key, rows in results.items()}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

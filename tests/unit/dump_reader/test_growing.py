@@ -75,8 +75,8 @@ def _set(*path: Any) -> Callable[[Any], None]:
     *where, name, value = path
 
     def change(content: Any) -> None:
-        for one in where:
-            content = content[one]
+        for place in where:
+            content = content[place]
         content[name] = value
 
     return change
@@ -146,9 +146,9 @@ def test_what_is_no_manifest_at_all(data: bytes) -> None:
 
 def test_of_a_topic_made_anew_only_the_partitions_that_it_has() -> None:
     other = replace(FULL, key=TopicPartition("t", 1))
-    anew = replace(FULL, began=5, topic_id="other")
+    recreated = replace(FULL, began=5, topic_id="other")
     assert set(Grown(7, "read_committed", (FULL, other)).newest()) == {KEY, other.key}
-    assert Grown(7, "read_committed", (anew, FULL, other)).newest() == {KEY: anew}
+    assert Grown(7, "read_committed", (recreated, FULL, other)).newest() == {KEY: recreated}
 
 
 def rows_of(offsets: range) -> Iterator[pa.RecordBatch]:
@@ -168,9 +168,9 @@ def written(folder: Path, name: str, offsets: range) -> GrownFile:
     with RangeFile(str(folder / relative), schema(), group_bytes=1) as file:
         for batch in rows_of(offsets):
             file.add(batch)
-        found = file.finish(relative)
-    assert found is not None
-    return found
+        grown_file = file.finish(relative)
+    assert grown_file is not None
+    return grown_file
 
 
 def commit(folder: Path, generation: int, files: tuple[GrownFile, ...], end: int) -> None:
@@ -179,43 +179,43 @@ def commit(folder: Path, generation: int, files: tuple[GrownFile, ...], end: int
 
 
 def offsets_in(part: PartitionDump, uri: str, after: int = -1) -> list[int]:
-    found: list[int] = []
+    offsets: list[int] = []
     for slice_ in slices(part, after=after, until=None, max_bytes=1 << 20)[0]:
-        found += read_slice(slice_, ("key", "headers"), open_location(uri)[0]).column("offset").to_pylist()
-    return found
+        offsets += read_slice(slice_, ("key", "headers"), open_location(uri)[0]).column("offset").to_pylist()
+    return offsets
 
 
 def test_only_the_newest_manifest_and_what_it_needs(tmp_path: Path) -> None:
-    one, two = written(tmp_path, "one", range(10)), written(tmp_path, "two", range(10, 30))
-    commit(tmp_path, 1, (one,), 10)
+    first, two = written(tmp_path, "one", range(10)), written(tmp_path, "two", range(10, 30))
+    commit(tmp_path, 1, (first,), 10)
     older = read_dump(str(tmp_path), complete=False, committed_only=False).partitions[KEY]
-    (tmp_path / one.path).with_name("two-attempts.parquet").write_bytes(b"no parquet")
-    commit(tmp_path, 2, (one, two), 30)
-    found = read_dump(str(tmp_path), complete=False, committed_only=False, check_digests=True)
-    assert offsets_in(found.partitions[KEY], str(tmp_path)) == list(range(30))
+    (tmp_path / first.path).with_name("two-attempts.parquet").write_bytes(b"no parquet")
+    commit(tmp_path, 2, (first, two), 30)
+    dump = read_dump(str(tmp_path), complete=False, committed_only=False, check_digests=True)
+    assert offsets_in(dump.partitions[KEY], str(tmp_path)) == list(range(30))
     # Who has opened the dump before reads what it was then.
     assert offsets_in(older, str(tmp_path)) == list(range(10))
     # What nobody needs is not opened: damage there is no trouble of who catches up.
-    (tmp_path / one.path).write_bytes(b"x" * one.size)
-    found = read_dump(str(tmp_path), complete=False, committed_only=False)
-    assert offsets_in(found.partitions[KEY], str(tmp_path), after=9) == list(range(10, 30))
+    (tmp_path / first.path).write_bytes(b"x" * first.size)
+    dump = read_dump(str(tmp_path), complete=False, committed_only=False)
+    assert offsets_in(dump.partitions[KEY], str(tmp_path), after=9) == list(range(10, 30))
     with pytest.raises(DumpError, match="cannot be decoded"):
-        offsets_in(found.partitions[KEY], str(tmp_path))
+        offsets_in(dump.partitions[KEY], str(tmp_path))
     with pytest.raises(DumpError, match="SHA-256"):
         read_dump(str(tmp_path), complete=False, committed_only=False, check_digests=True)
 
 
-@pytest.mark.parametrize("what", ["gone", "shorter", "a link", "another manifest"])
-def test_a_dump_that_is_not_what_it_says(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("damage", ["gone", "shorter", "a link", "another manifest"])
+def test_a_dump_that_is_not_what_it_says(tmp_path: Path, damage: str) -> None:
     dump = tmp_path / "dump"
-    one = written(dump, "one", range(10))
-    commit(dump, 1, (one,), 10)
-    path = dump / one.path
-    if what == "gone":
+    first = written(dump, "one", range(10))
+    commit(dump, 1, (first,), 10)
+    path = dump / first.path
+    if damage == "gone":
         path.unlink()
-    elif what == "shorter":
+    elif damage == "shorter":
         path.write_bytes(path.read_bytes()[:-1])
-    elif what == "a link":
+    elif damage == "a link":
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")
     else:
@@ -224,29 +224,29 @@ def test_a_dump_that_is_not_what_it_says(tmp_path: Path, what: str) -> None:
         read_dump(str(dump), complete=False, committed_only=False)
 
 
-@pytest.mark.parametrize("what", ["a link", "a link to nothing", "a folder", "a FIFO"])
-def test_what_only_has_the_name_of_a_manifest(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("damage", ["a link", "a link to nothing", "a folder", "a FIFO"])
+def test_what_only_has_the_name_of_a_manifest(tmp_path: Path, damage: str) -> None:
     """Left out, an older one would count; followed, one of another dump."""
     dump, other = tmp_path / "dump", tmp_path / "other"
-    one = written(dump, "one", range(10))
-    commit(dump, 1, (one,), 10)
+    first = written(dump, "one", range(10))
+    commit(dump, 1, (first,), 10)
     other.mkdir()
     name = dump / name_of(2)
-    if what == "a folder":
+    if damage == "a folder":
         name.mkdir()
-    elif what == "a FIFO":
+    elif damage == "a FIFO":
         os.mkfifo(name)
     else:
-        if what == "a link":
-            commit(other, 2, (one,), 10)
+        if damage == "a link":
+            commit(other, 2, (first,), 10)
         name.symlink_to(other / name_of(2))
     for read in (
         lambda: read_dump(str(dump), complete=False, committed_only=False),
         lambda: FolderStore(str(dump)).read_newest(),
     ):
-        with pytest.raises(DumpError, match="has the name of a manifest, and is") as refused:
+        with pytest.raises(DumpError, match="has the name of a manifest, and is") as refusal:
             read()
-        assert name_of(2) in refused.value.message
+        assert name_of(2) in refusal.value.message
 
 
 @pytest.mark.parametrize("generation", [2, MOST_GENERATION])
@@ -261,9 +261,9 @@ def test_a_manifest_that_cannot_be_read_says_what_to_do(tmp_path: Path, generati
     if data is None and generation != MOST_GENERATION:
         assert generation_of(name_of(generation + 1)) == generation + 1
         return
-    with pytest.raises(DumpError, match="the manifest cannot be read") as refused:
+    with pytest.raises(DumpError, match="the manifest cannot be read") as refusal:
         read_dump(str(tmp_path), complete=False, committed_only=False)
-    assert refused.value.hint == WHOLE_COPY
+    assert refusal.value.hint == WHOLE_COPY
     (tmp_path / name_of(generation)).unlink()
     assert read_dump(str(tmp_path), complete=False, committed_only=False).partitions[KEY].rows == 10
 

@@ -102,8 +102,8 @@ def test_timestamps_are_floored(unit: str, tmp_path: Path) -> None:
     table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", column)
     # Only this version stores seconds and nanoseconds as they are.
     pq.write_table(table, tmp_path / "a.parquet", version="2.6", coerce_timestamps=None, store_schema=True)
-    found = [row[2] for row in content(opened(tmp_path))[TopicPartition(A, 0)]]
-    assert found == [-1 if v is None else v * 1000 if per_ms is None else v // per_ms for v in stored]
+    results = [row[2] for row in content(opened(tmp_path))[TopicPartition(A, 0)]]
+    assert results == [-1 if v is None else v * 1000 if per_ms is None else v // per_ms for v in stored]
 
 
 def test_int96_before_1970_and_far_away(tmp_path: Path) -> None:
@@ -114,10 +114,10 @@ def test_int96_before_1970_and_far_away(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
     dump = opened(tmp_path)
     assert dump.warnings == ()
-    found = [row[2] for row in content(dump)[TopicPartition(A, 0)]]
-    assert found[:4] == [-1, -1, -1, -2]
-    assert found[6:] == [0, -1]
-    assert found == [-1 if value is None else value // 1_000 for value in values]
+    results = [row[2] for row in content(dump)[TopicPartition(A, 0)]]
+    assert results[:4] == [-1, -1, -1, -2]
+    assert results[6:] == [0, -1]
+    assert results == [-1 if value is None else value // 1_000 for value in values]
 
 
 def test_timestamps_without_a_zone_are_said(tmp_path: Path) -> None:

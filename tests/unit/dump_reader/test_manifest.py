@@ -38,9 +38,9 @@ def parsed(content: Any) -> Manifest:
 def with_reading(**other: Any) -> dict[str, Any]:
     content = copy.deepcopy(CANONICAL)
     content["format"] = 2
-    told = {"started_ms": 5, "ended_ms": 9, "cleanup_policy": "compact", "delete_retention_ms": 0, "leader_epoch": 3,
+    members = {"started_ms": 5, "ended_ms": 9, "cleanup_policy": "compact", "delete_retention_ms": 0, "leader_epoch": 3,
             "last_record_sha256": DIGEST, "retention_ms": 7, "min_compaction_lag_ms": 8}  # fmt: skip
-    content["partitions"][0]["reading"] = {name: v for name, v in {**told, **other}.items() if v is not ...}
+    content["partitions"][0]["reading"] = {name: v for name, v in {**members, **other}.items() if v is not ...}
     return content
 
 
@@ -76,7 +76,7 @@ def test_canonical() -> None:
 def test_nested() -> None:
     first, second = copy.deepcopy(CANONICAL["partitions"])
     file = {"path": "t/p.parquet", "size": 7, "digest": f"sha256:{DIGEST}"}
-    facts = {str(one.pop("partition")): one for one in (first, second)}
+    facts = {str(member.pop("partition")): member for member in (first, second)}
     facts["0"]["files"] = [file]
     nested = {"format": 1, "isolation": "read_committed", "partitions": {"t": facts}, "committed": {"s": {"0": 12}}}
     assert parsed(nested) == MANIFEST
@@ -85,9 +85,9 @@ def test_nested() -> None:
 def test_sparse() -> None:
     sparse = {"format": 1, "isolation": "read_uncommitted", "partitions": [{"topic": "t", "partition": 0, "rows": 0}],
               "files": [{"path": "x", "size": 1}]}  # fmt: skip
-    found = parsed(sparse)
-    assert found.partitions == (ManifestPartition("t", 0, None, None, None, None, 0),)
-    assert parse(render(found)) == found
+    results = parsed(sparse)
+    assert results.partitions == (ManifestPartition("t", 0, None, None, None, None, 0),)
+    assert parse(render(results)) == results
 
 
 BROKEN: list[tuple[str, Any]] = [

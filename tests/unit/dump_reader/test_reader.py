@@ -45,8 +45,8 @@ def save(table: pa.Table, path: Path, **options: Any) -> Path:
 
 
 def offsets(table: pa.Table) -> list[int]:
-    found: list[int] = table.column("offset").to_pylist()
-    return found
+    numbers: list[int] = table.column("offset").to_pylist()
+    return numbers
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def offsets(table: pa.Table) -> list[int]:
 def test_range(layout: dict[str, Any], after: int | None, until: int | None, tmp_path: Path) -> None:
     table = several()
     part = whole(write(tmp_path / "d", table, **layout), after=after, until=until)
-    wanted = [
+    expected_rows = [
         row for row in expected(table)[KEY] if (after or 0) < row[3] + (after is None) and row[3] <= (until or 999)
     ]
-    found = read_slice(part, ALL, LOCAL)
-    assert [tuple(row.values()) for row in found.to_pylist()] == wanted
+    results = read_slice(part, ALL, LOCAL)
+    assert [tuple(row.values()) for row in results.to_pylist()] == expected_rows
 
 
 def test_types_and_offset_is_always_there(tmp_path: Path) -> None:
@@ -101,13 +101,13 @@ def test_disorder_is_found_while_it_is_read(
     swapped[at], swapped[at + 1] = at + 1, at
     path = save(table, tmp_path / "a.parquet", row_group_size=100)
     part = whole(path, until=until)
-    wanted = [row for row in expected(table)[KEY] if until is None or row[3] <= until]
+    expected_rows = [row for row in expected(table)[KEY] if until is None or row[3] <= until]
     passage = Passage()
-    assert pa.concat_tables(iter_slice(part, ALL, LOCAL, 7, None, passage)).num_rows == len(wanted)
+    assert pa.concat_tables(iter_slice(part, ALL, LOCAL, 7, None, passage)).num_rows == len(expected_rows)
     assert passage.ordered and passage.is_rising(part)
     keys = pa.concat_tables(iter_slice(part, ("key",), LOCAL, 7, None, passage))
     assert keys.column_names == ["key"]
-    assert keys.column("key").to_pylist() == [row[0] for row in wanted]
+    assert keys.column("key").to_pylist() == [row[0] for row in expected_rows]
     save(table.take(swapped), path, row_group_size=100)
     if until is None or at < until:
         with pytest.raises(DumpError, match="not what it was"):
@@ -121,7 +121,7 @@ def test_disorder_is_found_while_it_is_read(
     assert passage.ordered is passage.is_rising(first) is (at > 19)
     assert not passage.is_rising(part)
     tables = all_tables(part, ALL, 7, passage=passage)
-    assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == wanted
+    assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == expected_rows
 
 
 def test_what_was_seen_is_one_range(tmp_path: Path) -> None:
@@ -170,9 +170,9 @@ def test_duplicates_that_differ(name: str, value: bytes | None, tmp_path: Path) 
     assert (again.message, again.hint) == (caught.value.message, caught.value.hint)
 
 
-@pytest.mark.parametrize("asked", [("key",), ("value", "timestamp"), ("offset",), (*ALL, "headers")])
+@pytest.mark.parametrize("columns", [("key",), ("value", "timestamp"), ("offset",), (*ALL, "headers")])
 @pytest.mark.parametrize("name", OTHER)
-def test_a_record_is_compared_as_a_whole(name: str, asked: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_record_is_compared_as_a_whole(name: str, columns: tuple[str, ...], tmp_path: Path) -> None:
     """Whatever columns are asked for: a restoration reads keys first, and of plain stores never the timestamps."""
     assert OTHER.keys() == set(RECORD_COLUMNS) - {"offset"}
     table = rows(count=20)
@@ -180,7 +180,7 @@ def test_a_record_is_compared_as_a_whole(name: str, asked: tuple[str, ...], tmp_
     save(table, tmp_path / "a.parquet")
     save(other.set_column(other.schema.get_field_index(name), name, OTHER[name]), tmp_path / "b.parquet")
     part = whole(tmp_path)
-    for read in (lambda: read_slice(part, asked, LOCAL), lambda: all_tables(part, asked, 3)):
+    for read in (lambda: read_slice(part, columns, LOCAL), lambda: all_tables(part, columns, 3)):
         with pytest.raises(DumpError, match=rf"{A}:0: two rows have offset 8 and differ in their {name}"):
             read()
 

@@ -77,7 +77,7 @@ def test_repeated_column(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("statistics", [True, False])
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("offset", -1, "negative offset -1"), ("partition", -1, "not a partition"),
         ("topic", "../../etc", "not the name of a topic"), ("topic", "", "not the name of a topic"),
@@ -85,7 +85,7 @@ def test_repeated_column(tmp_path: Path) -> None:
         ("offset", None, "nulls"), ("partition", None, "nulls"), ("topic", None, "nulls"),
     ],
 )  # fmt: skip
-def test_hostile_values(name: str, value: Any, said: str, statistics: bool, tmp_path: Path) -> None:
+def test_hostile_values(name: str, value: Any, message: str, statistics: bool, tmp_path: Path) -> None:
     table = rows(count=10)
     values = [*table.column(name).to_pylist()[:9], value]
     path = save(
@@ -94,7 +94,7 @@ def test_hostile_values(name: str, value: Any, said: str, statistics: bool, tmp_
         write_statistics=statistics,
     )
     error = refusal(tmp_path)
-    assert error.where == str(path) and said in error.message
+    assert error.where == str(path) and message in error.message
     assert error.message.isprintable()
 
 
@@ -110,7 +110,7 @@ def test_topic_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "said"),
+    ("folder", "message"),
     [
         ("topic=..%2F..%2Fetc/partition=0", "not the name of a topic"),
         ("topic=a/partition=x", "not a number"),
@@ -122,10 +122,10 @@ def test_topic_that_is_not_utf8(tmp_path: Path) -> None:
         ("topic=a/topic=b/partition=0", "twice"),
     ],
 )
-def test_hostile_hive_folders(folder: str, said: str, tmp_path: Path) -> None:
+def test_hostile_hive_folders(folder: str, message: str, tmp_path: Path) -> None:
     save(rows().drop_columns(["topic", "partition"]), tmp_path / folder / "a.parquet")
     error = refusal(tmp_path)
-    assert said in error.message and "a.parquet" in str(error.where)
+    assert message in error.message and "a.parquet" in str(error.where)
 
 
 @pytest.mark.parametrize("folder", ["topic=other/partition=0", f"topic={A}/partition=1"])
@@ -245,7 +245,7 @@ def test_partitions_disagree(tmp_path: Path) -> None:
     assert "t:0: the manifest says 2 rows, the files hold none" in refusal(dump).message
     edited(dump, lambda manifest: manifest["partitions"][-1].update(rows=0, first=None, last=None))
     partition = opened(dump).partitions
-    empty = next(one for key, one in partition.items() if key.topic == "t")
+    empty = next(part for key, part in partition.items() if key.topic == "t")
     assert (empty.rows, empty.first, empty.log_end, empty.pieces) == (0, None, 5, ())
 
 

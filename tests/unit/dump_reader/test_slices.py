@@ -22,37 +22,37 @@ def piece(
 
 
 def partition(*pieces: Piece) -> PartitionDump:
-    ordered = tuple(sorted(pieces, key=lambda one: (one.first, one.last, one.path, one.row_groups)))
-    first = min((one.first for one in pieces), default=None)
-    last = max((one.last for one in pieces), default=None)
-    return PartitionDump("t", 0, ordered, first, last, sum(one.own for one in pieces), None, None)
+    ordered = tuple(sorted(pieces, key=lambda piece_: (piece_.first, piece_.last, piece_.path, piece_.row_groups)))
+    first = min((piece_.first for piece_ in pieces), default=None)
+    last = max((piece_.last for piece_ in pieces), default=None)
+    return PartitionDump("t", 0, ordered, first, last, sum(piece_.own for piece_ in pieces), None, None)
 
 
 @st.composite
 def any_pieces(draw: st.DrawFn) -> list[Piece]:
-    found = []
+    results = []
     for number in range(draw(st.integers(0, 12))):
         first = draw(st.integers(0, 60))
         last = first + draw(st.integers(0, 25))
         own = draw(st.integers(1, last - first + 3))
-        found.append(
+        results.append(
             piece(first, last, number=number, size=draw(st.integers(1, 300)), own=own, rows=draw(st.integers(0, 40)),
                   path=draw(st.sampled_from("fgh")))
         )  # fmt: skip
-    return found
+    return results
 
 
 @st.composite
 def disjoint_pieces(draw: st.DrawFn) -> list[Piece]:
-    found, first = [], 0
+    results, first = [], 0
     for number in range(draw(st.integers(0, 12))):
         first += draw(st.integers(0, 3))
         last = first + draw(st.integers(0, 9))
-        found.append(
+        results.append(
             piece(first, last, number=number, size=draw(st.integers(1, 300)), path=draw(st.sampled_from("fg")))
         )
         first = last + 1
-    return found
+    return results
 
 
 bounds = st.none() | st.integers(-1, 90)
@@ -60,7 +60,7 @@ limits = st.integers(1, 1500)
 
 
 def row_groups(part: Slice) -> list[tuple[str, int]]:
-    return [(one.path, number) for one in part.pieces for number in one.row_groups]
+    return [(piece_.path, number) for piece_ in part.pieces for number in piece_.row_groups]
 
 
 def check(pieces: list[Piece], cut: list[Slice], after: int | None, until: int | None, max_bytes: int) -> None:
@@ -80,8 +80,8 @@ def check(pieces: list[Piece], cut: list[Slice], after: int | None, until: int |
         distinct = all(member.own <= member.last - member.first + 1 for member in members)
         assert part.ordered == (rising and distinct)
         assert list(part.pieces) == sorted(part.pieces, key=lambda one: one.first)
-    for group, one in by_group.items():
-        for offset in range(one.first, one.last + 1):
+    for group, piece_ in by_group.items():
+        for offset in range(piece_.first, piece_.last + 1):
             holders = [part for part in cut if part.first <= offset <= part.last]
             if low < offset <= high:
                 assert len(holders) == 1
@@ -98,7 +98,7 @@ def test_any_pieces(pieces: list[Piece], after: int | None, until: int | None, m
         return
     check(pieces, cut, after, until, max_bytes)
     read = sum(part.bytes for part in cut)
-    assert read <= 2 * sum(one.share for one in pieces)
+    assert read <= 2 * sum(piece_.share for piece_ in pieces)
 
 
 @given(disjoint_pieces(), bounds, bounds, limits)
@@ -110,7 +110,7 @@ def test_disjoint_pieces_never_need_a_shuffle(
     check(pieces, cut, after, until, max_bytes)
     assert all(part.ordered for part in cut)
     # As full as they can be: two neighbours do not fit into one.
-    assert all(one.bytes + other.bytes > max_bytes for one, other in itertools.pairwise(cut))
+    assert all(piece_.bytes + other.bytes > max_bytes for piece_, other in itertools.pairwise(cut))
 
 
 @given(any_pieces(), bounds, bounds)
@@ -124,17 +124,19 @@ def test_neighbours_become_one_piece() -> None:
     cut, _ = slices(
         partition(*(piece(10 * n, 10 * n + 9, number=n) for n in range(6))), after=None, until=None, max_bytes=300
     )
-    assert [[one.row_groups for one in part.pieces] for part in cut] == [[(0, 1, 2)], [(3, 4, 5)]]
-    assert [(one.first, one.last, one.rows, one.bytes, one.own) for one in cut[1].pieces] == [(30, 59, 30, 300, 30)]
+    assert [[piece_.row_groups for piece_ in part.pieces] for part in cut] == [[(0, 1, 2)], [(3, 4, 5)]]
+    assert [(piece_.first, piece_.last, piece_.rows, piece_.bytes, piece_.own) for piece_ in cut[1].pieces] == [
+        (30, 59, 30, 300, 30)
+    ]
 
 
 def test_a_whole_copy_with_other_bounds_is_cut() -> None:
     """A second writer's copy overlaps everywhere, yet two row groups at a time are enough."""
-    one = [piece(10 * n, 10 * n + 9, number=n, path="a") for n in range(50)]
+    pieces = [piece(10 * n, 10 * n + 9, number=n, path="a") for n in range(50)]
     other = [piece(max(0, 10 * n - 5), min(499, 10 * n + 4), number=n, path="b") for n in range(51)]
-    cut, again = slices(partition(*one, *other), after=None, until=None, max_bytes=1_000)
+    cut, again = slices(partition(*pieces, *other), after=None, until=None, max_bytes=1_000)
     assert not again
-    check([*one, *other], cut, None, None, 1_000)
+    check([*pieces, *other], cut, None, None, 1_000)
     assert len(cut) < 20
 
 

@@ -24,8 +24,8 @@ def test_a_fifo(manifest: bool, name: str, tmp_path: Path) -> None:
 def test_a_socket_and_the_dump_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "dump", rows(), manifest=False)
     monkeypatch.chdir(tmp_path / "dump")
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind("made")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("made")
     assert "made is a socket" in text(refusal(tmp_path / "dump"))
     os.mkfifo(tmp_path / "fifo")
     assert "fifo is a FIFO" in text(refusal(tmp_path / "fifo"))

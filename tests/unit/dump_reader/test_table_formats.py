@@ -72,18 +72,18 @@ def test_a_table_in_the_dump(marker: str, folder: str, manifest: bool, tmp_path:
 
 
 @pytest.mark.parametrize("marker", [table for table in TABLES if not table.startswith(("base_", "delta_", "delete_"))])
-@pytest.mark.parametrize("given", ["d", "d/deeper", "d/deeper/part.parquet"])
-def test_the_dump_is_in_a_table(marker: str, given: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["d", "d/deeper", "d/deeper/part.parquet"])
+def test_the_dump_is_in_a_table(marker: str, place: str, tmp_path: Path) -> None:
     """Its own folder has no log: the table above has it."""
     if TABLES[marker] in ("DuckLake", "Databricks commit"):
         pytest.skip("each folder has its own")
     path = tmp_path / "table" / "d" / "deeper" / "part.parquet"
     path.parent.mkdir(parents=True)
     pq.write_table(rows(), path)
-    assert content(opened(tmp_path / "table" / given))
+    assert content(opened(tmp_path / "table" / place))
     with_log(tmp_path / "table", marker)
-    assert f"{tmp_path}/table is a table ({TABLES[marker]})" in refusal(tmp_path / "table" / given).message
-    (tmp_path / "link").symlink_to(tmp_path / "table" / given)
+    assert f"{tmp_path}/table is a table ({TABLES[marker]})" in refusal(tmp_path / "table" / place).message
+    (tmp_path / "link").symlink_to(tmp_path / "table" / place)
     assert f"{tmp_path}/table is a table ({TABLES[marker]})" in refusal(tmp_path / "link").message
 
 
@@ -176,9 +176,9 @@ def test_in_a_bucket(marker: str, objects: ObjectStore, tmp_path: Path) -> None:
     objects.put(f"lake/dump/{A}/part=0/a.parquet", data)
     assert content(opened(objects.uri("lake/dump"))) == expected(rows())
     objects.put(f"lake/dump/{A}/{marker}", b"v1\n")
-    for given in ("lake", "lake/dump", f"lake/dump/{A}", f"lake/dump/{A}/part=0", f"lake/dump/{A}/part=0/a.parquet"):
+    for place in ("lake", "lake/dump", f"lake/dump/{A}", f"lake/dump/{A}/part=0", f"lake/dump/{A}/part=0/a.parquet"):
         with pytest.raises(DumpError) as caught:
-            opened(objects.uri(given))
+            opened(objects.uri(place))
         assert f"lake/dump/{A} is a table (" in caught.value.message and "only the log" in caught.value.message
 
 
@@ -199,8 +199,8 @@ def test_files_of_a_dump_are_not_read_without_its_manifest(manifest: str, tmp_pa
     dump = write(tmp_path / "backups" / "orders", several(), manifest=False)
     assert content(opened(tmp_path / "backups"))
     (dump / manifest).write_text(json.dumps({}))
-    for given in (tmp_path / "backups", dump / A, dump / A / "0", next((dump / A / "0").iterdir())):
-        error = refusal(given)
+    for place in (tmp_path / "backups", dump / A, dump / A / "0", next((dump / A / "0").iterdir())):
+        error = refusal(place)
         assert f"{dump} holds the dump" in error.message and error.hint == "name that folder"
         with pytest.raises(DumpError, match="holds the dump"):
-            read_dump(str(given), complete=False, committed_only=False)
+            read_dump(str(place), complete=False, committed_only=False)

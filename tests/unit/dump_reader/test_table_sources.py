@@ -87,9 +87,9 @@ def test_a_partitioned_delta_table(tmp_path: Path) -> None:
 
 def test_a_delta_table_is_no_dump_unless_the_user_says_that_it_is_complete(tmp_path: Path) -> None:
     place = delta(tmp_path)
-    with pytest.raises(NoManifestError, match="no manifest") as refused:
+    with pytest.raises(NoManifestError, match="no manifest") as refusal:
         read_dump(place, complete=False, committed_only=False)
-    assert "--dump-is-complete" in str(refused.value.hint)
+    assert "--dump-is-complete" in str(refusal.value.hint)
     assert rows(read_dump(place, complete=True, committed_only=False)) == expected(25)
 
 

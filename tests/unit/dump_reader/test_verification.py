@@ -47,9 +47,9 @@ def test_any_byte(tmp_path_factory: pytest.TempPathFactory, place: int, number: 
     folder = tmp_path_factory.mktemp("dump")
     try:
         files = sorted(write(folder, several()).rglob("*.parquet"))
-        known = files_of_dump(str(folder)).files
+        facts = files_of_dump(str(folder)).files
         flip(files[number % len(files)], place)
-        assert [finding.code for finding in verify_files(str(folder), known)] == [ROT]
+        assert [finding.code for finding in verify_files(str(folder), facts)] == [ROT]
     finally:
         shutil.rmtree(folder)
 
@@ -61,8 +61,8 @@ def test_a_dump_that_grows_and_older_full_dumps(tmp_path: Path) -> None:
     dump.begin_anew(KEY, 5)
     dump.add({KEY: [(b"k", b"v", 1)]})
     assert codes(tmp_path / "d") == []
-    known = files_of_dump(str(tmp_path / "d"))
-    assert known.generation == 2
+    facts = files_of_dump(str(tmp_path / "d"))
+    assert facts.generation == 2
     newest = next(file for file in (tmp_path / "d").rglob("*.parquet") if file != old)
     flip(newest, 30)
     assert codes(tmp_path / "d") == [ROT]

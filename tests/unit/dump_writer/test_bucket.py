@@ -40,9 +40,9 @@ def written(store: BucketStore, path: str, offsets: range = range(9)) -> GrownFi
     with RangeFile(path, schema(), group_bytes=1, new_file=store.new_file) as file:
         for batch in rows_of(offsets):
             file.add(batch)
-        found = file.finish(path)
-    assert found is not None
-    return found
+        file_of = file.finish(path)
+    assert file_of is not None
+    return file_of
 
 
 def paths(count: int, run: str = RUN) -> Sequence[str]:
@@ -66,9 +66,9 @@ def test_what_may_lie_there(objects: ObjectStore, prefix: str) -> None:
     assert store.read_newest() == grown(2)
     for name in ("thesis.tex", "_manifest-1.json", "folder/thing", "topic=t", "_manifest.json", "\x1b[2J"):
         objects.put(below + name)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Refused) as refusal:
             store.read_newest()
-        assert refused.value.hint and "\x1b" not in refused.value.message
+        assert refusal.value.hint and "\x1b" not in refusal.value.message
         objects.client.delete_object(Bucket=objects.bucket, Key=below + name)
     objects.put(below + name_of(3), b"{")
     with pytest.raises(DumpError, match="cannot be read") as damaged:
@@ -82,9 +82,9 @@ def test_where_a_dump_can_be() -> None:
     assert destination("s3://bucket/a/b=1.c_d-e//") == "s3://bucket/a/b=1.c_d-e"
     for wrong in ("s3://", "s3://b", "s3://bucket/a//b", "s3://bucket/a b", "s3://bucket/a%20b", "s3://bucket/../b",
                   "s3://bucket/.", "s3://buck et/b", "s3://bucket/\n", "s3://key:hunter2@bucket/b", "s3://bucket/b?x=hunter2", "s3:bucket"):  # fmt: skip
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError) as refusal:
             destination(wrong)
-        assert "hunter2" not in str(refused.value)
+        assert "hunter2" not in str(refusal.value)
 
 
 def test_what_is_written_is_read_from_the_same_place(objects: ObjectStore) -> None:
@@ -92,8 +92,8 @@ def test_what_is_written_is_read_from_the_same_place(objects: ObjectStore) -> No
     for place in (f"s3://{objects.bucket}", objects.uri("a=1/b.c_d-e/"), f"s3a://{objects.bucket}/other"):
         store = store_of(destination(place))
         assert newest_generation(place) is None
-        one = written(BucketStore(place_in_bucket(place)), paths(1)[0])
-        store.commit(grown(1, files=(one,)), RUN, [KEY])
+        grown_file = written(BucketStore(place_in_bucket(place)), paths(1)[0])
+        store.commit(grown(1, files=(grown_file,)), RUN, [KEY])
         assert newest_generation(place) == 1
         dump = read_dump(place, complete=False, committed_only=False, check_digests=True)
         assert dump.partitions[KEY].rows == 9
@@ -101,8 +101,8 @@ def test_what_is_written_is_read_from_the_same_place(objects: ObjectStore) -> No
 
 def newest_generation(place: str) -> int | None:
     filesystem, root = open_location(place)
-    found = newest_manifest(filesystem, root, place)
-    return None if found is None else found.generation
+    grown = newest_manifest(filesystem, root, place)
+    return None if grown is None else grown.generation
 
 
 @pytest.mark.parametrize("there", [1, 5])
@@ -135,9 +135,9 @@ def test_of_many_writers_one_makes_a_generation(objects: ObjectStore) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    made = [path for how, path in ended if how == "made"]
+    paths_of_winners = [path for how, path in ended if how == "made"]
     newest = stores[0].read_newest()
-    assert newest is not None and [file.path for file in newest.fulls[0].files] == made
+    assert newest is not None and [file.path for file in newest.fulls[0].files] == paths_of_winners
     assert len(ended) == 8
 
 
@@ -195,8 +195,8 @@ def test_a_store_without_conditions_is_refused_before_anything_is_read(objects: 
 def test_what_is_written_is_what_the_manifest_says(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one request, and in parts: nobody sees it before it is whole."""
     store, (small, large, failed) = bucket(objects), paths(3)
-    one = written(store, small)
-    assert one.size == len(objects.content(f"a/dump/{small}"))
+    grown_file = written(store, small)
+    assert grown_file.size == len(objects.content(f"a/dump/{small}"))
     monkeypatch.setattr("kstate_cli.dump_writer.bucket._PART_BYTES", 1000)
     monkeypatch.setattr("kstate_cli.dump_writer.bucket._PARTS_OF_A_SIZE", 2)
     objects.behave(Fault(r"^POST .*uploadId", 500, carried_out=True, times=1))
@@ -208,12 +208,14 @@ def test_what_is_written_is_what_the_manifest_says(objects: ObjectStore, monkeyp
     assert two is not None and objects.uploads() == []
     sent = [request for request in objects.requests() if "partNumber" in request]
     assert 3 < len(sent) < two.size / 1000
-    store.check_named(grown(1, files=(one,)))
+    store.check_named(grown(1, files=(grown_file,)))
     store.check_named(grown(1, files=(two,)))
     parts = [written(store, path_of(KEY, n, n + 1, 1, OTHER, "00000000"), range(n, n + 1)) for n in range(16)]
     joined = Full(KEY, 1, 0, 99, 5, (Round(0, 99, 1, 2),), tuple(parts))
-    smaller, gone = pack(store, joined, 2, RUN)
-    assert len(smaller.files) == 1 and smaller.rows == 16 and store.present([*gone, "topic=t/none"]) == set(gone)
+    smaller, old_paths = pack(store, joined, 2, RUN)
+    assert (
+        len(smaller.files) == 1 and smaller.rows == 16 and store.present([*old_paths, "topic=t/none"]) == set(old_paths)
+    )
     with pytest.raises(KeyError), RangeFile(failed, schema(), group_bytes=1, new_file=store.new_file) as file:
         for batch in rows_of(range(90)):
             file.add(batch)
@@ -223,14 +225,14 @@ def test_what_is_written_is_what_the_manifest_says(objects: ObjectStore, monkeyp
 
 def test_a_file_that_is_gone_is_not_named(objects: ObjectStore) -> None:
     store, (path,) = bucket(objects), paths(1)
-    one = written(store, path)
-    store.check_named(grown(1, files=(one,)))
+    grown_file = written(store, path)
+    store.check_named(grown(1, files=(grown_file,)))
     for content in (None, b"cut"):
         objects.client.delete_object(Bucket=objects.bucket, Key=f"a/dump/{path}")
         if content is not None:
             objects.put(f"a/dump/{path}", content)
         with pytest.raises(Refused, match="does not exist any more"):
-            store.commit(grown(1, files=(one,)), RUN, [KEY])
+            store.commit(grown(1, files=(grown_file,)), RUN, [KEY])
     assert not store.unanswered and not any("_manifest" in key for key in objects.keys("a/"))
     objects.client.delete_object(Bucket=objects.bucket, Key=f"a/dump/{path}")
     with pytest.raises(DumpError, match="does not exist any more"):
@@ -239,29 +241,29 @@ def test_a_file_that_is_gone_is_not_named(objects: ObjectStore) -> None:
 
 def test_what_is_removed_is_old_and_ours_and_named_by_nobody(objects: ObjectStore) -> None:
     """By the clock of the store, whatever time it is here."""
-    store, (named, left, gone, soon, _) = bucket(objects), paths(5)
-    one = written(store, named)
-    theirs = ["notes.parquet", f"topic=t/partition=0/x{left[-40:]}", "topic=t/partition=0/notes.parquet",
-              f"elsewhere/{left[-40:]}", f"topic=t/partition=x/{left.rpartition('/')[2]}", f"topic=t/{left.rpartition('/')[2]}",
-              f"x{left}", f"topic=t/partition=0/deeper/{left.rpartition('/')[2]}"]  # fmt: skip
-    for path in (left, gone, soon, new_manifest(1, RUN), *theirs):
+    store, (listed_path, stray, expired, soon, _) = bucket(objects), paths(5)
+    grown_file = written(store, listed_path)
+    theirs = ["notes.parquet", f"topic=t/partition=0/x{stray[-40:]}", "topic=t/partition=0/notes.parquet",
+              f"elsewhere/{stray[-40:]}", f"topic=t/partition=x/{stray.rpartition('/')[2]}", f"topic=t/{stray.rpartition('/')[2]}",
+              f"x{stray}", f"topic=t/partition=0/deeper/{stray.rpartition('/')[2]}"]  # fmt: skip
+    for path in (stray, expired, soon, new_manifest(1, RUN), *theirs):
         objects.put(f"a/dump/{path}", b"left")
-    objects.put(f"a/dump-2/{left}", b"of another dump")
+    objects.put(f"a/dump-2/{stray}", b"of another dump")
     now = now_ms()
-    forgotten = (Forgotten(gone, now - 2 * GRACE_SECONDS * 1000), Forgotten(soon, now))
-    known = grown(1, files=(one,), forgotten=forgotten)
-    store.commit(known, RUN, [])
+    forgotten = (Forgotten(expired, now - 2 * GRACE_SECONDS * 1000), Forgotten(soon, now))
+    manifest = grown(1, files=(grown_file,), forgotten=forgotten)
+    store.commit(manifest, RUN, [])
     before = set(objects.keys())
-    assert store.sweep(known) == 0, "all of it is young"
+    assert store.sweep(manifest) == 0, "all of it is young"
     objects.behave(later_seconds=UNNAMED_SECONDS + 60)
-    assert store.sweep(known) == 3
-    assert before - set(objects.keys()) == {f"a/dump/{path}" for path in (left, gone, new_manifest(1, RUN))}
+    assert store.sweep(manifest) == 3
+    assert before - set(objects.keys()) == {f"a/dump/{path}" for path in (stray, expired, new_manifest(1, RUN))}
     objects.behave(Fault("^DELETE", 403, "AccessDenied"), later_seconds=3 * GRACE_SECONDS)
     assert store.sweep(grown(1)) == 0
     objects.behave(Fault("^GET", 403, "AccessDenied"), later_seconds=3 * GRACE_SECONDS)
     assert store.sweep(grown(1)) == 0
     objects.behave()
-    assert before - set(objects.keys()) == {f"a/dump/{path}" for path in (left, gone, new_manifest(1, RUN))}
+    assert before - set(objects.keys()) == {f"a/dump/{path}" for path in (stray, expired, new_manifest(1, RUN))}
 
 
 def test_old_manifests_go_but_for_the_last_few(objects: ObjectStore) -> None:
@@ -276,31 +278,31 @@ def test_old_manifests_go_but_for_the_last_few(objects: ObjectStore) -> None:
 
 def test_of_uploads_only_those_of_dead_runs(objects: ObjectStore) -> None:
     """Parts that nobody completes cost money for ever, and no list of objects shows them."""
-    store, (left,) = bucket(objects), paths(1)
+    store, (stray,) = bucket(objects), paths(1)
     below = Objects(place_in_bucket(objects.uri("")))
 
     def begin(path: str) -> None:
         # moto says of all uploads that they began in 2010; when a part came, it says right.
         below.upload_part(path, below.begin_upload(path), 1, b"part")
 
-    for path in (f"a/dump/{left}", "theirs.parquet", f"a/dump-2/{left}"):
+    for path in (f"a/dump/{stray}", "theirs.parquet", f"a/dump-2/{stray}"):
         begin(path)
     assert store.sweep(grown(1)) == 0
     objects.behave(later_seconds=UNNAMED_SECONDS + 60)
     assert store.sweep(grown(1)) == 1
-    assert sorted(objects.uploads()) == [f"a/dump-2/{left}", "theirs.parquet"]
-    begin(f"a/dump/{left}")
+    assert sorted(objects.uploads()) == [f"a/dump-2/{stray}", "theirs.parquet"]
+    begin(f"a/dump/{stray}")
     begin(f"a/dump/{path_of(KEY, 0, 9, 1, OTHER, '00000000')}")
     store.remove_files_of(RUN, [KEY], [])
-    assert len(objects.uploads()) == 3 and f"a/dump/{left}" not in objects.uploads()
+    assert len(objects.uploads()) == 3 and f"a/dump/{stray}" not in objects.uploads()
 
 
 def test_of_a_run_only_what_is_its_own_and_not_named(objects: ObjectStore) -> None:
-    store, (mine, named), (other,) = bucket(objects), paths(2), paths(1, OTHER)
-    for path in (mine, named, other):
+    store, (mine, listed_path), (other,) = bucket(objects), paths(2), paths(1, OTHER)
+    for path in (mine, listed_path, other):
         objects.put(f"a/dump/{path}")
-    store.remove_files_of(RUN, [KEY], [named])
-    assert objects.keys("a/dump/") == sorted((named, other))
+    store.remove_files_of(RUN, [KEY], [listed_path])
+    assert objects.keys("a/dump/") == sorted((listed_path, other))
 
 
 CASES = {
@@ -323,19 +325,19 @@ def test_what_a_store_says_is_told_with_what_to_do(
     calls = (store.read_newest, lambda: store.make(RUN), lambda: store.present(["x"]), lambda: store.content("x"),
              lambda: store.new_file("x").finish(), lambda: store.check_named(grown(1, files=(GrownFile("x", 1, "", ()),))))  # fmt: skip
     for call in calls:
-        with pytest.raises(kind) as told:
+        with pytest.raises(kind) as error:
             call()
-        assert told.value.hint and objects.uri("a/dump") in told.value.message
-        assert "\x1b" not in told.value.message and "said by a test" not in told.value.message
-        assert words in told.value.message or call is calls[1]
+        assert error.value.hint and objects.uri("a/dump") in error.value.message
+        assert "\x1b" not in error.value.message and "said by a test" not in error.value.message
+        assert words in error.value.message or call is calls[1]
 
 
 def test_what_is_not_there_or_not_said_is_told(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def told(kind: type[KstateError]) -> str:
-        with pytest.raises(kind) as refused:
+        with pytest.raises(kind) as refusal:
             store_of(objects.uri("dump")).read_newest()
-        assert "hunter2" not in str(refused.value) and refused.value.hint
-        return f"{refused.value.message} {refused.value.hint}"
+        assert "hunter2" not in str(refusal.value) and refusal.value.hint
+        return f"{refusal.value.message} {refusal.value.hint}"
 
     objects.client.delete_bucket(Bucket=objects.bucket)
     assert f"there is no bucket {objects.bucket} at http://127.0.0.1" in told(UsageError)
@@ -360,30 +362,30 @@ def test_an_answer_that_does_not_come(objects: ObjectStore, monkeypatch: pytest.
     """Each of them is another exception of boto3's, and none of urllib3's comes through."""
     monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._ATTEMPTS", 1)
     monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._READ_SECONDS", 0.1)
-    said = b"" if how == "closes" else b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nETag: 1\r\n\r\n<x"
+    response = b"" if how == "closes" else b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nETag: 1\r\n\r\n<x"
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
-            kept = []
+            connections = []
             while True:
                 try:
-                    one, _ = server.accept()
+                    connection, _ = server.accept()
                 except OSError:
                     return
                 if how == "says nothing":
-                    kept.append(one)
+                    connections.append(connection)
                     continue
-                one.recv(1 << 16)
-                one.sendall(said)
-                one.close()
+                connection.recv(1 << 16)
+                connection.sendall(response)
+                connection.close()
 
         threading.Thread(target=answer, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
         store = bucket(objects)
         for call in (store.read_newest, lambda: store.content("x"), lambda: store.make(RUN), lambda: store.new_file("x").finish() if how != "says half of it" else store.present(["x"])):  # fmt: skip
-            with pytest.raises(RunFailed) as told:
+            with pytest.raises(RunFailed) as error:
                 call()
-            assert told.value.hint
+            assert error.value.hint
         if how != "says half of it":
             with pytest.raises(RunHalfway):
                 store.commit(Grown(1, "read_committed", ()), RUN, [])

@@ -67,79 +67,79 @@ def test_a_manifest_never_takes_the_place_of_another(tmp_path: Path, there: int)
 
 
 @pytest.mark.parametrize("place", ["topic=t", "topic=t/partition=0"])
-@pytest.mark.parametrize("what", ["a link", "a link to nothing", "a file", "a FIFO"])
-def test_nothing_is_written_where_restore_would_not_read_it(tmp_path: Path, place: str, what: str) -> None:
+@pytest.mark.parametrize("kind", ["a link", "a link to nothing", "a file", "a FIFO"])
+def test_nothing_is_written_where_restore_would_not_read_it(tmp_path: Path, place: str, kind: str) -> None:
     """Refused before anything is read; and at the commit, for a link that came meanwhile."""
     dump, elsewhere = tmp_path / "dump", tmp_path / "elsewhere"
     (dump / place).parent.mkdir(parents=True)
-    if what == "a file":
+    if kind == "a file":
         (dump / place).touch()
-    elif what == "a FIFO":
+    elif kind == "a FIFO":
         os.mkfifo(dump / place)
     else:
-        if what == "a link":
+        if kind == "a link":
             elsewhere.mkdir()
         (dump / place).symlink_to(elsewhere)
-    with pytest.raises(Refused, match="not a folder") as refused:
+    with pytest.raises(Refused, match="not a folder") as refusal:
         FolderStore(str(dump)).read_newest()
-    assert place in refused.value.message and refused.value.hint
-    if what == "a link":
-        one = written(dump, "one", range(9))
+    assert place in refusal.value.message and refusal.value.hint
+    if kind == "a link":
+        grown_file = written(dump, "one", range(9))
         with pytest.raises(Refused, match="not the file that was written"):
-            FolderStore(str(dump)).commit(grown(1, files=(one,)), RUN, [KEY])
+            FolderStore(str(dump)).commit(grown(1, files=(grown_file,)), RUN, [KEY])
         assert not list(dump.glob("_manifest*"))
 
 
 def test_a_file_that_is_gone_is_told_before_anything_is_read(tmp_path: Path) -> None:
     """The hint names what loses nothing: a copy of the file, or another place. No full that is whole is to be dropped."""
-    out, one = str(tmp_path), written(tmp_path, "one", range(9))
-    known = grown(1, files=(one,))
-    FolderStore(out).commit(known, RUN, [KEY])
-    FolderStore(out).check_named(known)
-    (tmp_path / one.path).unlink()
-    with pytest.raises(Refused, match="does not exist any more") as refused:
-        FolderStore(out).check_named(known)
-    hint = str(refused.value.hint)
+    out, grown_file = str(tmp_path), written(tmp_path, "one", range(9))
+    manifest = grown(1, files=(grown_file,))
+    FolderStore(out).commit(manifest, RUN, [KEY])
+    FolderStore(out).check_named(manifest)
+    (tmp_path / grown_file.path).unlink()
+    with pytest.raises(Refused, match="does not exist any more") as refusal:
+        FolderStore(out).check_named(manifest)
+    hint = str(refusal.value.hint)
     assert "copy it here again" in hint and "--out" in hint and "--keep" not in hint
-    anew = Full(KEY, 2, 0, 99, 5, (Round(0, 99, 1, 2),), (written(tmp_path, "two", range(9)),))
-    smaller, gone = drop_old_fulls(Grown(2, "read_committed", (*known.fulls, anew)), 1)
-    assert gone == known.fulls
+    new_full = Full(KEY, 2, 0, 99, 5, (Round(0, 99, 1, 2),), (written(tmp_path, "two", range(9)),))
+    smaller, old_fulls = drop_old_fulls(Grown(2, "read_committed", (*manifest.fulls, new_full)), 1)
+    assert old_fulls == manifest.fulls
     FolderStore(out).commit(smaller, RUN, [KEY])
     assert FolderStore(out).read_newest() == smaller
 
 
 def test_a_file_that_is_gone_is_not_named(tmp_path: Path) -> None:
-    one = written(tmp_path, "one", range(9))
-    (tmp_path / one.path).unlink()
+    grown_file = written(tmp_path, "one", range(9))
+    (tmp_path / grown_file.path).unlink()
     with pytest.raises(Refused, match="does not exist any more"):
-        FolderStore(str(tmp_path)).commit(grown(1, files=(one,)), RUN, [KEY])
+        FolderStore(str(tmp_path)).commit(grown(1, files=(grown_file,)), RUN, [KEY])
     assert not list(tmp_path.glob("_manifest*"))
 
 
 def test_what_is_removed_is_old_and_ours_and_named_by_nobody(tmp_path: Path) -> None:
-    one = written(tmp_path, "one", range(9))
-    here = (tmp_path / one.path).parent
-    left, young, gone, soon = (path_of(KEY, 0, 9, 1, RUN, f"0000000{number}") for number in range(4))
+    grown_file = written(tmp_path, "one", range(9))
+    here = (tmp_path / grown_file.path).parent
+    stray, young, expired, soon = (path_of(KEY, 0, 9, 1, RUN, f"0000000{number}") for number in range(4))
     (tmp_path / new_manifest(1, RUN)).touch()
-    for path in (left, gone, soon):
+    for path in (stray, expired, soon):
         (tmp_path / path).write_bytes(b"left")
     (here / "notes.parquet").write_bytes(b"of somebody else")
-    (here / ("x" + Path(left).name)).write_bytes(b"of somebody else")
+    (here / ("x" + Path(stray).name)).write_bytes(b"of somebody else")
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / Path(left).name).write_bytes(b"of somebody else")
+    (tmp_path / "elsewhere" / Path(stray).name).write_bytes(b"of somebody else")
     (here.parent / "partition=1").symlink_to(tmp_path / "elsewhere")
     (here.parent / "partition=x").mkdir()
-    (here.parent / "partition=x" / Path(left).name).write_bytes(b"of somebody else")
+    (here.parent / "partition=x" / Path(stray).name).write_bytes(b"of somebody else")
     old = now_seconds() - 2 * GRACE_SECONDS
     for entry in tmp_path.rglob("*"):
         os.utime(entry, (old, old))
     (tmp_path / young).write_bytes(b"of a dump that goes on")
     now = now_ms()
-    forgotten = (Forgotten(gone, now - 2 * GRACE_SECONDS * 1000), Forgotten(soon, now))
+    forgotten = (Forgotten(expired, now - 2 * GRACE_SECONDS * 1000), Forgotten(soon, now))
     before = {entry for entry in tmp_path.rglob("*") if entry.is_file()}
-    assert FolderStore(str(tmp_path)).sweep(grown(1, files=(one,), forgotten=forgotten)) == 3
+    assert FolderStore(str(tmp_path)).sweep(grown(1, files=(grown_file,), forgotten=forgotten)) == 3
     after = {entry for entry in tmp_path.rglob("*") if entry.is_file()}
-    assert before - after == {tmp_path / left, tmp_path / gone, tmp_path / new_manifest(1, RUN)}
+    assert before - after == {tmp_path / stray, tmp_path / expired, tmp_path / new_manifest(1, RUN)}
 
 
 def test_old_manifests_go_but_for_the_last_few(tmp_path: Path) -> None:
@@ -154,13 +154,13 @@ def test_old_manifests_go_but_for_the_last_few(tmp_path: Path) -> None:
 
 
 def test_of_a_run_only_what_is_its_own_and_not_named(tmp_path: Path) -> None:
-    mine, named, other = (path_of(KEY, 0, 9, 1, run, "00000000") for run in (RUN, "a" * 12, OTHER))
+    mine, listed_path, other = (path_of(KEY, 0, 9, 1, run, "00000000") for run in (RUN, "a" * 12, OTHER))
     (tmp_path / mine).parent.mkdir(parents=True)
-    for path in (mine, named, other):
+    for path in (mine, listed_path, other):
         (tmp_path / path).touch()
-    FolderStore(str(tmp_path)).remove_files_of("a" * 12, [KEY], [named])
+    FolderStore(str(tmp_path)).remove_files_of("a" * 12, [KEY], [listed_path])
     FolderStore(str(tmp_path)).remove_files_of(RUN, [KEY], [])
-    assert names((tmp_path / mine).parent) == sorted(Path(path).name for path in (named, other))
+    assert names((tmp_path / mine).parent) == sorted(Path(path).name for path in (listed_path, other))
     assert [run_of(Path(path).name) for path in (mine, other)] == [RUN, OTHER]
 
 

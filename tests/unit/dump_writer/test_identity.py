@@ -56,9 +56,9 @@ def outcome(dumped: ModelLog, log: ModelLog) -> Identity:
     records = dumped.tail()
     tail = tuple(records[-TAIL:])
     complete = len(tail) == len(records)
-    known = LogSample(tail, complete, 0, dumped.end, compacted=True)
+    sample = LogSample(tail, complete, 0, dumped.end, compacted=True)
     first = 0 if complete else tail[0].offset
-    compared = compare(known, log.tail(first, dumped.end), 0)
+    compared = compare(sample, log.tail(first, dumped.end), 0)
     if unexplained(compared, (record.key for record in log.tail(dumped.end))) is not None:
         return Identity.NOT_COMPARABLE
     return compared.identity
@@ -75,22 +75,22 @@ def test_the_same_log_is_never_another_one(seed: int, keys: int, before: int, af
     for _ in range(after):
         log.append(f"k{chance.randrange(keys)}", str(chance.random()))
     log.compact(chance)
-    found = outcome(dumped, log)
-    left = log.tail(0, dumped.end)
-    assert found is Identity.SAME or (
-        found is Identity.NOT_COMPARABLE
-        and not {one.offset for one in left} & {one.offset for one in dumped.tail()[-TAIL:]}
+    identity = outcome(dumped, log)
+    tail = log.tail(0, dumped.end)
+    assert identity is Identity.SAME or (
+        identity is Identity.NOT_COMPARABLE
+        and not {record_.offset for record_ in tail} & {record_.offset for record_ in dumped.tail()[-TAIL:]}
     )
 
 
 @given(st.integers(0, 10**9), st.integers(1, 40), st.integers(1, 60), st.integers(0, 60), st.integers(0, 60))
 def test_a_log_that_is_called_the_same_gives_the_same_rows(
-    seed: int, keys: int, before: int, kept: int, after: int
+    seed: int, keys: int, before: int, kept_records: int, after: int
 ) -> None:
     """A disk that was restored from an older copy: what is continued has the rows that the log has, or is not continued."""
     chance = random.Random(seed)
     log = ModelLog()
-    for _ in range(min(kept, before)):
+    for _ in range(min(kept_records, before)):
         log.append(f"k{chance.randrange(keys)}", str(chance.random()))
     restored = log.copy()
     for _ in range(before - log.end):
@@ -108,7 +108,7 @@ def record(offset: int, digest: str = "a", key: str = "k", epoch: int | None = 1
     return TailRecord(offset, digest, key, epoch)
 
 
-KNOWN = LogSample((record(10), record(12, key="l")), complete=False, start=0, end=14, compacted=True)
+SAMPLE = LogSample((record(10), record(12, key="l")), complete=False, start=0, end=14, compacted=True)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ KNOWN = LogSample((record(10), record(12, key="l")), complete=False, start=0, en
 def test_each_way_to_compare(
     present: list[TailRecord], log_start: int, compacted: bool, identity: Identity, awaited: set[str]
 ) -> None:
-    known = LogSample(KNOWN.tail, KNOWN.complete, KNOWN.start, KNOWN.end, compacted)
-    compared = compare(known, present, log_start)
+    sample = LogSample(SAMPLE.tail, SAMPLE.complete, SAMPLE.start, SAMPLE.end, compacted)
+    compared = compare(sample, present, log_start)
     assert (compared.identity, set(compared.awaited)) == (identity, awaited)
     assert (compared.why is None) == (identity is Identity.SAME), "every other result is reported with its reason"
     assert unexplained(compared, awaited) is None

@@ -37,10 +37,12 @@ def test_not_a_row_is_changed(tmp_path: Path) -> None:
     assert pack(FolderStore(str(tmp_path)), few, 2, RUN) == (few, ())
     full = full_of(tmp_path / "more", TOGETHER)
     before = rows(tmp_path / "more", full)
-    smaller, gone = pack(FolderStore(str(tmp_path / "more")), full, 2, RUN)
+    smaller, old_paths = pack(FolderStore(str(tmp_path / "more")), full, 2, RUN)
     assert len(smaller.files) == 1 and rows(tmp_path / "more", smaller) == before
-    assert gone == tuple(file.path for file in full.files)
-    assert all((tmp_path / "more" / path).exists() for path in gone), "whoever reads by the old manifest needs them"
+    assert old_paths == tuple(file.path for file in full.files)
+    assert all((tmp_path / "more" / path).exists() for path in old_paths), (
+        "whoever reads by the old manifest needs them"
+    )
 
 
 @pytest.mark.parametrize("damage", ["flipped", "gone"])
@@ -68,22 +70,24 @@ def test_ranges_that_are_joined_promise_no_more(
     steps: list[tuple[int, int, int]], retention: int, most_ranges: int
 ) -> None:
     """No gap that was there is hidden, no offset was read sooner, and what was sound before is sound."""
-    ranges, at, asked = [], 0, 0
+    ranges, at, asked_ms = [], 0, 0
     for records, later, took in steps:
-        ranges.append(Round(at, at + records, asked, asked + later + took))
-        at, asked = at + records, asked + later
+        ranges.append(Round(at, at + records, asked_ms, asked_ms + later + took))
+        at, asked_ms = at + records, asked_ms + later
     few = merge_ranges(ranges, retention, most_ranges)
     assert len(few) <= most_ranges
     assert (few[0], few[0].start, few[-1].end) == (ranges[0], ranges[0].start, ranges[-1].end)
-    assert all(one.end == other.start for one, other in pairwise(few))
+    assert all(former.end == other.start for former, other in pairwise(few))
 
-    def read_by(known: tuple[Round, ...] | list[Round], offset: int) -> int:
-        return next(one.ended_ms for one in known if offset < one.end)
+    def read_by(rounds: tuple[Round, ...] | list[Round], offset: int) -> int:
+        return next(span.ended_ms for span in rounds if offset < span.end)
 
     assert all(read_by(few, offset) >= read_by(ranges, offset) for offset in range(at))
 
-    def sound(known: tuple[Round, ...] | list[Round]) -> bool:
-        return all(delete_coverage(one.continues_ms, one.ended_ms, retention) is DeleteCoverage.YES for one in known)
+    def sound(rounds: tuple[Round, ...] | list[Round]) -> bool:
+        return all(
+            delete_coverage(span.continues_ms, span.ended_ms, retention) is DeleteCoverage.YES for span in rounds
+        )
 
     assert sound(few) is sound(ranges)
 
@@ -106,19 +110,19 @@ def test_the_last_full_that_has_a_record_stays() -> None:
     file = GrownFile("f", 9, "0" * 64, (RowGroup(0, 8, 9, 1, 1),))
     older, filled = (Full(KEY, began, 0, 9, 0, ranges, (replace(file, path=f"f{began}"),)) for began in (1, 3))
     empty = [Full(KEY, began, 0, 9, 0, ranges, ()) for began in (5, 7, 9)]
-    grown, gone = drop_old_fulls(Grown(9, "read_committed", (older, filled, *empty)), 2)
+    grown, old_fulls = drop_old_fulls(Grown(9, "read_committed", (older, filled, *empty)), 2)
     assert grown.fulls == (filled, empty[1], empty[2])
-    assert gone == (older, empty[0])
+    assert old_fulls == (older, empty[0])
     new = replace(older, began=11)
-    grown, gone = drop_old_fulls(replace(grown, fulls=(*grown.fulls, new)), 2)
-    assert grown.fulls == (empty[2], new) and filled in gone
+    grown, old_fulls = drop_old_fulls(replace(grown, fulls=(*grown.fulls, new)), 2)
+    assert grown.fulls == (empty[2], new) and filled in old_fulls
 
 
 def test_the_newest_fulls_stay() -> None:
     other = TopicPartition("t", 1)
     ranges = (Round(0, 0, 0, 0),)
     fulls = tuple(Full(key, began, 0, 0, 0, ranges, ()) for key, began in ((KEY, 1), (KEY, 4), (other, 1), (KEY, 9)))
-    grown, gone = drop_old_fulls(Grown(9, "read_committed", fulls), 2)
+    grown, old_fulls = drop_old_fulls(Grown(9, "read_committed", fulls), 2)
     assert {(full.key, full.began) for full in grown.fulls} == {(KEY, 4), (KEY, 9), (other, 1)}
-    assert [(one.key, one.began) for one in gone] == [(KEY, 1)]
+    assert [(full.key, full.began) for full in old_fulls] == [(KEY, 1)]
     assert replace(grown, fulls=fulls) == Grown(9, "read_committed", fulls)

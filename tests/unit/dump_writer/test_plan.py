@@ -69,8 +69,8 @@ def test_what_is_new() -> None:
     ],
 )
 def test_what_is_not_continued(facts: dict[str, Any], later: int, why: str | None) -> None:
-    told = not_continued(BEFORE, replace(FACTS, **facts), NOW + later)
-    assert told is None if why is None else why in (told or "")
+    reason = not_continued(BEFORE, replace(FACTS, **facts), NOW + later)
+    assert reason is None if why is None else why in (reason or "")
 
 
 def test_a_clock_that_was_set_back_says_nothing_of_how_long_it_was() -> None:
@@ -82,12 +82,12 @@ def test_a_clock_that_was_set_back_says_nothing_of_how_long_it_was() -> None:
 
 
 def test_a_log_that_was_never_compacted_forgets_nothing() -> None:
-    kept = replace(BEFORE, cleanup_policy="delete")
+    not_compacted = replace(BEFORE, cleanup_policy="delete")
     never = replace(FACTS, policy="delete")
-    assert not_continued(kept, never, NOW + 1000 * HOUR) is None
-    assert too_late(kept, never, NOW + 1000 * HOUR) is None
+    assert not_continued(not_compacted, never, NOW + 1000 * HOUR) is None
+    assert too_late(not_compacted, never, NOW + 1000 * HOUR) is None
     # Compacted before, or since: either may have forgotten.
-    assert too_late(BEFORE, never, NOW + 1000 * HOUR) and too_late(kept, FACTS, NOW + 1000 * HOUR)
+    assert too_late(BEFORE, never, NOW + 1000 * HOUR) and too_late(not_compacted, FACTS, NOW + 1000 * HOUR)
 
 
 @given(st.lists(st.integers(0, 30_000_000), min_size=1, max_size=6), st.integers(1, 64))
@@ -97,7 +97,7 @@ def test_every_offset_is_read_once(sizes: list[int], slots: int) -> None:
     ]
     cut = ranges(plans, slots)
     for plan in plans:
-        own = sorted((start, end) for one, start, end in cut if one is plan)
+        own = sorted((start, end) for plan_, start, end in cut if plan_ is plan)
         assert [end for _, end in own[:-1]] == [start for start, _ in own[1:]]
         assert own == [] if not plan.records else (own[0][0], own[-1][1]) == (plan.start, plan.end)
         assert all(start < end for start, end in own)
@@ -113,9 +113,9 @@ def test_topics() -> None:
         "in",
     ]
     assert select_topics("a", {}, broker, []).names == ("a-2-b-changelog", "a-2-count-changelog", "a-count-changelog")
-    found = select_topics("a", {"in": "--topic"}, broker, ["a", "a-2", "other"])
-    assert found.names == ("a-count-changelog", "in")
-    assert found.foreign == (("a-2-b-changelog", "a-2"), ("a-2-count-changelog", "a-2"))
+    topics = select_topics("a", {"in": "--topic"}, broker, ["a", "a-2", "other"])
+    assert topics.names == ("a-count-changelog", "in")
+    assert topics.foreign == (("a-2-b-changelog", "a-2"), ("a-2-count-changelog", "a-2"))
     assert select_topics("a", {"a-2-b-changelog": "--topic"}, broker, ["a-2"]).names == (
         "a-2-b-changelog",
         "a-count-changelog",
@@ -125,9 +125,9 @@ def test_topics() -> None:
         (None, {"On": "--topic"}, "--topic 'On': the broker has no such topic"),
         (None, {"not/legal": "s.toml names the topic"}, "s.toml names the topic 'not/legal': this is not a valid"),
     ]
-    for app, named, said in wrong:
-        with pytest.raises(UsageError, match=said):
-            select_topics(app, named, broker, [])
+    for app, options, message in wrong:
+        with pytest.raises(UsageError, match=message):
+            select_topics(app, options, broker, [])
 
 
 def test_topics_of_a_specification() -> None:

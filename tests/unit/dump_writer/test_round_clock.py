@@ -105,9 +105,9 @@ def test_another_host(monkeypatch: pytest.MonkeyPatch, first: int | None, second
     assert continued or "how long ago the last reading was is not known: another host made that call" in (
         plan.why or ""
     )
-    kept = replace(grown, fulls=(replace(grown.fulls[0], cleanup_policy="delete"),))
+    not_compacted = replace(grown, fulls=(replace(grown.fulls[0], cleanup_policy="delete"),))
     never = {KEY: replace(facts, policy="delete")}
-    (plan,) = plan_round(kept, never, round_clock.now_ms(), full=False, unknown_time=round_clock.why_unknown)
+    (plan,) = plan_round(not_compacted, never, round_clock.now_ms(), full=False, unknown_time=round_clock.why_unknown)
     assert plan.continues is not None
 
 
@@ -140,7 +140,7 @@ FORGETS = LogFacts(0, 20, "id", None, "compact", 20 * SECOND, 1)
 
 
 @pytest.mark.parametrize(
-    ("facts", "unknown_time", "begun"),
+    ("facts", "unknown_time", "has_begun"),
     [
         (FORGETS, False, False),
         (FORGETS, True, True),
@@ -151,12 +151,12 @@ FORGETS = LogFacts(0, 20, "id", None, "compact", 20 * SECOND, 1)
         (replace(FORGETS, policy=None), False, False),
     ],
 )
-def test_a_new_full_remembers_what_was_before_it(facts: LogFacts, unknown_time: bool, begun: bool) -> None:
+def test_a_new_full_remembers_what_was_before_it(facts: LogFacts, unknown_time: bool, has_begun: bool) -> None:
     """Of a store from an older full, the shortest retention since then counts; each full after it remembers as much."""
     before = full(START)
     later = START + 60 * SECOND
     at = unknown_before(before, facts, later, unknown_time=unknown_time)
-    assert at == (later if begun else None)
+    assert at == (later if has_begun else None)
     longer = replace(before, delete_retention_ms=facts.delete_retention_ms, unknown_before_ms=at)
     assert unknown_before(longer, replace(facts, policy="compact"), later + 1, unknown_time=False) == at
     assert unknown_before(None, facts, later, unknown_time=unknown_time) is None

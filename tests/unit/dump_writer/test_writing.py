@@ -36,9 +36,9 @@ def test_a_file_that_was_not_finished_is_removed(tmp_path: Path) -> None:
 
 
 def test_only_its_owner_reads_it_and_the_digest_is_of_its_bytes(tmp_path: Path) -> None:
-    one = written(tmp_path / "dump", "one", range(9))
-    path = tmp_path / "dump" / one.path
-    assert one.sha256 == hashlib.sha256(path.read_bytes()).hexdigest() and one.size == path.stat().st_size
+    grown_file = written(tmp_path / "dump", "one", range(9))
+    path = tmp_path / "dump" / grown_file.path
+    assert grown_file.sha256 == hashlib.sha256(path.read_bytes()).hexdigest() and grown_file.size == path.stat().st_size
     assert [stat.S_IMODE(part.stat().st_mode) for part in (path, path.parent, path.parent.parent)] == [
         0o600,
         0o700,
@@ -48,4 +48,4 @@ def test_only_its_owner_reads_it_and_the_digest_is_of_its_bytes(tmp_path: Path) 
     assert {table.metadata.row_group(0).column(index).compression for index in range(table.metadata.num_columns)} == {
         "ZSTD"
     }
-    assert [(group.first, group.last, group.rows) for group in one.groups] == [(0, 3, 4), (4, 7, 4), (8, 8, 1)]
+    assert [(group.first, group.last, group.rows) for group in grown_file.groups] == [(0, 3, 4), (4, 7, 4), (8, 8, 1)]

@@ -24,10 +24,10 @@ def store(task: str, name: str = "count", **other: Any) -> Line:
 
 
 def summary(stores: Sequence[Line], host: str | None = "vm", **other: Any) -> Line:
-    told = {} if host is None else {"host": host, "process_id": f"id-of-{host}"}
-    size = sum(one["bytes"] for one in stores)
+    messages = {} if host is None else {"host": host, "process_id": f"id-of-{host}"}
+    size = sum(store["bytes"] for store in stores)
     line = {"schema_version": 2, "type": "summary", "app": APP, "stores": len(stores), "bytes": size, "running": False}
-    return {**line, "as_of": "closed", **told, **other}
+    return {**line, "as_of": "closed", **messages, **other}
 
 
 def text(lines: Sequence[Line]) -> str:
@@ -35,8 +35,8 @@ def text(lines: Sequence[Line]) -> str:
 
 
 def listing(*tasks: str, host: str | None = "vm", stores: Sequence[str] = ("count",), **other: Any) -> str:
-    told = [store(task, name, **other) for task in tasks for name in stores]
-    return text([*told, summary(told, host)])
+    messages = [store(task, name, **other) for task in tasks for name in stores]
+    return text([*messages, summary(messages, host)])
 
 
 def host_line(name: str) -> str:

@@ -26,18 +26,18 @@ def spec(*stores: StoreDraft) -> SpecDraft:
     return SpecDraft("orders", stores)
 
 
-COUNTED = StoreDraft(name="count", kind="key-value", subtopology=0, partitions=4)
+DRAFT = StoreDraft(name="count", kind="key-value", subtopology=0, partitions=4)
 
 
 def test_the_most_certain_source_counts() -> None:
     copies = [copy("0_0"), copy("0_2"), copy("global")]
     assert expected_partitions(copies, None, None) == {(None, 0): Partitions(3, CountSource.TASKS)}
-    assert expected_partitions(copies, None, spec(COUNTED)) == {(None, 0): Partitions(4, CountSource.SPEC)}
-    assert expected_partitions(copies, facts(6), spec(COUNTED)) == {(None, 0): Partitions(6, CountSource.LOGS)}
+    assert expected_partitions(copies, None, spec(DRAFT)) == {(None, 0): Partitions(4, CountSource.SPEC)}
+    assert expected_partitions(copies, facts(6), spec(DRAFT)) == {(None, 0): Partitions(6, CountSource.LOGS)}
 
 
 def test_a_generator_of_copies_is_read_once_for_every_source() -> None:
-    expected = expected_partitions((one for one in [copy("0_0"), copy("0_2")]), facts(6), None)
+    expected = expected_partitions((entry for entry in [copy("0_0"), copy("0_2")]), facts(6), None)
     assert expected == {(None, 0): Partitions(6, CountSource.LOGS)}
 
 

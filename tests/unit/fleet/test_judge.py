@@ -19,17 +19,17 @@ from .made_up import listing, store, summary, text
 TOPIC = "orders-count-changelog"
 
 
-def fleet(folder: Path, *said: str, **other: Any) -> Fleet:
+def fleet(folder: Path, *text: str, **other: Any) -> Fleet:
     names = []
-    for number, one in enumerate(said):
+    for number, entry in enumerate(text):
         path = folder / f"h{number}.json"
-        path.write_text(one)
+        path.write_text(entry)
         names.append(str(path))
     return Fleet(read_listings(names), **other)
 
 
-def codes(one: Fleet) -> list[tuple[str, str | None]]:
-    return [(finding.code.name, finding.task) for finding in judge(one)]
+def codes(fleet: Fleet) -> list[tuple[str, str | None]]:
+    return [(finding.code.name, finding.task) for finding in judge(fleet)]
 
 
 def logs(partitions: int, start: int = 0, end: int = 101) -> dict[TopicPartition, LogFacts]:
@@ -37,31 +37,31 @@ def logs(partitions: int, start: int = 0, end: int = 101) -> dict[TopicPartition
 
 
 def test_a_fleet_that_is_well(tmp_path: Path) -> None:
-    one = fleet(tmp_path, listing("0_0", "0_1", host="a"), listing("0_2", host="b"), facts=logs(3))
-    assert codes(one) == []
-    assert [one.task_lag(copies) for hosts in one.tasks.values() for copies in hosts.values()] == [0, 0, 0]
+    entry = fleet(tmp_path, listing("0_0", "0_1", host="a"), listing("0_2", host="b"), facts=logs(3))
+    assert codes(entry) == []
+    assert [entry.task_lag(copies) for hosts in entry.tasks.values() for copies in hosts.values()] == [0, 0, 0]
 
 
 def test_tasks_that_no_host_has(tmp_path: Path) -> None:
-    said = (listing("0_0", host="a"), listing("0_2", host="b"))
-    assert codes(fleet(tmp_path, *said)) == [("task-missing", "0_1")]
-    assert codes(fleet(tmp_path, *said, facts=logs(4))) == [("task-missing", "0_1"), ("task-missing", "0_3")]
+    texts = (listing("0_0", host="a"), listing("0_2", host="b"))
+    assert codes(fleet(tmp_path, *texts)) == [("task-missing", "0_1")]
+    assert codes(fleet(tmp_path, *texts, facts=logs(4))) == [("task-missing", "0_1"), ("task-missing", "0_3")]
     spec = SpecDraft("orders", (StoreDraft(name="x", kind="key-value", subtopology=1, partitions=2),))
-    assert codes(fleet(tmp_path, *said, spec=spec)) == [
+    assert codes(fleet(tmp_path, *texts, spec=spec)) == [
         ("task-missing", "0_1"), ("task-missing", "1_0"), ("task-missing", "1_1")
     ]  # fmt: skip
 
 
 def test_where_a_host_is_not_known_nothing_is_missing(tmp_path: Path) -> None:
-    told = codes(fleet(tmp_path, listing("0_0", host="a"), listing("0_2", host="b"), "cut", standby_replicas=1))
-    assert told == [("host-unread", None), ("task-not-known", "0_1")]
+    messages = codes(fleet(tmp_path, listing("0_0", host="a"), listing("0_2", host="b"), "cut", standby_replicas=1))
+    assert messages == [("host-unread", None), ("task-not-known", "0_1")]
 
 
 def test_tasks_that_too_many_have(tmp_path: Path) -> None:
     ahead, behind = listing("0_0", host="a"), listing("0_0", host="b", changelog={TOPIC: {"0": 60}})
-    one = fleet(tmp_path, ahead, behind)
-    assert codes(one) == [("task-doubled", "0_0")]
-    assert "h0 (in front), h1 (40 behind)" in judge(one)[0].text
+    entry = fleet(tmp_path, ahead, behind)
+    assert codes(entry) == [("task-doubled", "0_0")]
+    assert "h0 (in front), h1 (40 behind)" in judge(entry)[0].text
     assert codes(fleet(tmp_path, ahead, behind, standby_replicas=1)) == []
     assert codes(fleet(tmp_path, ahead, standby_replicas=1)) == [("task-too-few", "0_0")]
 
@@ -71,13 +71,13 @@ def test_more_tasks_than_partitions(tmp_path: Path) -> None:
 
 
 def test_a_clone(tmp_path: Path) -> None:
-    told = codes(fleet(tmp_path, listing("0_0", host="a"), listing("0_1", host="a")))
-    assert told == [("process-id-doubled", None)]
+    messages = codes(fleet(tmp_path, listing("0_0", host="a"), listing("0_1", host="a")))
+    assert messages == [("process-id-doubled", None)]
 
 
 def test_a_store_that_is_gone(tmp_path: Path) -> None:
-    said = (listing("0_0", host="a", stores=("count", "sum")), listing("0_1", host="b"))
-    assert codes(fleet(tmp_path, *said)) == [("store-missing", "0_1")]
+    texts = (listing("0_0", host="a", stores=("count", "sum")), listing("0_1", host="b"))
+    assert codes(fleet(tmp_path, *texts)) == [("store-missing", "0_1")]
     windows = listing("0_0", host="a", stores=("count", "sum"), segments=[0])
     assert codes(fleet(tmp_path, windows, listing("0_1", host="b", segments=[0]))) == []
 
@@ -95,30 +95,30 @@ def test_global_stores_are_everywhere(tmp_path: Path) -> None:
 
 
 def test_offsets_that_the_log_does_not_have(tmp_path: Path) -> None:
-    said = listing("0_0", host="a")
-    assert codes(fleet(tmp_path, said, facts=logs(1, end=50))) == [("offset-outside-log", "0_0")]
-    assert codes(fleet(tmp_path, said, facts=logs(1, start=102, end=200))) == [("offset-outside-log", "0_0")]
-    assert codes(fleet(tmp_path, said, facts=logs(1, start=101, end=200))) == []
+    text = listing("0_0", host="a")
+    assert codes(fleet(tmp_path, text, facts=logs(1, end=50))) == [("offset-outside-log", "0_0")]
+    assert codes(fleet(tmp_path, text, facts=logs(1, start=102, end=200))) == [("offset-outside-log", "0_0")]
+    assert codes(fleet(tmp_path, text, facts=logs(1, start=101, end=200))) == []
     unknown = fleet(tmp_path, listing("0_0", host="a", changelog={TOPIC: {"0": -4}}), facts=logs(1))
     assert codes(unknown) == [] and unknown.task_lag(unknown.reports[0].copies) is None
 
 
 def test_one_store_that_is_not_known_makes_its_task_not_known(tmp_path: Path) -> None:
     """A green task with a store of which nothing is known would be the worst that a page can show."""
-    known, unlogged = store("0_0"), store("0_0", "scratch", changelog={})
+    facts, unlogged = store("0_0"), store("0_0", "scratch", changelog={})
     for other, lag, behind in (
         (unlogged, 0, 0),
         (store("0_0", "sum"), None, 0),
         (store("0_0", "sum", changelog=None), None, None),
         (store("0_0", "sum", changelog={"orders-sum-changelog": {"0": -4}}), None, None),
     ):
-        stores = [known, other]
-        one = fleet(tmp_path, text([*stores, summary(stores)]), facts=logs(1))
-        copies = one.tasks["0_0"]["h0"]
-        assert (one.task_lag(copies), one.task_behind(copies)) == (lag, behind)
-    lost = [known, store("0_0", "sum", changelog={})]
-    one = fleet(tmp_path, text([*lost, summary(lost, "a")]), listing("0_0", host="b", stores=("count", "sum")))
-    assert one.task_behind(one.tasks["0_0"]["h0"]) is None, "another copy has an offset"
+        stores = [facts, other]
+        entry = fleet(tmp_path, text([*stores, summary(stores)]), facts=logs(1))
+        copies = entry.tasks["0_0"]["h0"]
+        assert (entry.task_lag(copies), entry.task_behind(copies)) == (lag, behind)
+    lost = [facts, store("0_0", "sum", changelog={})]
+    entry = fleet(tmp_path, text([*lost, summary(lost, "a")]), listing("0_0", host="b", stores=("count", "sum")))
+    assert entry.task_behind(entry.tasks["0_0"]["h0"]) is None, "another copy has an offset"
 
 
 def test_what_is_not_the_same_everywhere(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_what_one_release_leaves_by_itself_is_no_difference(tmp_path: Path) -> N
     """SSTs that nothing has compacted since, a store without a segment yet, one without an offset."""
     no_segment = {"opens_in": ["3.9", "4.2"], "column_families": [], "bytes": 0, "segments": []}
     for well in ({"opens_in": ["4.2", "4.3"]}, no_segment, {"offsets_in": "none", "changelog": {}}):
-        told = codes(fleet(tmp_path, listing("0_0", host="a"), listing("0_1", host="b", **well)))
-        assert "releases-differ" not in [code for code, _ in told], well
+        messages = codes(fleet(tmp_path, listing("0_0", host="a"), listing("0_1", host="b", **well)))
+        assert "releases-differ" not in [code for code, _ in messages], well
 
 
 def test_what_hosts_say_of_themselves(tmp_path: Path) -> None:
@@ -158,20 +158,20 @@ def member(client: str, *partitions: int) -> GroupMember:
 
 
 def test_members_are_known_by_the_process_id_of_their_directory(tmp_path: Path) -> None:
-    said = (listing("0_0", host="a"), listing("0_0", "0_1", host="b", changelog={TOPIC: {"0": 60}}))
+    texts = (listing("0_0", host="a"), listing("0_0", "0_1", host="b", changelog={TOPIC: {"0": 60}}))
     thread = "StreamThread-1-consumer"
     group = StreamsGroup(
         "STABLE", "classic", (member(f"orders-id-of-a-{thread}", 0), member(f"orders-id-of-b-{thread}", 1))
     )
-    one = fleet(tmp_path, *said, group=group)
-    assert one.active == {"0_0": "h0", "0_1": "h1"}
-    assert "h0 (active, in front)" in judge(one)[0].text
+    entry = fleet(tmp_path, *texts, group=group)
+    assert entry.active == {"0_0": "h0", "0_1": "h1"}
+    assert "h0 (active, in front)" in judge(entry)[0].text
     stranger = StreamsGroup("STABLE", "classic", (*group.members, member(f"orders-id-of-c-{thread}")))
-    assert ("member-without-host", None) in codes(fleet(tmp_path, *said, group=stranger))
+    assert ("member-without-host", None) in codes(fleet(tmp_path, *texts, group=stranger))
     own_names = StreamsGroup("STABLE", "classic", (member("mine-1", 0), member("mine-2", 1)))
-    assert "member-without-host" not in [code for code, _ in codes(fleet(tmp_path, *said, group=own_names))]
+    assert "member-without-host" not in [code for code, _ in codes(fleet(tmp_path, *texts, group=own_names))]
 
 
 def test_every_code_has_a_case_here() -> None:
-    said = Path(__file__).read_text(encoding="utf-8")
-    assert not [code for code in FLEET_CODES if f'("{code}", ' not in said]
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert not [code for code in FLEET_CODES if f'("{code}", ' not in text]

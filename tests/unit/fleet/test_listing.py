@@ -19,9 +19,9 @@ from kstate_cli.fleet.model import Fleet, HostReport
 from .made_up import host_line, listing, store, summary, text
 
 
-def read(folder: Path, said: str | bytes, name: str = "web-1") -> list[HostReport]:
+def read(folder: Path, text: str | bytes, name: str = "web-1") -> list[HostReport]:
     path = folder / f"{name}.json"
-    path.write_bytes(said if isinstance(said, bytes) else said.encode())
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return read_listings([str(path)])
 
 
@@ -41,8 +41,8 @@ WRONG: dict[str, tuple[str | bytes, int | None]] = {
     "NUL": (b"\0" * 100, 1),
     "not UTF-8": (b'{"type": "\xff"}\n', 1),
     "an array": ("[]\n", 1),
-    "older": (text([{**one, "schema_version": 1} for one in STORES]), 1),
-    "newer": (text([{**one, "schema_version": 3} for one in STORES]), 1),
+    "older": (text([{**store, "schema_version": 1} for store in STORES]), 1),
+    "newer": (text([{**store, "schema_version": 3} for store in STORES]), 1),
     "of another command": (text([{"schema_version": 2, "type": "prediction", "app": "/data/orders", "task": "0_0"}]), 1),
     "a store less": (text([STORES[0], summary(STORES)]), 2),
     "a store twice": (text([*STORES, STORES[0], summary(STORES)]), 3),
@@ -62,12 +62,12 @@ WRONG: dict[str, tuple[str | bytes, int | None]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_named_with_its_line(name: str, tmp_path: Path) -> None:
-    said, line = WRONG[name]
-    reports = read(tmp_path, said)
+    text, line = WRONG[name]
+    reports = read(tmp_path, text)
     assert not reports[0].whole and line in [gap.line for gap in reports[0].gaps], reports[0].gaps
     findings = judge(Fleet(reports))
-    told = [finding.text for finding in findings if finding.code.name == "host-unread"]
-    assert told and all("web-1" in one for one in told)
+    texts = [finding.text for finding in findings if finding.code.name == "host-unread"]
+    assert texts and all("web-1" in entry for entry in texts)
     assert not [finding for finding in findings if finding.code.name == "task-missing"], "not known is not missing"
 
 
@@ -94,8 +94,8 @@ ANYTHING = st.recursive(
 
 @given(name=st.sampled_from(sorted(store("0_0"))), value=ANYTHING)
 def test_any_member_may_be_anything(name: str, value: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
-    said = json.dumps({**store("0_0"), name: value}) + "\n" + json.dumps(summary(STORES[:1]))
-    reports = read(tmp_path_factory.mktemp("any"), said)
+    dumps = json.dumps({**store("0_0"), name: value}) + "\n" + json.dumps(summary(STORES[:1]))
+    reports = read(tmp_path_factory.mktemp("any"), dumps)
     judge(Fleet(reports))
 
 
@@ -112,17 +112,17 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_hosts_of_a_stream_are_told_apart_by_their_summaries_or_a_line(tmp_path: Path) -> None:
-    said = listing("0_0", host="a") + host_line("b") + listing("0_1", host="x") + listing("0_2", host="c")
+    text = listing("0_0", host="a") + host_line("b") + listing("0_1", host="x") + listing("0_2", host="c")
     path = tmp_path / "all.json"
-    path.write_text(said)
-    assert [(one.name, one.tasks) for one in read_listings([str(path)])] == [
+    path.write_text(text)
+    assert [(report.name, report.tasks) for report in read_listings([str(path)])] == [
         ("all", ("0_0",)), ("b", ("0_1",)), ("c", ("0_2",))
     ]  # fmt: skip
 
 
 def test_a_listing_without_a_name_is_called_after_its_line(tmp_path: Path) -> None:
-    said = listing("0_0") + text([store("0_1"), summary([store("0_1")], host=None)])
-    assert [one.name for one in read(tmp_path, said)] == ["web-1", f"{tmp_path}/web-1.json:3"]
+    message = listing("0_0") + text([store("0_1"), summary([store("0_1")], host=None)])
+    assert [entry.name for entry in read(tmp_path, message)] == ["web-1", f"{tmp_path}/web-1.json:3"]
 
 
 def test_a_host_that_failed_in_a_stream_does_not_become_part_of_its_neighbour(tmp_path: Path) -> None:
@@ -134,11 +134,11 @@ def test_a_host_that_failed_in_a_stream_does_not_become_part_of_its_neighbour(tm
 
 def test_noise_between_listings_of_a_stream_is_of_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = "ssh: connect to host b port 22: Connection refused\n"
-    said = listing("0_0", host="a") + noise + listing("0_2", host="c")
-    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(said.encode())))
+    text = listing("0_0", host="a") + noise + listing("0_2", host="c")
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(text.encode())))
     reports = read_listings(["-"])
     assert [(report.name, report.whole) for report in reports] == [("a", True), ("-:3", False), ("c", True)]
-    assert ("task-not-known", "0_1") in [(one.code.name, one.task) for one in judge(Fleet(reports))]
+    assert ("task-not-known", "0_1") in [(entry.code.name, entry.task) for entry in judge(Fleet(reports))]
 
 
 def test_the_answer_no_belongs_to_the_listing_before_it(tmp_path: Path) -> None:

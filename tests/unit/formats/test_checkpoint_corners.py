@@ -13,7 +13,7 @@ A1 = TopicPartition("a", 1)
 
 
 @pytest.mark.parametrize(
-    ("data", "wanted"),
+    ("data", "target"),
     [
         (b"0\n0", {}),
         (b"0\r1\ra 0 39\r", {A0: 39}),
@@ -27,8 +27,8 @@ A1 = TopicPartition("a", 1)
         ("0\n1\nä\u2003b\x85 0 5\n".encode(), {TopicPartition("ä\u2003b\x85", 0): 5}),
     ],
 )
-def test_accepted(data: bytes, wanted: dict[TopicPartition, int]) -> None:
-    assert parse(data) == Checkpoint(wanted)
+def test_accepted(data: bytes, target: dict[TopicPartition, int]) -> None:
+    assert parse(data) == Checkpoint(target)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ DEFAULT, TIMESTAMPED, HEADERS = "default", "keyValueWithTimestamp", "keyValueWit
 SESSION, WINDOW = "sessionKeyValueWithHeaders", "windowKeyValueWithHeaders"
 WRAPPER = values.SubscriptionWrapper(1, 2, bytes(16), b"pk", 0)
 SUBSCRIPTION: Row = (CombinedKey(b"fk", b"pk").to_bytes(), bytes(8) + WRAPPER.to_bytes())
-LISTED: Row = (JoinSideKey(START, True, b"k").to_bytes(), values.encode_list([values.ListEntry(True, b"v")]))
+ROW: Row = (JoinSideKey(START, True, b"k").to_bytes(), values.encode_list([values.ListEntry(True, b"v")]))
 LATEST: Row = (VersionedKey(-1, b"k").to_bytes(), LatestValue(START, b"v").to_bytes())
 WINDOW_KEY, SESSION_KEY = WindowKey(b"key1", START + 1000), SessionKey(b"key1", START + 10, START + 2000)
 STAMPED = bytes(8) + b"v"
@@ -30,7 +30,7 @@ BUFFERED = values.BufferValue(1000, 1, "in", 0, (), None, None, b"v").to_bytes()
     [
         ({DEFAULT}, DEFAULT, (b"k", b"v"), "key-value"),
         ({DEFAULT, "offsets"}, DEFAULT, LATEST, "versioned"),
-        ({DEFAULT}, DEFAULT, LISTED, "list-value"),
+        ({DEFAULT}, DEFAULT, ROW, "list-value"),
         ({DEFAULT, TIMESTAMPED}, TIMESTAMPED, (b"k", STAMPED), "timestamped-key-value"),
         ({DEFAULT, TIMESTAMPED}, DEFAULT, (b"k", b"v"), "timestamped-key-value"),
         ({DEFAULT, TIMESTAMPED}, TIMESTAMPED, SUBSCRIPTION, "foreign-key-subscription"),
@@ -162,14 +162,14 @@ def test_always_answers(
 @given(families=st.frozensets(st.sampled_from([DEFAULT, TIMESTAMPED, HEADERS, SESSION, WINDOW])))
 def test_families_that_no_store_has_together_are_no_kind(starts: list[int] | None, families: frozenset[str]) -> None:
     """Nothing is certain of them, and the answer does not depend on the order in which they are met."""
-    known = [{family.name for family in kind.families} for kind in store_kinds() if kind.key.segmented is bool(starts)]
-    together = any(families <= names for names in known)
-    found = {
+    facts = [{family.name for family in kind.families} for kind in store_kinds() if kind.key.segmented is bool(starts)]
+    together = any(families <= names for names in facts)
+    kinds = {
         infer_kind(families, starts, {family: [(b"k" * 20, b"v")] for family in order}, "s")
         for order in (sorted(families), sorted(families, reverse=True))
     }
-    assert len(found) == 1
-    assert together or not found.pop().certain
+    assert len(kinds) == 1
+    assert together or not kinds.pop().certain
 
 
 def test_a_row_that_a_restarted_store_has_filed() -> None:

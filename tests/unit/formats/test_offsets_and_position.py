@@ -58,10 +58,10 @@ def test_malformed_positions(encoded: str) -> None:
 
 
 @given(POSITIONS, POSITIONS)
-def test_merge_never_goes_back(one: Position, other: Position) -> None:
-    merged = one.merge(other)
-    assert merged == other.merge(one)
-    for position in (one, other):
+def test_merge_never_goes_back(entry: Position, other: Position) -> None:
+    merged = entry.merge(other)
+    assert merged == other.merge(entry)
+    for position in (entry, other):
         assert merged.merge(position) == merged
 
 

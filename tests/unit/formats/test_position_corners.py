@@ -32,10 +32,10 @@ def test_a_topic_without_partitions_is_not_kept() -> None:
     assert Position.empty().is_empty
 
 
-@pytest.mark.parametrize("wanted", [{"a": {-1: 0}}, {"a": {2**31: 0}}, {"a": {0: 2**63}}])
-def test_numbers_out_of_range(wanted: dict[str, dict[int, int]]) -> None:
+@pytest.mark.parametrize("target", [{"a": {-1: 0}}, {"a": {2**31: 0}}, {"a": {0: 2**63}}])
+def test_numbers_out_of_range(target: dict[str, dict[int, int]]) -> None:
     with pytest.raises(ValueError, match="out of range"):
-        Position.from_map(wanted)
+        Position.from_map(target)
 
 
 @pytest.mark.parametrize(

@@ -51,15 +51,15 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rows(app: Path, store: str, family: str = DEFAULT_CF) -> Rows:
     """The rows of a store, of all tasks and segments: at least two."""
-    found: Rows = {}
+    results: Rows = {}
     for path in sorted(app.rglob("CURRENT")):
         name = path.parent.relative_to(app).as_posix()
         if store in name.split("/"):
             with Shadow(path.parent) as shadow:
                 if family in shadow.column_families:
-                    found.update({(name, key): value for key, value in shadow.rows(family)})
-    assert len(found) > 1
-    return found
+                    results.update({(name, key): value for key, value in shadow.rows(family)})
+    assert len(results) > 1
+    return results
 
 
 def in_segment(database: str, time: int) -> bool:
@@ -67,14 +67,14 @@ def in_segment(database: str, time: int) -> bool:
     return start <= time < start + SEGMENT_MS
 
 
-def of_test(found: tuple[Header, ...]) -> bool:
+def of_test(headers: tuple[Header, ...]) -> bool:
     """What the producer of these records puts into their headers, in its order."""
-    traces = [one.value for one in found if one.key == "trace"]
+    traces = [entry.value for entry in headers if entry.key == "trace"]
     assert all(re.fullmatch(rb"t-\d+|again", trace or b"") for trace in traces)
-    named = [one.key for one in found]
-    assert named == sorted(named, key=["trace", "empty", "null"].index)
-    assert all(one.value == (b"" if one.key == "empty" else None) for one in found if one.key != "trace")
-    return bool(found)
+    keys = [entry.key for entry in headers]
+    assert keys == sorted(keys, key=["trace", "empty", "null"].index)
+    assert all(entry.value == (b"" if entry.key == "empty" else None) for entry in headers if entry.key != "trace")
+    return bool(headers)
 
 
 def test_key_value(kinds: Path) -> None:
@@ -83,26 +83,26 @@ def test_key_value(kinds: Path) -> None:
     stamped = {
         key: TimestampedValue.from_bytes(v) for (_, key), v in rows(kinds, "kv-timestamped", TIMESTAMPED_CF).items()
     }
-    assert {key: one.value for key, one in stamped.items()} == plain
-    assert all(one.timestamp in TIMES for one in stamped.values())
+    assert {key: entry.value for key, entry in stamped.items()} == plain
+    assert all(entry.timestamp in TIMES for entry in stamped.values())
 
 
 def test_key_value_with_headers(headers: Path) -> None:
     with_some = 0
     for (_, key), value in rows(headers, "kv-headers", HEADERS_CF).items():
-        one = HeadersValue.from_bytes(value)
-        assert KEY.fullmatch(key) and VALUE.fullmatch(one.value) and one.timestamp in TIMES
-        with_some += of_test(one.headers)
+        entry = HeadersValue.from_bytes(value)
+        assert KEY.fullmatch(key) and VALUE.fullmatch(entry.value) and entry.timestamp in TIMES
+        with_some += of_test(entry.headers)
     assert with_some > 1
 
 
 def test_sessions_with_headers(headers: Path) -> None:
     with_some = 0
     for (database, key), value in rows(headers, "session-headers", SESSION_HEADERS_CF).items():
-        at, one = SessionKey.from_bytes(key), HeadersSessionValue.from_bytes(value)
+        at, entry = SessionKey.from_bytes(key), HeadersSessionValue.from_bytes(value)
         assert KEY.fullmatch(at.key) and at.start < at.end and in_segment(database, at.end)
-        assert VALUE.fullmatch(one.value)
-        with_some += of_test(one.headers)
+        assert VALUE.fullmatch(entry.value)
+        with_some += of_test(entry.headers)
     assert with_some > 1
 
 
@@ -122,23 +122,23 @@ def test_sessions(kinds: Path) -> None:
 
 @pytest.mark.parametrize(("family", "head"), [(DEFAULT_CF, b""), (WINDOW_HEADERS_CF, b"\0")], ids=["plain", "headers"])
 def test_time_ordered_windows(kinds: Path, headers: Path, family: str, head: bytes) -> None:
-    found = rows(headers if head else kinds, "window-final", family)
-    base = {WindowKey.from_time_first(key): value for (_, key), value in found.items() if key[0] == 0}
-    index = {WindowKey.from_key_first(key): value for (_, key), value in found.items() if key[0] == 1}
+    results = rows(headers if head else kinds, "window-final", family)
+    base = {WindowKey.from_time_first(key): value for (_, key), value in results.items() if key[0] == 0}
+    index = {WindowKey.from_key_first(key): value for (_, key), value in results.items() if key[0] == 1}
     # Kept with headers always, else only where the window slides.
     assert index == (dict.fromkeys(base, b"") if head else {})
     for at, value in base.items():
         assert value.startswith(head)
-        counted = TimestampedValue.from_bytes(value[len(head) :])
+        counts = TimestampedValue.from_bytes(value[len(head) :])
         assert KEY.fullmatch(at.key) and at.seq == 0
-        assert at.start <= counted.timestamp < at.start + SEGMENT_MS and counted.timestamp in TIMES
-        assert 0 < int.from_bytes(counted.value, "big") < 100
+        assert at.start <= counts.timestamp < at.start + SEGMENT_MS and counts.timestamp in TIMES
+        assert 0 < int.from_bytes(counts.value, "big") < 100
 
 
 def test_time_ordered_sessions(kinds: Path) -> None:
-    found = rows(kinds, "session-final")
-    base = {SessionKey.from_time_first(key): value for (_, key), value in found.items() if key[0] == 0}
-    index = {SessionKey.from_key_first(key): value for (_, key), value in found.items() if key[0] == 1}
+    results = rows(kinds, "session-final")
+    base = {SessionKey.from_time_first(key): value for (_, key), value in results.items() if key[0] == 0}
+    index = {SessionKey.from_key_first(key): value for (_, key), value in results.items() if key[0] == 1}
     assert index == dict.fromkeys(base, b"")
     assert all(KEY.fullmatch(at.key) and FIRST <= at.start <= at.end for at in base)
     assert any(at.start < at.end for at in base)
@@ -146,35 +146,35 @@ def test_time_ordered_sessions(kinds: Path) -> None:
 
 
 def test_versions(kinds: Path) -> None:
-    found = rows(kinds, "versioned")
+    results = rows(kinds, "versioned")
     latest = 0
-    for (_, key), value in found.items():
+    for (_, key), value in results.items():
         at = VersionedKey.from_bytes(key)
         assert KEY.fullmatch(at.key)
         if at.is_latest:
             latest += 1
-            one = LatestValue.from_bytes(value)
-            assert one.valid_from in TIMES and VALUE.fullmatch(one.value)
+            entry = LatestValue.from_bytes(value)
+            assert entry.valid_from in TIMES and VALUE.fullmatch(entry.value)
             continue
         row = SegmentValue.from_bytes(value)
         assert row.next_timestamp in TIMES and row.next_timestamp // VERSIONS_MS == at.segment
         times = [version.valid_from for version in row.versions]
         assert times == sorted(times, reverse=True) and all(time in TIMES for time in times)
         assert all(version.value is None or VALUE.fullmatch(version.value) for version in row.versions)
-    assert 1 < latest < len(found)
-    tombstones = {value for value in found.values() if len(value) == 28}
+    assert 1 < latest < len(results)
+    tombstones = {value for value in results.values() if len(value) == 28}
     assert [SegmentValue.from_bytes(value).is_degenerate for value in tombstones] == [True]
 
 
 def test_each_version_has_its_own_value(kinds: Path) -> None:
     """In a store and in a window store that were fed the same records: which value is of which time."""
-    written = {(at.key, value): at.start for at, value in _windows(kinds) if value}
+    starts = {(at.key, value): at.start for at, value in _windows(kinds) if value}
     compared = 0
     for (_, key), value in rows(kinds, "grace-table").items():
         at = VersionedKey.from_bytes(key)
         for version in () if at.is_latest else SegmentValue.from_bytes(value).versions:
             if version.value:
-                assert 0 <= version.valid_from - written[at.key, version.value] < WINDOW_MS
+                assert 0 <= version.valid_from - starts[at.key, version.value] < WINDOW_MS
                 compared += len(SegmentValue.from_bytes(value).versions) > 1
     assert compared > 1
 
@@ -185,25 +185,25 @@ def _windows(kinds: Path) -> Iterator[tuple[WindowKey, bytes]]:
 
 
 def test_subscriptions(kinds: Path) -> None:
-    left = {
+    remainder = {
         key: (int(name[2]), TimestampedValue.from_bytes(value))
         for (name, key), value in rows(kinds, "fk-left", TIMESTAMPED_CF).items()
     }
     for (_, key), value in rows(kinds, "fk-subscription-store", TIMESTAMPED_CF).items():
         at, stamped = CombinedKey.from_bytes(key), TimestampedValue.from_bytes(value)
-        one = SubscriptionWrapper.from_bytes(stamped.value)
-        partition, row = left[at.primary_key]
+        entry = SubscriptionWrapper.from_bytes(stamped.value)
+        partition, row = remainder[at.primary_key]
         assert row.value.startswith(at.foreign_key + b"|")
-        assert (one.version, one.primary_key, one.partition) == (1, at.primary_key, partition)
-        assert stamped.timestamp == row.timestamp and one.instruction in range(4) and len(one.hash or b"") == 16
+        assert (entry.version, entry.primary_key, entry.partition) == (1, at.primary_key, partition)
+        assert stamped.timestamp == row.timestamp and entry.instruction in range(4) and len(entry.hash or b"") == 16
 
 
 def test_grace_buffers(kinds: Path) -> None:
     with_headers = 0
     for (database, key), value in rows(kinds, "grace-join-Buffer").items():
-        at, one = WindowKey.from_time_first(key), BufferValue.from_bytes(value)
-        assert KEY.fullmatch(at.key) and at.start == one.timestamp and 0 < at.seq < 100
-        assert (one.topic, one.partition) == (f"{kinds.name}-in-events", int(database[2]))
-        assert 0 < one.offset < 100 and (one.prior, one.old) == (None, None) and VALUE.fullmatch(one.new or b"")
-        with_headers += of_test(one.headers)
+        at, entry = WindowKey.from_time_first(key), BufferValue.from_bytes(value)
+        assert KEY.fullmatch(at.key) and at.start == entry.timestamp and 0 < at.seq < 100
+        assert (entry.topic, entry.partition) == (f"{kinds.name}-in-events", int(database[2]))
+        assert 0 < entry.offset < 100 and (entry.prior, entry.old) == (None, None) and VALUE.fullmatch(entry.new or b"")
+        with_headers += of_test(entry.headers)
     assert with_headers > 1

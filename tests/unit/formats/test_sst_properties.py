@@ -27,25 +27,25 @@ def properties(path: Path) -> SstProperties:
 @pytest.mark.parametrize("name", SOME)
 def test_every_sst_says_when_it_was_written(name: str, tmp_path: Path) -> None:
     app = unpack(name, tmp_path)
-    seen = 0
+    count = 0
     identities = set()
     for folder in sorted(path for path in app.rglob("*") if path.is_dir() and is_database(path)):
         with Shadow(folder) as shadow:
             for family in shadow.column_families:
                 for live in shadow.live_files(family):
-                    found = properties(folder / live.name)
+                    results = properties(folder / live.name)
                     # The archive keeps the times of the files: a small SST is made and closed within a second or two.
                     mtime = int((folder / live.name).stat().st_mtime)
-                    assert found.family == family
-                    assert found.created is not None
-                    assert abs(found.created - mtime) <= 2
-                    assert found.newest_data is not None
-                    assert found.newest_data <= found.created
-                    assert not found.external
-                    identities.add(found.raw)
-                    seen += 1
-    assert seen
-    assert len(identities) == seen
+                    assert results.family == family
+                    assert results.created is not None
+                    assert abs(results.created - mtime) <= 2
+                    assert results.newest_data is not None
+                    assert results.newest_data <= results.created
+                    assert not results.external
+                    identities.add(results.raw)
+                    count += 1
+    assert count
+    assert len(identities) == count
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +56,11 @@ def one_sst(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, 10_000), byte=st.integers(0, 255), keep=st.integers(0, 10_000))
-def test_damaged_bytes_are_told_or_harmless(one_sst: bytes, at: int, byte: int, keep: int) -> None:
+def test_damaged_bytes_are_told_or_harmless(sst: bytes, at: int, byte: int, keep: int) -> None:
     """Whatever is wrong: properties or MalformedBytesError, nothing else, and never a read beyond the file."""
-    spoilt = bytearray(one_sst)
+    spoilt = bytearray(sst)
     spoilt[-1 - at % 1_500] = byte
-    for data in (bytes(spoilt), one_sst[: keep % len(one_sst)], one_sst[keep % len(one_sst) :]):
+    for data in (bytes(spoilt), sst[: keep % len(sst)], sst[keep % len(sst) :]):
         try:
             read_properties(io.BytesIO(data))
         except MalformedBytesError:

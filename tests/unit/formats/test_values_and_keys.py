@@ -174,20 +174,24 @@ def test_golden_keys() -> None:
     assert JoinSideKey(1000, False, b"k").to_bytes().hex() == f"{start}006b"
     row = bytes.fromhex("6b30 00000000000003e8 00000000")
     assert WindowKey.from_bytes(row) == WindowKey(b"k0", 1000)
-    counted = values.TimestampedValue.from_bytes(bytes.fromhex("00000000000005dc 0000000000000002"))
-    assert counted == values.TimestampedValue(1500, (2).to_bytes(8, "big"))
+    counts = values.TimestampedValue.from_bytes(bytes.fromhex("00000000000005dc 0000000000000002"))
+    assert counts == values.TimestampedValue(1500, (2).to_bytes(8, "big"))
 
 
 @given(st.binary(max_size=9), I64, I64, I32, st.booleans())
-def test_keys_round_trip(key: bytes, one: int, two: int, seq: int, left: bool) -> None:
-    window, session = WindowKey(key, one, seq), SessionKey(key, one, two)
+def test_keys_round_trip(key: bytes, first: int, two: int, seq: int, is_left: bool) -> None:
+    window, session = WindowKey(key, first, seq), SessionKey(key, first, two)
     assert WindowKey.from_bytes(window.to_bytes()) == window
     assert WindowKey.from_time_first(window.to_time_first()) == window
     assert WindowKey.from_key_first(window.to_key_first()) == window
     assert SessionKey.from_bytes(session.to_bytes()) == session
     assert SessionKey.from_time_first(session.to_time_first()) == session
     assert SessionKey.from_key_first(session.to_key_first()) == session
-    join, combined, versioned = JoinSideKey(one, left, key), CombinedKey(key, b"pk"), VersionedKey(abs(seq) - 1, key)
+    join, combined, versioned = (
+        JoinSideKey(first, is_left, key),
+        CombinedKey(key, b"pk"),
+        VersionedKey(abs(seq) - 1, key),
+    )
     assert JoinSideKey.from_bytes(join.to_bytes()) == join
     assert CombinedKey.from_bytes(combined.to_bytes()) == combined
     assert VersionedKey.from_bytes(versioned.to_bytes()) == versioned

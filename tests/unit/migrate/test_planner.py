@@ -39,46 +39,46 @@ def plan(app: Application, to: str, **options: bool) -> Plan:
     return plan_migration(app, release(to), MigrateOptions(**options))
 
 
-def steps(found: Plan) -> list[tuple[str, str]]:
-    return [(step.action, step.path) for step in found.steps]
+def steps(plan_: Plan) -> list[tuple[str, str]]:
+    return [(step.action, step.path) for step in plan_.steps]
 
 
 def old(**more: object) -> Application:
     """As a release up to 4.2 leaves it."""
-    one = store("count", database(families=STAMPED, version=OLD), position=7)
-    return application(task(one, lines={COUNT: 41}, **more))  # type: ignore[arg-type]
+    counts = store("count", database(families=STAMPED, version=OLD), position=7)
+    return application(task(counts, lines={COUNT: 41}, **more))  # type: ignore[arg-type]
 
 
 def new(
     offset: int | None = 41, *, status: int | None = STATUS_CLOSED, position: int = 7, **more: object
 ) -> Application:
     """As 4.3 leaves it."""
-    made = database(families=STAMPED, offsets=record(offset, status=status, position=position), **more)  # type: ignore[arg-type]
-    return application(task(store("count", made)))
+    older = database(families=STAMPED, offsets=record(offset, status=status, position=position), **more)  # type: ignore[arg-type]
+    return application(task(store("count", older)))
 
 
 def test_into_the_column_family() -> None:
-    found = plan(old(), "4.3")
-    edit, *removed = found.steps
+    result = plan(old(), "4.3")
+    edit, *removed = result.steps
     assert isinstance(edit, EditDatabase) and edit.offsets is not None
     assert edit.offsets.offsets == {COUNT: 41} and edit.offsets.status == STATUS_CLOSED
     assert edit.offsets.position is not None and edit.offsets.position.as_map() == {"events": {0: 7}}
     assert edit.sst_format is None and not edit.drop and not edit.conversions
-    assert [(type(one), one.path) for one in removed] == [
+    assert [(type(step), step.path) for step in removed] == [
         (RemoveFile, "0_0/count.position"), (RemoveFile, "0_0/.checkpoint"),
     ]  # fmt: skip
-    assert (found.source, found.target, found.command) == ("4.1", "4.3", "migrate --to 4.3")
-    assert not found.warnings and not found.notes
+    assert (result.source, result.target, result.command) == ("4.1", "4.3", "migrate --to 4.3")
+    assert not result.warnings and not result.notes
 
 
 def test_out_of_the_column_family() -> None:
-    found = plan(new(), "4.2")
-    edit, position, offsets = found.steps
+    result = plan(new(), "4.2")
+    edit, position, offsets = result.steps
     assert isinstance(edit, EditDatabase) and edit.drop == ("offsets",) and edit.sst_format is None
     assert isinstance(position, WriteFile) and position.path == "0_0/count.position"
     assert isinstance(offsets, WriteFile) and offsets.path == "0_0/.checkpoint" and not offsets.keep_time
     assert offsets.data == f"0\n1\n{COUNT.topic} 0 41\n".encode()
-    assert not found.warnings and not found.notes
+    assert not result.warnings and not result.notes
 
 
 @pytest.mark.parametrize("target", RELEASES, ids=str)
@@ -99,8 +99,8 @@ def test_ssts_that_the_target_cannot_read_are_rewritten(to: str, rewritten: int 
 @pytest.mark.parametrize("offset", [3, OFFSET_UNKNOWN])
 def test_a_window_store_without_a_segment_gets_one_that_carries_its_offset(offset: int) -> None:
     empty = store("win", kind="window", segmented=True)
-    found = plan(application(task(empty, lines={changelog("win"): offset})), "4.3")
-    carrier, removed = found.steps
+    result = plan(application(task(empty, lines={changelog("win"): offset})), "4.3")
+    carrier, removed = result.steps
     assert isinstance(carrier, CreateDatabase) and carrier.path == "0_0/win/win.0"
     assert carrier.offsets.offsets == {changelog("win"): offset}
     assert isinstance(removed, RemoveFile) and removed.path == "0_0/.checkpoint"
@@ -108,10 +108,12 @@ def test_a_window_store_without_a_segment_gets_one_that_carries_its_offset(offse
 
 def test_the_segment_that_only_carries_an_offset_leaves_again() -> None:
     carrier = database("win", rows=0, start=0, offsets=record(OFFSET_UNKNOWN, "win"))
-    found = plan(application(task(store("win", carrier, kind="window", segmented=True))), "4.2")
-    omitted, written = found.steps
+    result = plan(application(task(store("win", carrier, kind="window", segmented=True))), "4.2")
+    omitted, offsets_step = result.steps
     assert isinstance(omitted, OmitTree) and omitted.path == "0_0/win/win.0"
-    assert isinstance(written, WriteFile) and written.data == f"0\n1\n{changelog('win').topic} 0 -4\n".encode()
+    assert (
+        isinstance(offsets_step, WriteFile) and offsets_step.data == f"0\n1\n{changelog('win').topic} 0 -4\n".encode()
+    )
 
 
 def test_a_grace_buffer_keeps_its_offset_in_a_file_of_its_own() -> None:
@@ -152,9 +154,9 @@ def test_what_was_not_left_clean_is_refused_left_out_or_vouched_for(why: str) ->
     if why == "rows without .checkpoint":
         to = "4.3"
         app = application(task(store("count", database(version=OLD))))
-    with pytest.raises(Refused, match="not left clean") as refused:
+    with pytest.raises(Refused, match="not left clean") as refusal:
         plan(app, to)
-    assert "0_0" in refused.value.message and "--wipe-unclean" in refused.value.advice
+    assert "0_0" in refusal.value.message and "--wipe-unclean" in refusal.value.advice
     left_out = plan(app, to, wipe_unclean=True)
     assert steps(left_out) == [("leave out", "0_0")]
     # Without any offset nothing tells whether a changelog brings the rows back.
@@ -196,23 +198,25 @@ def test_segments_get_the_offset_that_their_rows_justify(
     st.none() | st.integers(0, 50),
 )
 def test_of_places_that_disagree_the_lowest_offset_is_taken(segments: list[int], line: int | None) -> None:
-    databases = [database("win", rows=0, start=60 * n, offsets=record(one, "win")) for n, one in enumerate(segments)]
+    databases = [
+        database("win", rows=0, start=60 * n, offsets=record(segment, "win")) for n, segment in enumerate(segments)
+    ]
     win = store("win", *databases, kind="window", segmented=True)
     app = application(task(win, lines=None if line is None else {changelog("win"): line}))
-    found = resolving.resolve(app)[0]
-    told = [*segments, *([] if line is None else [line])]
-    assert found.stores[0].offsets == {changelog("win"): min(told)}
-    assert bool(found.warnings) == (len(set(told)) > 1)
-    assert bool(found.unclean) == (len(set(segments)) > 1)
+    offsets_ = resolving.resolve(app)[0]
+    facts = [*segments, *([] if line is None else [line])]
+    assert offsets_.stores[0].offsets == {changelog("win"): min(facts)}
+    assert bool(offsets_.warnings) == (len(set(facts)) > 1)
+    assert bool(offsets_.unclean) == (len(set(segments)) > 1)
 
 
 def test_headers_are_lost_only_when_that_is_said() -> None:
     family = "keyValueWithTimestampAndHeaders"
-    made = database(families=("default", family), offsets=record(41))
-    app = application(task(store("count", made, kind="headers-key-value")))
-    with pytest.raises(Refused, match=r"4\.2 cannot read these stores") as refused:
+    older = database(families=("default", family), offsets=record(41))
+    app = application(task(store("count", older, kind="headers-key-value")))
+    with pytest.raises(Refused, match=r"4\.2 cannot read these stores") as refusal:
         plan(app, "4.2")
-    assert "--drop-headers" in refused.value.advice
+    assert "--drop-headers" in refusal.value.advice
     edit = plan(app, "4.2", drop_headers=True).steps[0]
     assert isinstance(edit, EditDatabase)
     assert [(conversion.source, conversion.target, conversion.layout) for conversion in edit.conversions] == [
@@ -260,11 +264,11 @@ def test_a_store_without_any_offset_is_named() -> None:
 
 
 def test_lines_of_stores_that_are_not_here() -> None:
-    gone, other = changelog("gone"), TopicPartition("shop-far-changelog", 1)
-    app = application(task(store("count", database(version=OLD)), lines={COUNT: 41, gone: 5, other: 6}))
-    found = plan(app, "4.3")
-    assert ("write file", "0_0/.checkpoint_gone") in steps(found)
-    assert any("keeps the offset 6" in warning for warning in found.warnings)
+    lost, other = changelog("gone"), TopicPartition("shop-far-changelog", 1)
+    app = application(task(store("count", database(version=OLD)), lines={COUNT: 41, lost: 5, other: 6}))
+    result = plan(app, "4.3")
+    assert ("write file", "0_0/.checkpoint_gone") in steps(result)
+    assert any("keeps the offset 6" in warning for warning in result.warnings)
 
 
 def test_a_wiped_store_goes_where_other_tasks_have_it() -> None:
@@ -284,17 +288,17 @@ def test_a_global_store_that_the_last_run_did_not_open_stays_out_of_checkpoint()
     topics = {name: TopicPartition(name, 0) for name in ("used", "lost")}
     stores = [
         replace(
-            store(name, replace(database(name, opened=opened), column_families=("default", "offsets"),
+            store(name, replace(database(name, opened_ms=opened_ms), column_families=("default", "offsets"),
                                 offsets=replace(record(None), offsets={topics[name]: 5}))),
             path=APP / "global" / "rocksdb" / name,
         )
-        for name, opened in (("used", 10 * minute), ("lost", 5 * minute))
+        for name, opened_ms in (("used", 10 * minute), ("lost", 5 * minute))
     ]  # fmt: skip
-    stores = [replace(one, databases=tuple(replace(d, path=one.path) for d in one.databases)) for one in stores]
-    found = plan(application(task(*stores, name="global")), "4.2")
-    written = [step for step in found.steps if isinstance(step, WriteFile)]
-    assert [step.data for step in written] == [b"0\n1\nused 0 5\n"]
-    assert any("lost: the last run did not open it" in warning for warning in found.warnings)
+    stores = [replace(store, databases=tuple(replace(d, path=store.path) for d in store.databases)) for store in stores]
+    result = plan(application(task(*stores, name="global")), "4.2")
+    writes = [step for step in result.steps if isinstance(step, WriteFile)]
+    assert [step.data for step in writes] == [b"0\n1\nused 0 5\n"]
+    assert any("lost: the last run did not open it" in warning for warning in result.warnings)
 
 
 def test_what_a_crash_has_left_leaves() -> None:
@@ -309,31 +313,31 @@ def test_a_pair_that_no_test_has_run_is_labelled(to: str, proven: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["time-ordered-session", "windowed"])
 def test_sessions_that_431_reads_wrong_with_headers(kind: str) -> None:
-    made = database("s", start=60, version=OLD)
-    app = application(task(store("s", made, kind=kind, segmented=True), lines={changelog("s"): 1}))
-    with pytest.raises(Refused, match="reads these on-window-close sessions wrong") as refused:
+    older = database("s", start=60, version=OLD)
+    app = application(task(store("s", older, kind=kind, segmented=True), lines={changelog("s"): 1}))
+    with pytest.raises(Refused, match="reads these on-window-close sessions wrong") as refusal:
         plan(app, "4.3", headers_format=True)
-    assert str(APP) in refused.value.advice
+    assert str(APP) in refusal.value.advice
     noted = any("leave it at DEFAULT" in note for note in plan(app, "4.3").notes)
     assert noted == (kind == "time-ordered-session")
 
 
 def test_paths_of_steps_are_relative() -> None:
-    for found in (plan(old(), "4.3"), plan(new(), "3.9"), plan(new(status=OPEN), "4.2", wipe_unclean=True)):
-        assert found.app == APP
-        assert not any(Path(step.path).is_absolute() for step in found.steps)
+    for result in (plan(old(), "4.3"), plan(new(), "3.9"), plan(new(status=OPEN), "4.2", wipe_unclean=True)):
+        assert result.app == APP
+        assert not any(Path(step.path).is_absolute() for step in result.steps)
 
 
 @pytest.mark.parametrize("family", ["sessionKeyValueWithHeaders", "windowKeyValueWithHeaders"])
 @pytest.mark.parametrize("rows", [0, 3])
 def test_a_family_that_no_such_store_has_is_refused_by_name(family: str, rows: int) -> None:
     """Also on the way without headers: nobody knows what is left of such rows."""
-    made = database(families=("default", family), offsets=record(41), rows=rows)
-    app = application(task(store("count", made)))
+    older = database(families=("default", family), offsets=record(41), rows=rows)
+    app = application(task(store("count", older)))
     for drop in (False, True):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Refused) as refusal:
             plan(app, "4.2", drop_headers=drop)
-        assert any(f"column family {family} is none of a store" in line for line in refused.value.details)
+        assert any(f"column family {family} is none of a store" in line for line in refusal.value.details)
 
 
 def test_a_later_kind_with_headers_leaves_it_known_that_4_3_has_headers(monkeypatch: pytest.MonkeyPatch) -> None:

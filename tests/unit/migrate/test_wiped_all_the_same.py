@@ -30,10 +30,10 @@ def nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def left(name: str, state: str, *, buffer: bool = False) -> Store:
     offset, rows, position = COMMITTED[state]
-    made = database(
+    older = database(
         name, offsets=record(offset, name, status=None, position=position), rows=rows, start=0 if buffer else None
     )
-    return store(name, made, kind="grace-buffer" if buffer else "timestamped-key-value", segmented=buffer)
+    return store(name, older, kind="grace-buffer" if buffer else "timestamped-key-value", segmented=buffer)
 
 
 def directory(first: str, second: str, buffer: str | None) -> Application:
@@ -52,7 +52,7 @@ def test_migrate_warns_of_what_check_predicts(to: str, options: MigrateOptions) 
         app = directory(first, second, buffer)
         plan = plan_migration(app, release(to), options)
         assert plan.empty  # offsets are where the release looks
-        report = judge(snapshot(app=app, to=to, asked={"transactional": options.transactional}))
+        report = judge(snapshot(app=app, to=to, options={"transactional": options.transactional}))
         wiped = any(
             prediction.outcome in (Outcome.WIPED, Outcome.LOST, Outcome.MAY_BE_LOST)
             for prediction in report.predictions

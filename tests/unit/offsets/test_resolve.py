@@ -15,8 +15,8 @@ def test_the_file_of_a_store_that_keeps_its_offsets_itself_does_not_count() -> N
     """4.3 never reads it (LegacyCheckpointingStateStore wraps other stores), nor deletes it: it is from before."""
     inside = OffsetsRecord({changelog("count"): 20}, Position.empty(), 0)
     (resolved,) = resolve_with(application(task(store("count", database(offsets=inside), offset=-4))), {})
-    (one,) = resolved.stores
-    assert one.offsets == {changelog("count"): 20}
+    (offsets_,) = resolved.stores
+    assert offsets_.offsets == {changelog("count"): 20}
     assert not resolved.unclean and not resolved.warnings
     assert any(".checkpoint_count is passed over" in note for note in resolved.notes)
 
@@ -25,8 +25,8 @@ def test_the_file_of_another_store_counts() -> None:
     (resolved,) = resolve_with(application(task(store("count", database(), offset=7))), {})
     assert resolved.stores[0].offsets == {changelog("count"): 7}
     buffer = database(offsets=OffsetsRecord({changelog("j-Buffer"): 5}, Position.empty(), 0), start=0)
-    kept = store("j-Buffer", buffer, kind="grace-buffer", segmented=True, offset=3)
-    (resolved,) = resolve_with(application(task(kept)), {})
+    buffers = store("j-Buffer", buffer, kind="grace-buffer", segmented=True, offset=3)
+    (resolved,) = resolve_with(application(task(buffers)), {})
     assert resolved.stores[0].offsets == {changelog("j-Buffer"): 3}
 
 
@@ -65,7 +65,7 @@ def test_an_assumed_changelog_holds_for_every_task() -> None:
     resolved = resolve_with(app, {})
     warnings: list[str] = []
     guesses = Guesses(app, resolved, warnings)
-    assumed = [guesses.offsets(one, one.stores[0]) for one in resolved]
+    assumed = [guesses.offsets(task_, task_.stores[0]) for task_ in resolved]
     assert assumed == [{changelog("count", partition): OFFSET_UNKNOWN} for partition in (0, 1)]
     assert len(warnings) == 1 and "its changelog is taken to be shop-count-changelog" in warnings[0]
     assert guesses.offsets(resolved[0], resolved[0].stores[1]) == {changelog("sum"): 8}

@@ -21,8 +21,8 @@ TP = changelog("w")
 
 def segment(start: int, offset: int | None, *, rows: int, status: int | None, wal: int | None = None) -> Database:
     """One segment; its SST has the number 9, so that it was flushed since the opening with write-ahead log 4."""
-    made = database("w", offsets=record(offset, "w", status=status), rows=rows, start=start)
-    return dataclasses.replace(made, wal_number=FIRST_WAL if wal is None else wal)
+    segment_ = database("w", offsets=record(offset, "w", status=status), rows=rows, start=start)
+    return dataclasses.replace(segment_, wal_number=FIRST_WAL if wal is None else wal)
 
 
 def resolved(*segments: Database, line: int | None = None, running: bool = False) -> StoreOffsets:
@@ -63,7 +63,7 @@ def test_an_empty_segment_that_was_never_flushed_makes_the_offset_unknown() -> N
     """What real 4.3.1 and 4.4.0 leave after a kill: rows of the silent segment are only in the changelog."""
     result = resolved(segment(0, None, rows=0, status=None), segment(1, 199, rows=3, status=1))
     assert result.offsets == {TP: OFFSET_UNKNOWN}
-    assert [one.segment_start for one in result.silent] == [0]
+    assert [offsets_.segment_start for offsets_ in result.silent] == [0]
 
 
 def test_a_segment_created_after_the_clean_close_changes_nothing() -> None:
@@ -121,10 +121,10 @@ def test_a_store_of_one_database_has_no_silent_one() -> None:
 
 def test_the_position_is_what_all_segments_have_reached() -> None:
     def at(start: int, position: dict[str, dict[int, int]]) -> Database:
-        made = segment(start, start, rows=3, status=None)
-        assert made.offsets is not None
+        outputs = segment(start, start, rows=3, status=None)
+        assert outputs.offsets is not None
         return dataclasses.replace(
-            made, offsets=dataclasses.replace(made.offsets, position=Position.from_map(position))
+            outputs, offsets=dataclasses.replace(outputs.offsets, position=Position.from_map(position))
         )
 
     windows = (at(0, {"in": {0: 5, 1: 9}, "other": {0: 1}}), at(1, {"in": {0: 7, 1: 8}}))

@@ -50,8 +50,8 @@ def test_the_user_decides_about_a_database_that_states_nothing() -> None:
 
 @pytest.mark.parametrize("transactional", [False, True])
 def test_nothing_overrides_a_status_of_1(transactional: bool) -> None:
-    opened = database(offsets=record(5, status=1))
-    assert reasons(store("count", opened), transactional=transactional) == ["its status is open"]
+    running = database(offsets=record(5, status=1))
+    assert reasons(store("count", running), transactional=transactional) == ["its status is open"]
     segments = [
         database("w", offsets=record(5, "w", status=status), start=at) for at, status in enumerate((None, 1, 0))
     ]
@@ -97,8 +97,8 @@ def test_rows_without_an_offset_are_committed_ones_where_a_transactional_run_wro
 @pytest.mark.parametrize(("version", "clean"), [("10.1.3", True), ("10.10.1", True), ("9.8.4", True), ("7.9.2", False)])
 def test_only_a_release_with_transactional_stores_leaves_no_status(version: str, clean: bool) -> None:
     """9.8.4 is kstate's own: no release ships it, so the layout alone decides."""
-    left = store("count", database(offsets=record(5, status=None), version=version))
-    assert (reasons(left, transactional=False) == []) is clean
+    subject = store("count", database(offsets=record(5, status=None), version=version))
+    assert (reasons(subject, transactional=False) == []) is clean
     writers = written_by(version, frozenset({"default", "offsets"}))
     assert clean is any(release.transactional for release in writers)
     assert {release.name for release in writers} <= {release.name for release in RELEASES}
@@ -116,8 +116,8 @@ def test_whether_a_store_without_an_offset_can_have_a_changelog() -> None:
     assert not has_offset_if_logged(never_committed, transactional=True)
     assert has_offset_if_logged(store("count", database(offsets=record(None))))
     for transactional in (False, True):
-        opened = store("count", database(offsets=record(None, status=1)))
-        assert not has_offset_if_logged(opened, transactional=transactional)
+        running = store("count", database(offsets=record(None, status=1)))
+        assert not has_offset_if_logged(running, transactional=transactional)
 
 
 @pytest.mark.parametrize(("status", "ahead"), [(0, False), (1, True), (None, False)])

@@ -44,12 +44,12 @@ def any_task(draw: st.DrawFn) -> Task:
     return task(draw(st.sampled_from(TASKS)), *stores, lines={f"{topic}-0": 1 for topic in lines})
 
 
-def given_lines(one: Task) -> Owners:
-    return give_lines(APP, one)
+def given_lines(subject: Task) -> Owners:
+    return give_lines(APP, subject)
 
 
-def specified(one: Task) -> Inference:
-    return infer(application(one))
+def specified(subject: Task) -> Inference:
+    return infer(application(subject))
 
 
 def given_to(owners: Owners, name: str) -> set[str]:
@@ -58,14 +58,14 @@ def given_to(owners: Owners, name: str) -> set[str]:
 
 @SWEEP
 @given(any_task())
-def test_offsets_and_specification_agree(one: Task) -> None:
-    owners, found = given_lines(one), specified(one)
-    present = {of_task.name for of_task in one.stores}
-    for of_task in one.stores:
+def test_offsets_and_specification_agree(subject: Task) -> None:
+    owners, inference = given_lines(subject), specified(subject)
+    present = {of_task.name for of_task in subject.stores}
+    for of_task in subject.stores:
         if any(d.offsets is not None for d in of_task.databases):
             continue  # it says itself which topic it has
         got = given_to(owners, of_task.name)
-        draft = found.draft.store(of_task.name)
+        draft = inference.draft.store(of_task.name)
         assert draft is not None
         question = draft.questions.get("changelog")
         may_be = set(map(str, question.answers)) if question is not None else set()
@@ -73,18 +73,18 @@ def test_offsets_and_specification_agree(one: Task) -> None:
             assert got == {draft.changelog}, f"{of_task.name} is restored from {draft.changelog}, and is given {got}"
         assert got <= may_be | {draft.changelog}, f"{of_task.name} is asked about {may_be}, and is given {got}"
         assert not (draft.logged is False and got), f"{of_task.name} counts as not logged, and is given {got}"
-    absent = {draft.name: draft.changelog for draft in found.draft.stores if draft.name not in present}
+    absent = {draft.name: draft.changelog for draft in inference.draft.stores if draft.name not in present}
     assert absent.keys() == owners.absent.keys()
     assert all(TopicPartition(str(topic), 0) in owners.absent[name] for name, topic in absent.items())
 
 
 @SWEEP
 @given(any_task())
-def test_every_line_goes_somewhere(one: Task) -> None:
-    owners = given_lines(one)
+def test_every_line_goes_somewhere(subject: Task) -> None:
+    owners = given_lines(subject)
     places = [*owners.stores.values(), *owners.absent.values(), owners.unknown]
-    assert one.checkpoint is not None
-    assert {tp for place in places for tp in place} == set(one.checkpoint.entries)
+    assert subject.checkpoint is not None
+    assert {tp for place in places for tp in place} == set(subject.checkpoint.entries)
 
 
 @dataclass(frozen=True)
@@ -104,21 +104,21 @@ def made_by_streams(draw: st.DrawFn) -> Made:
     stores: list[Store] = []
     truth: dict[str, str] = {}
     absent: dict[str, str] = {}
-    taken = {f"{one}-{name}-changelog" for one in (prefix, own) for name in NAMES}
+    texts = {f"{start}-{name}-changelog" for start in (prefix, own) for name in NAMES}
     for one in draw(st.lists(names, min_size=1, max_size=5, unique=True)):
-        what = draw(st.sampled_from(("logged", "logged", "source", "custom", "unlogged")))
-        if prefix != own and what in ("custom", "unlogged"):
+        origin = draw(st.sampled_from(("logged", "logged", "source", "custom", "unlogged")))
+        if prefix != own and origin in ("custom", "unlogged"):
             # Named like the others it could make a longer prefix fit as many of them: nothing would tell.
             one = f"{one.replace('-', '_')}_"
-        if what == "source":
-            free = topics.filter(lambda topic: topic not in truth.values() and topic not in taken)
+        if origin == "source":
+            free = topics.filter(lambda topic: topic not in truth.values() and topic not in texts)
             truth[one] = draw(free)
-            taken.add(truth[one])
+            texts.add(truth[one])
             stores.append(store(one, built_from=truth[one]))
-        elif what == "logged":
+        elif origin == "logged":
             truth[one] = f"{prefix}-{one}-changelog"
             stores.append(store(one, built_from=draw(st.sampled_from(("", "clicks")))))
-        elif what == "custom":
+        elif origin == "custom":
             absent[one] = f"{prefix}-{one}-changelog"
         else:
             stores.append(store(one, built_from=draw(st.sampled_from(("", "clicks")))))
@@ -130,18 +130,18 @@ def made_by_streams(draw: st.DrawFn) -> Made:
 
 @SWEEP
 @given(made_by_streams())
-def test_each_store_is_given_its_own_line_and_no_other(made: Made) -> None:
-    owners = given_lines(made.task)
-    for one in made.task.stores:
-        wanted = {made.truth[one.name]} if one.name in made.truth else set()
-        assert given_to(owners, one.name) == wanted, one.name
+def test_each_store_is_given_its_own_line_and_no_other(subject: Made) -> None:
+    owners = given_lines(subject.task)
+    for store_ in subject.task.stores:
+        truth = {subject.truth[store_.name]} if store_.name in subject.truth else set()
+        assert given_to(owners, store_.name) == truth, store_.name
 
 
 def test_the_changelog_of_another_application_is_a_source_topic() -> None:
     """`table` is built from the changelog of another application, which has a store `count` as this one has."""
     lines = {"app-count-changelog-0": 5, "other-count-changelog-0": 9}
-    one = task("0_0", store("count"), store("table", built_from="other-count-changelog"), lines=lines)
-    owners = given_lines(one)
+    subject = task("0_0", store("count"), store("table", built_from="other-count-changelog"), lines=lines)
+    owners = given_lines(subject)
     assert given_to(owners, "count") == {"app-count-changelog"}
     assert given_to(owners, "table") == {"other-count-changelog"}
 
@@ -149,32 +149,32 @@ def test_the_changelog_of_another_application_is_a_source_topic() -> None:
 def test_an_application_whose_name_goes_on_as_this_ones_is_another() -> None:
     """``app-orders`` has a store `count`; by its name its changelog could be that of a store ``orders-count`` here."""
     lines = {"app-sum-changelog-0": 5, "app-orders-count-changelog-0": 9}
-    one = task("0_0", store("sum"), store("table", built_from="app-orders-count-changelog"), lines=lines)
-    assert given_to(given_lines(one), "table") == {"app-orders-count-changelog"}
-    draft = specified(one).draft.store("table")
+    subject = task("0_0", store("sum"), store("table", built_from="app-orders-count-changelog"), lines=lines)
+    assert given_to(given_lines(subject), "table") == {"app-orders-count-changelog"}
+    draft = specified(subject).draft.store("table")
     assert draft is not None and (draft.changelog, draft.source) == ("app-orders-count-changelog", "topic")
 
 
 def test_a_custom_store_keeps_its_changelog() -> None:
     """``daily-count`` has a directory of its own making; `count` is not logged, whatever that name ends in."""
-    one = task("0_0", store("count"), lines={"app-daily-count-changelog-0": 1})
-    assert set(given_lines(one).absent) == {"daily-count"}
-    draft = specified(one).draft.store("count")
+    subject = task("0_0", store("count"), lines={"app-daily-count-changelog-0": 1})
+    assert set(given_lines(subject).absent) == {"daily-count"}
+    draft = specified(subject).draft.store("count")
     assert draft is not None and draft.logged is False
 
 
 def test_a_custom_store_under_another_prefix_is_no_source_topic() -> None:
     lines = {"x-count-changelog-0": 1, "x-own-changelog-0": 2}
-    one = task("0_0", store("count"), store("cache"), lines=lines)
-    assert set(given_lines(one).absent) == {"own"}
-    draft = specified(one).draft.store("cache")
+    subject = task("0_0", store("count"), store("cache"), lines=lines)
+    assert set(given_lines(subject).absent) == {"own"}
+    draft = specified(subject).draft.store("cache")
     assert draft is not None and draft.logged is False
 
 
 @pytest.mark.parametrize("built_from", ["orders", "app-b-changelog"])
 def test_a_store_that_is_fed_by_others_has_no_line_of_a_source_topic(built_from: str) -> None:
-    one = task("0_0", store("a", built_from=built_from), lines={"users-0": 1})
-    owners = given_lines(one)
+    subject = task("0_0", store("a", built_from=built_from), lines={"users-0": 1})
+    owners = given_lines(subject)
     assert not owners.stores and owners.unknown == {TopicPartition("users", 0): 1}
 
 
@@ -188,5 +188,5 @@ def test_the_usual_changelog_has_the_prefix_of_the_application_where_a_store_pro
 
 
 def test_the_usual_changelog_has_the_prefix_that_the_lines_agree_on() -> None:
-    one = task("0_0", store("count"), store("empty"), lines={"x-count-changelog-0": 4})
-    assert usual_changelog(APP, one, "empty").topic == "x-empty-changelog"
+    subject = task("0_0", store("count"), store("empty"), lines={"x-count-changelog-0": 4})
+    assert usual_changelog(APP, subject, "empty").topic == "x-empty-changelog"

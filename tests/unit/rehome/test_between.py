@@ -12,10 +12,10 @@ APP = "shop"
 GROUPS = [APP, f"{APP}-2", "other"]
 
 
-def chain(*names: str, sources: str = "orders", named: str | None = None, then: str = "") -> Described:
+def chain(*names: str, sources: str = "orders", text: str | None = None, then: str = "") -> Described:
     """A sub-topology that reads sources and writes topics, and one that reads those, and another topic maybe."""
     lines = [
-        f"Topology: {named}:" if named else "Topologies:",
+        f"Topology: {text}:" if text else "Topologies:",
         "  Sub-topology: 0",
         f"    Source: a (topics: [{sources}])",
     ]
@@ -32,25 +32,25 @@ def chain(*names: str, sources: str = "orders", named: str | None = None, then: 
 
 
 def test_topics_of_the_old_text_by_the_names_that_the_broker_has() -> None:
-    known = ["orders", f"{APP}-by-day-repartition", "between", f"{APP}-left-repartition", f"{APP}-2-by-day-repartition"]
+    texts = ["orders", f"{APP}-by-day-repartition", "between", f"{APP}-left-repartition", f"{APP}-2-by-day-repartition"]
     new = chain("by-week-repartition")
-    assert between(APP, new, chain("by-day-repartition", "between"), known, GROUPS) == ["between", known[1]]
-    assert between(APP, chain("by-day-repartition"), chain("by-day-repartition"), known, GROUPS) == []
+    assert between(APP, new, chain("by-day-repartition", "between"), texts, GROUPS) == ["between", texts[1]]
+    assert between(APP, chain("by-day-repartition"), chain("by-day-repartition"), texts, GROUPS) == []
     # One that is not there has nothing in it.
-    assert between(APP, new, chain("gone-repartition"), known, GROUPS) == []
+    assert between(APP, new, chain("gone-repartition"), texts, GROUPS) == []
     # What is read from outside alone is nobody's between.
-    assert between(APP, new, chain("x-repartition", sources="between"), known, GROUPS) == []
+    assert between(APP, new, chain("x-repartition", sources="between"), texts, GROUPS) == []
 
 
 def test_named_topologies_have_topics_of_their_own() -> None:
-    known = [f"{APP}-t-by-day-repartition", f"{APP}-by-day-repartition"]
-    old = chain("by-day-repartition", named="t")
-    assert between(APP, chain("by-day-repartition"), old, known, GROUPS) == [known[0]]
-    assert between(APP, old, old, known, GROUPS) == []
+    texts = [f"{APP}-t-by-day-repartition", f"{APP}-by-day-repartition"]
+    old = chain("by-day-repartition", text="t")
+    assert between(APP, chain("by-day-repartition"), old, texts, GROUPS) == [texts[0]]
+    assert between(APP, old, old, texts, GROUPS) == []
 
 
 def test_without_the_old_text_the_names_tell() -> None:
-    known = [
+    texts = [
         f"{APP}-by-day-repartition",
         f"{APP}-fk-subscription-registration-topic",
         f"{APP}-fk-subscription-response-topic",
@@ -59,9 +59,9 @@ def test_without_the_old_text_the_names_tell() -> None:
         f"{APP}s-by-day-repartition",
         "by-day-repartition",
     ]
-    assert between(APP, None, None, known, GROUPS) == known[:3]
-    assert between(APP, chain("by-day-repartition"), None, known, GROUPS) == known[1:3]
-    assert between(APP, None, None, known, [APP]) == sorted([*known[:3], known[4]])
+    assert between(APP, None, None, texts, GROUPS) == texts[:3]
+    assert between(APP, chain("by-day-repartition"), None, texts, GROUPS) == texts[1:3]
+    assert between(APP, None, None, texts, [APP]) == sorted([*texts[:3], texts[4]])
 
 
 def counted(new: Described, number: int, counts: dict[str, int]) -> dict[str, int | None]:
@@ -98,5 +98,5 @@ def test_changelogs_that_do_not_go_with_the_tasks(
     sources: dict[str, int | None], changelogs: dict[str, int | None], wrong: list[str]
 ) -> None:
     counts = {name: count for name, count in {**sources, **changelogs}.items() if count is not None}
-    found = list(other_counts(Home("", 0), sources, changelogs.keys(), counts))
-    assert [line.partition(",")[0] + "," + line.split(",")[1] for line in found] == wrong
+    names = list(other_counts(Home("", 0), sources, changelogs.keys(), counts))
+    assert [line.partition(",")[0] + "," + line.split(",")[1] for line in names] == wrong

@@ -47,8 +47,8 @@ B = {0: ("split-a",), 1: ("split-b",), 2: ("one", "other", "new"), 3: ("last",)}
 
 def test_every_store_goes_where_it_is_now() -> None:
     here = {f"{number}_{p}": stores for number, stores in A.items() for p in (0, 1)}
-    found = by_texts(held(here), (), described(B), described(A))
-    assert homes(found) == {
+    rehoming = by_texts(held(here), (), described(B), described(A))
+    assert homes(rehoming) == {
         f"{source}_{p}/{store}": None if target is None else f"{target}_{p}"
         for p in (0, 1)
         for source, store, target in (
@@ -60,7 +60,7 @@ def test_every_store_goes_where_it_is_now() -> None:
             (4, "last", 3),
         )
     }
-    assert {task: [(one.store, one.existed) for one in those] for task, those in found.missing.items()} == {
+    assert {task: [(entry.store, entry.existed) for entry in those] for task, those in rehoming.missing.items()} == {
         "2_0": [("new", False)],
         "2_1": [("new", False)],
     }
@@ -98,10 +98,14 @@ def test_back_again_everything_is_where_it_was(data: st.DataObject) -> None:
 
 
 def test_without_the_old_text_what_is_nowhere_is_called_new() -> None:
-    found = by_texts(held({"0_0": ["a"]}), (), described({1: ("a", "b")}), None)
-    assert [(one.store, one.existed, one.has_database) for one in found.missing["1_0"]] == [("b", False, False)]
-    found = by_texts(held({"0_0": ["a"], "0_1": ["a", "b"]}), (), described({1: ("a", "b")}), None)
-    assert [(one.store, one.existed, one.has_database) for one in found.missing["1_0"]] == [("b", True, True)]
+    rehoming = by_texts(held({"0_0": ["a"]}), (), described({1: ("a", "b")}), None)
+    assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["1_0"]] == [
+        ("b", False, False)
+    ]
+    rehoming = by_texts(held({"0_0": ["a"], "0_1": ["a", "b"]}), (), described({1: ("a", "b")}), None)
+    assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["1_0"]] == [
+        ("b", True, True)
+    ]
 
 
 def test_another_application() -> None:
@@ -128,12 +132,12 @@ def test_stores_that_become_global() -> None:
 def test_two_copies() -> None:
     both = {"0_0": ["a"], "1_0": ["a"]}
     refused(WhyRefused.TWO_COPIES, both, described({1: ("a",)}))
-    found = by_texts(held(both), (), described({1: ("a",)}), described({0: ("a",)}))
-    assert homes(found) == {"0_0/a": "1_0", "1_0/a": None}
-    assert [placement.reason for placement in found.placements] == [None, LeaveReason.STARTED]
+    rehoming = by_texts(held(both), (), described({1: ("a",)}), described({0: ("a",)}))
+    assert homes(rehoming) == {"0_0/a": "1_0", "1_0/a": None}
+    assert [placement.reason for placement in rehoming.placements] == [None, LeaveReason.STARTED]
     # An offset alone is no copy: that of the database counts.
-    found = by_texts(held({"0_0": ["a"]}, {"1_0": ["a"]}), (), described({1: ("a",)}), None)
-    assert homes(found) == {"0_0/a": "1_0", "1_0/a": None}
+    rehoming = by_texts(held({"0_0": ["a"]}, {"1_0": ["a"]}), (), described({1: ("a",)}), None)
+    assert homes(rehoming) == {"0_0/a": "1_0", "1_0/a": None}
 
 
 def test_a_copy_without_an_offset_gives_way() -> None:
@@ -143,11 +147,11 @@ def test_a_copy_without_an_offset_gives_way() -> None:
         DirectoryTask(TaskId.parse("1_0"), frozenset({"a"})),
         DirectoryTask(TaskId.parse("2_0"), frozenset({"a", "b"}), lost=frozenset({"a"})),
     ]
-    found = by_texts(here, (), new, old)
-    assert homes(found) == {"1_0/a": "1_0", "2_0/a": None, "2_0/b": "2_0"}
-    assert [placement.reason for placement in found.placements if placement.target is None] == [LeaveReason.LOST]
+    rehoming = by_texts(here, (), new, old)
+    assert homes(rehoming) == {"1_0/a": "1_0", "2_0/a": None, "2_0/b": "2_0"}
+    assert [placement.reason for placement in rehoming.placements if placement.target is None] == [LeaveReason.LOST]
     # One without a changelog has an offset nowhere: that of before counts.
-    here = [replace(one, lost=one.stores) for one in here]
+    here = [replace(entry, lost=entry.stores) for entry in here]
     assert homes(by_texts(here, (), new, old)) == {"1_0/a": None, "2_0/a": "1_0", "2_0/b": "2_0"}
 
 
@@ -161,9 +165,9 @@ def test_what_is_empty_counts_where_there_is_nothing_else() -> None:
         DirectoryTask(TaskId.parse("3_0"), frozenset({"b"}), unwritten=frozenset({"a", "g"})),
         DirectoryTask(TaskId.parse("1_0"), frozenset(), unwritten=frozenset({"a"})),
     ]
-    wanted = {"1_0/a": None, "2_0/a": "1_0", "3_0/a": None, "3_0/b": "2_0", "3_0/g": None}
-    assert homes(by_texts(here, ["g"], new, old)) == wanted
-    assert homes(by_texts(here, ["g"], new, None)) == {**wanted, "1_0/a": "1_0", "2_0/a": None}
+    target = {"1_0/a": None, "2_0/a": "1_0", "3_0/a": None, "3_0/b": "2_0", "3_0/g": None}
+    assert homes(by_texts(here, ["g"], new, old)) == target
+    assert homes(by_texts(here, ["g"], new, None)) == {**target, "1_0/a": "1_0", "2_0/a": None}
     assert homes(by_numbers(here[:2], {3: 4})) == {"2_0/a": "2_0", "3_0/a": "4_0", "3_0/b": "4_0", "3_0/g": "4_0"}
 
 
@@ -174,8 +178,10 @@ def test_half_a_task() -> None:
         assert "0_1: a of 0_1 is not here, 1_1 is" in why.message
     by_texts(held({"0_0": ["a"], "1_0": ["b"]}), (), new, old)
     # Its task is here, and it is not: it was wiped, or is in memory.
-    found = by_texts(held({"0_0": ["a"], "1_0": []}), (), new, old)
-    assert [(one.store, one.existed, one.has_database) for one in found.missing["0_0"]] == [("b", True, False)]
+    rehoming = by_texts(held({"0_0": ["a"], "1_0": []}), (), new, old)
+    assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["0_0"]] == [
+        ("b", True, False)
+    ]
 
 
 def test_what_a_failed_start_has_built_is_nothing() -> None:
@@ -188,8 +194,8 @@ def test_what_a_failed_start_has_built_is_nothing() -> None:
         DirectoryTask(TaskId.parse("4_0"), frozenset(), strays=frozenset({"z"})),
     ]
     for given_old in (old, None):
-        found = by_texts(here, ["g"], new, given_old)
-        assert homes(found) == {
+        rehoming = by_texts(here, ["g"], new, given_old)
+        assert homes(rehoming) == {
             "0_0/a": "0_0",
             "0_0/new": "0_0",
             "4_0/z": None,
@@ -198,12 +204,14 @@ def test_what_a_failed_start_has_built_is_nothing() -> None:
             "6_0/new": None,
             "6_0/z": "4_0",
         }
-        assert {placement.reason for placement in found.placements if placement.target is None} == {LeaveReason.EMPTY}
-        assert [(one.store, one.existed, one.has_database, one.stray) for one in found.missing["0_0"]] == [
+        assert {placement.reason for placement in rehoming.placements if placement.target is None} == {
+            LeaveReason.EMPTY
+        }
+        assert [(entry.store, entry.existed, entry.has_database, entry.stray) for entry in rehoming.missing["0_0"]] == [
             ("new", False, False, True)
         ]
-    moved = by_numbers(here, {6: 7})
-    assert {key: target for key, target in homes(moved).items() if target != key.partition("/")[0]} == {
+    moves = by_numbers(here, {6: 7})
+    assert {key: target for key, target in homes(moves).items() if target != key.partition("/")[0]} == {
         "6_0/a": None,
         "6_0/g": None,
         "6_0/new": None,
@@ -214,16 +222,18 @@ def test_what_a_failed_start_has_built_is_nothing() -> None:
 def test_a_task_whose_stores_have_come_is_no_half() -> None:
     """A store in memory has no directory to come from, and the one that it had is gone."""
     old, new = described({0: ("a",), 6: ("b", "memory")}), described({0: ("a", "memory"), 5: ("b",)})
-    found = by_texts(held({"5_0": ["b"]}), (), new, old)
-    assert not [placement for placement in found.placements if placement.moves]
+    rehoming = by_texts(held({"5_0": ["b"]}), (), new, old)
+    assert not [placement for placement in rehoming.placements if placement.moves]
     refused(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "5_0": ["b"]}, new, old)
-    found = by_texts(
+    rehoming = by_texts(
         held({"0_0": ["a"], "5_0": ["b"]}), (), new, old, specified=Specified(in_memory=frozenset({"memory"}))
     )
-    assert not found.missing
+    assert not rehoming.missing
     joined = described({5: ("b", "memory")})
-    found = by_texts(held({"5_0": ["b"]}), (), joined, old)
-    assert [(one.store, one.existed, one.has_database) for one in found.missing["5_0"]] == [("memory", True, False)]
+    rehoming = by_texts(held({"5_0": ["b"]}), (), joined, old)
+    assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["5_0"]] == [
+        ("memory", True, False)
+    ]
 
 
 NAME = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
@@ -285,16 +295,16 @@ def test_generated_names(name: str, is_one: bool) -> None:
 
 
 def test_a_store_of_another_named_topology_is_another_store() -> None:
-    new = Described.by(parse_topology(text({0: ("a",)}, named="t") + text({0: ("b",)}, named="u")))
-    found = by_texts(held({"__t__/1_0": ["a", "b"]}), (), new, None)
-    assert homes(found) == {"__t__/1_0/a": "__t__/0_0", "__t__/1_0/b": None}
+    new = Described.by(parse_topology(text({0: ("a",)}, names="t") + text({0: ("b",)}, names="u")))
+    rehoming = by_texts(held({"__t__/1_0": ["a", "b"]}), (), new, None)
+    assert homes(rehoming) == {"__t__/1_0/a": "__t__/0_0", "__t__/1_0/b": None}
     assert new.homes[StoreKey("u", "b")] == Home("u", 0)
 
 
 def test_numbers() -> None:
     here = {"4_0": ["x"], "5_0": ["y"], "6_0": ["z"]}
-    found = by_numbers(held(here), read_pairs(["6=4", "4=gone", "5=gone"]))
-    assert homes(found) == {"4_0/x": None, "5_0/y": None, "6_0/z": "4_0"}
+    rehoming = by_numbers(held(here), read_pairs(["6=4", "4=gone", "5=gone"]))
+    assert homes(rehoming) == {"4_0/x": None, "5_0/y": None, "6_0/z": "4_0"}
     assert homes(by_numbers(held(here), read_pairs(["4=5", "5=4"])))["5_0/y"] == "4_0"
     with pytest.raises(Refused) as caught:
         by_numbers(held(here), read_pairs(["6=4"]))
@@ -326,59 +336,61 @@ def test_every_store_is_placed_or_refused(here: dict[int, set[str]], data: st.Da
         parts.setdefault(data.draw(st.integers(0, 5)), []).append(name)
     tasks = held({f"{number}_0": sorted(stores) for number, stores in here.items()})
     try:
-        found = by_texts(tasks, (), described(parts), None)
+        rehoming = by_texts(tasks, (), described(parts), None)
     except Refused as error:
         assert error.code in list(WhyRefused)
         return
-    assert sorted(homes(found)) == sorted(f"{task.task.name}/{store}" for task in tasks for store in task.stores)
-    kept = [(placement.target, placement.store) for placement in found.placements if placement.target is not None]
-    assert len(set(kept)) == len(kept)
+    assert sorted(homes(rehoming)) == sorted(f"{task.task.name}/{store}" for task in tasks for store in task.stores)
+    targets = [(placement.target, placement.store) for placement in rehoming.placements if placement.target is not None]
+    assert len(set(targets)) == len(targets)
 
 
 APART = {0: ("count", "shared"), 1: ("second", "shared"), 2: ("last",)}
-ONE = {0: ("count", "second", "shared"), 1: ("last",)}
+ENTRY = {0: ("count", "second", "shared"), 1: ("last",)}
 """One StoreBuilder of two suppliers, as releases before and since KAFKA-20464 group it."""
-LEFT = {"0_0": ("count", "shared"), "1_0": ("second", "shared"), "2_0": ("last",)}
+REMAINDER = {"0_0": ("count", "shared"), "1_0": ("second", "shared"), "2_0": ("last",)}
 
 
 def test_copies_of_several_sub_topologies_are_not_complete() -> None:
-    found = by_texts(held(LEFT), (), described(ONE), described(APART))
-    moved = {"0_0/count": "0_0", "1_0/second": "0_0", "2_0/last": "1_0"}
-    assert homes(found) == {**moved, "0_0/shared": "0_0", "1_0/shared": None}
-    assert found.partial == {("0_0", "shared")}
-    assert {one.reason for one in found.of("1_0") if one.store == "shared"} == {LeaveReason.COPY}
+    rehoming = by_texts(held(REMAINDER), (), described(ENTRY), described(APART))
+    moves = {"0_0/count": "0_0", "1_0/second": "0_0", "2_0/last": "1_0"}
+    assert homes(rehoming) == {**moves, "0_0/shared": "0_0", "1_0/shared": None}
+    assert rehoming.partial == {("0_0", "shared")}
+    assert {entry.reason for entry in rehoming.of("1_0") if entry.store == "shared"} == {LeaveReason.COPY}
 
 
 @pytest.mark.parametrize(("writer", "task", "other"), [(0, "0_0", "1_0"), (1, "1_0", "0_0")])
 def test_the_copy_of_the_only_writer_is_complete(writer: int, task: str, other: str) -> None:
-    found = by_texts(held(LEFT), (), described(ONE), described(APART), specified=Specified(writers={"shared": writer}))
-    assert homes(found)[f"{task}/shared"] == "0_0" and homes(found)[f"{other}/shared"] is None
-    assert not found.partial
+    rehoming = by_texts(
+        held(REMAINDER), (), described(ENTRY), described(APART), specified=Specified(writers={"shared": writer})
+    )
+    assert homes(rehoming)[f"{task}/shared"] == "0_0" and homes(rehoming)[f"{other}/shared"] is None
+    assert not rehoming.partial
 
 
 def test_one_copy_alone_on_a_host_is_not_complete_either() -> None:
     """The other may be on another host, or wiped: emptiness proves nothing."""
     here = {"1_0": ("second", "shared")}
-    found = by_texts(held(here), (), described(ONE), described(APART), halves=True)
-    assert found.partial == {("1_0", "shared")}
+    rehoming = by_texts(held(here), (), described(ENTRY), described(APART), halves=True)
+    assert rehoming.partial == {("1_0", "shared")}
 
 
 def test_the_same_topology_leaves_every_copy_where_it_is() -> None:
     for old in (described(APART), None):
-        found = by_texts(held(LEFT), (), described(APART), old)
+        rehoming = by_texts(held(REMAINDER), (), described(APART), old)
         assert (
-            all(placement.source == placement.target for placement in found.placements)
-            and not found.partial
-            and not found.missing
+            all(placement.source == placement.target for placement in rehoming.placements)
+            and not rehoming.partial
+            and not rehoming.missing
         )
 
 
 def test_back_to_copies_the_first_gets_the_store_and_the_other_lacks_it() -> None:
     joined = {"0_0": ("count", "second", "shared"), "1_0": ("last",)}
-    found = by_texts(held(joined), (), described(APART), described(ONE))
-    assert homes(found)["0_0/shared"] == "0_0" and homes(found)["0_0/second"] == "1_0"
-    assert [one.store for one in found.missing["1_0"]] == ["shared"] and not found.partial
+    rehoming = by_texts(held(joined), (), described(APART), described(ENTRY))
+    assert homes(rehoming)["0_0/shared"] == "0_0" and homes(rehoming)["0_0/second"] == "1_0"
+    assert [entry.store for entry in rehoming.missing["1_0"]] == ["shared"] and not rehoming.partial
 
 
 def test_copies_without_the_old_text_are_refused() -> None:
-    refused(WhyRefused.TWO_COPIES, LEFT, described(ONE))
+    refused(WhyRefused.TWO_COPIES, REMAINDER, described(ENTRY))

@@ -181,6 +181,6 @@ def test_remarks_on_tasks_come_in_the_order_of_the_tasks() -> None:
     """Not in that of a set of names, which differs from process to process."""
     here: Here = {f"0_{number}": {"a": 7} for number in range(9)}
     tasks = {f"t{name}": resolved(name, stores, warnings=(f"{name}: odd",)) for name, stores in here.items()}
-    moved = replace(OPTIONS, old=described({0: ("a",)}), new=described({3: ("a",)}))
-    snapshot = layout(here, moved, **tasks).snapshot
+    moves = replace(OPTIONS, old=described({0: ("a",)}), new=described({3: ("a",)}))
+    snapshot = layout(here, moves, **tasks).snapshot
     assert warnings([*offset_remarks(snapshot, set(here))]) == tuple(f"{name}: odd" for name in sorted(here))

@@ -8,9 +8,9 @@ from kstate_cli.specification.homes import Described
 from kstate_cli.specification.topology import parse_topology
 
 
-def text(parts: Mapping[int, Sequence[str]], *, named: str | None = None, global_stores: Sequence[str] = ()) -> str:
+def text(parts: Mapping[int, Sequence[str]], *, names: str | None = None, global_stores: Sequence[str] = ()) -> str:
     """Each store is made by a processor of its own behind the one source of its sub-topology."""
-    lines = [f"Topology: {named}:" if named else "Topologies:"]
+    lines = [f"Topology: {names}:" if names else "Topologies:"]
     for number, stores in parts.items():
         lines += [f"   Sub-topology: {number}", f"    Source: from-{number} (topics: [in-{'-'.join(stores)}])"]
         lines += ["      --> none"]

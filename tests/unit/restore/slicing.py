@@ -69,7 +69,7 @@ def job_of(dump_folder: Path, kind: str, staging: Path, *, store: str = "store",
     """The one slice of that partition."""
     dump = read_dump(str(dump_folder), complete=True, committed_only=True)
     (partition,) = dump.partitions.values()
-    (one,), _ = slices(partition, after=None, until=None, max_bytes=1 << 40)
+    (entry,), _ = slices(partition, after=None, until=None, max_bytes=1 << 40)
     about = store_kind(kind)
     return SliceJob(
         number=0,
@@ -77,7 +77,7 @@ def job_of(dump_folder: Path, kind: str, staging: Path, *, store: str = "store",
         store=store,
         kind=kind,
         release="4.3",
-        slice=one,
+        slice=entry,
         dump_uri=dump.uri,
         staging=str(staging),
         memory=64 * MIB,

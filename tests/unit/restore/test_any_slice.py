@@ -39,7 +39,7 @@ from .slicing import HOUR, MIB, NOW, Headers, job_of, sorted_rows, write_dump
 
 KINDS = sorted(kind.name for kind in store_kinds() if kind.is_exact and kind.key is not KeySchema.VERSIONED)
 Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]] | None]
-ONE_LENGTH = st.integers(0, 60).map(lambda number: b"key-%08d" % number)
+SAME_LENGTH = st.integers(0, 60).map(lambda number: b"key-%08d" % number)
 EIGHT = st.sampled_from([bytes([number, 255 - number]) * 4 for number in range(40)])
 SHORT = st.sampled_from([b"", b"a", b"aa", b"b", b"\0", b"\xff"])
 VALUE = st.none() | st.sampled_from([b"", b"v", b"w"]) | st.binary(min_size=3, max_size=40)
@@ -53,7 +53,7 @@ def records_of(kind: StoreKind) -> st.SearchStrategy[list[Record]]:
     """Nulls among the keys, tombstones, empty values, times of every kind, and up to five headers."""
     value = VALUE
     if kind.logged is Logged.BUFFERED:
-        value = VALUE.map(lambda one: None if one is None else one + bytes(8))
+        value = VALUE.map(lambda data: None if data is None else data + bytes(8))
 
     def of(names: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Record]]:
         key = names
@@ -63,7 +63,7 @@ def records_of(kind: StoreKind) -> st.SearchStrategy[list[Record]]:
             key = st.builds(lambda name, at, more: SessionKey(name, at, at + more).to_bytes(), names, AT, MORE)
         return st.lists(st.tuples(st.none() | key, value, TIME, HEADERS), max_size=60)
 
-    return of(ONE_LENGTH) | of(EIGHT) | of(SHORT) | of(SHORT | ONE_LENGTH)
+    return of(SAME_LENGTH) | of(EIGHT) | of(SHORT) | of(SHORT | SAME_LENGTH)
 
 
 AT = st.sampled_from([NOW + step * HOUR // 2 for step in range(-6, 6)])
@@ -83,7 +83,7 @@ def row_value(kind: StoreKind, record: Record) -> bytes:
     assert value is not None
     if kind.logged is Logged.BUFFERED:
         return value[:-8]
-    encoded = encode_headers(Header(key, one) for key, one in headers or ())
+    encoded = encode_headers(Header(key, header) for key, header in headers or ())
     stamp = time.to_bytes(8, "big", signed=True)
     return {
         ValueLayout.PLAIN: b"",
@@ -181,20 +181,20 @@ def test_a_late_row_of_a_part_that_has_expired(tmp_path: Path, kind: str, batch_
 
 def test_nothing_of_an_attempt_is_held_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys take more than half of a task's memory."""
-    made: list[weakref.ref[LastOfEachKey]] = []
+    references: list[weakref.ref[LastOfEachKey]] = []
 
     class Watched(LastOfEachKey):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            assert all(one() is None for one in made)
+            assert all(reference() is None for reference in references)
             super().__init__(*args, **kwargs)
-            made.append(weakref.ref(self))
+            references.append(weakref.ref(self))
 
     monkeypatch.setattr(row_order, "LastOfEachKey", Watched)
     records = [(b"key-%05d" % at, b"value") for at in range(3_000)]
     dump = write_dump(tmp_path / "dump", records, order=[*range(2_998), 2_999, 2_998])
     (tmp_path / "staging").mkdir()
     result = build_sorted_files(job_of(dump, "key-value", tmp_path / "staging"))
-    assert (result.records, len(made)) == (3_000, 2)
+    assert (result.records, len(references)) == (3_000, 2)
 
 
 @pytest.mark.parametrize("kind", ["key-value", "session"])
@@ -219,15 +219,15 @@ def test_a_small_memory_makes_parts_and_files(tmp_path: Path) -> None:
     """Else the test above compares nothing new."""
     records: list[tuple[bytes | None, bytes | None]] = [(b"key-%05d" % (n % 900), b"value" * 9) for n in range(3_000)]
     dump = write_dump(tmp_path / "dump", records, row_group_size=500)
-    made = {}
+    counts = {}
     for memory in (64 * MIB, 100_000, 20_000):
         staging = tmp_path / f"staging-{memory}"
         staging.mkdir()
         result = build_sorted_files(replace(job_of(dump, "key-value", staging), memory=memory))
         assert sorted_rows(result, tmp_path / f"database-{memory}") == {key: value for key, value in records if key}
-        made[memory] = len(result.files)
-    assert made[64 * MIB] == 1
-    assert made[20_000] > made[100_000] >= 1
+        counts[memory] = len(result.files)
+    assert counts[64 * MIB] == 1
+    assert counts[20_000] > counts[100_000] >= 1
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -264,8 +264,8 @@ def test_many_sorted_files_become_one_database(tmp_path: Path, overlap: bool) ->
     verify_database(step, staged, full=True)
     with Shadow(staged / step.path) as shadow:
         assert dict(shadow.rows("default")) == {key: value for key, value in dict(records).items() if value is not None}
-    kept = {os.stat(file).st_ino for file in (staged / step.path).glob("*.sst")}
-    assert (kept == inodes) is not overlap
+    inodes_after = {os.stat(file).st_ino for file in (staged / step.path).glob("*.sst")}
+    assert (inodes_after == inodes) is not overlap
 
 
 def carrying(offset: int) -> list[tuple[str, bytes | None]]:

@@ -45,9 +45,9 @@ def test_a_store_of_another_dump_is_rebuilt() -> None:
     before = Age("0_0/s", {KEY: 9}, 145 * SECOND, clock=STORE)
     for scale, action in (("a", Action.CATCH_UP), ("b", Action.REBUILD)):
         dump = Dump("d", {}, None, clock=replace(STORE, boot_ms=70 * SECOND, time_ms=160 * SECOND, scale=scale))
-        known = log_since(log, dump, before)
+        facts = log_since(log, dump, before)
         verdict = judge(
-            known, 9, is_global=False, has_rows=True, permissions=Permissions(), as_of_ms=before.as_of_ms
+            facts, 9, is_global=False, has_rows=True, permissions=Permissions(), as_of_ms=before.as_of_ms
         )  # fmt: skip
         assert verdict.action is action, verdict
 
@@ -58,6 +58,6 @@ def test_tombstones_lived_for_the_shorter_time() -> None:
     log = Log(KEY, 0, 30, 0, 29, retention_ms=600 * SECOND, forgets=False)
     for retention, expected in ((20 * SECOND, (20 * SECOND, True)), (None, (600 * SECOND, False))):
         before = Age("0_0/s", {KEY: 9}, 1, {KEY: LogMark("id", delete_retention_ms=retention)})
-        known = log_since(log, dump, before)
-        assert (known.retention_ms, known.forgets) == expected
+        facts = log_since(log, dump, before)
+        assert (facts.retention_ms, facts.forgets) == expected
     assert log_since(log, dump, Age("0_0/s", {KEY: 9}, 1)) == log

@@ -14,31 +14,31 @@ from kstate_cli.restore.sorting import convert
 
 
 @given(st.sets(st.binary(max_size=20), max_size=60))
-def test_order_of_any_keys(found: set[bytes]) -> None:
-    array = pa.array(list(found), pa.binary())
-    assert array.take(pa.array(convert.sort_order(array))).to_pylist() == sorted(found)
+def test_order_of_any_keys(keys: set[bytes]) -> None:
+    array = pa.array(list(keys), pa.binary())
+    assert array.take(pa.array(convert.sort_order(array))).to_pylist() == sorted(keys)
 
 
 @given(st.binary(max_size=6), st.sets(st.binary(min_size=9, max_size=9), max_size=60), st.binary(max_size=3))
 def test_order_of_keys_of_one_length(prefix: bytes, middle: set[bytes], suffix: bytes) -> None:
-    found = [prefix + one + suffix for one in middle]
-    array = pa.array(found, pa.binary()).slice(len(found) // 3)
-    assert array.take(pa.array(convert.sort_order(array))).to_pylist() == sorted(found[len(found) // 3 :])
+    keys = [prefix + part + suffix for part in middle]
+    array = pa.array(keys, pa.binary()).slice(len(keys) // 3)
+    assert array.take(pa.array(convert.sort_order(array))).to_pylist() == sorted(keys[len(keys) // 3 :])
 
 
 times = st.integers(0, (1 << 43) - 1)
 
 
 @given(st.lists(st.tuples(st.binary(max_size=10), times, st.integers(0, (1 << 31) - 1)), min_size=1, max_size=30))
-def test_times_of_window_keys(found: list[tuple[bytes, int, int]]) -> None:
-    array = pa.array([WindowKey(*one).to_bytes() for one in found], pa.binary()).slice(len(found) // 2)
+def test_times_of_window_keys(keys: list[tuple[bytes, int, int]]) -> None:
+    array = pa.array([WindowKey(*window).to_bytes() for window in keys], pa.binary()).slice(len(keys) // 2)
     got = convert.segment_times(array, KeySchema.WINDOW, "s").tolist()
-    assert got == [start for _, start, _ in found[len(found) // 2 :]]
+    assert got == [start for _, start, _ in keys[len(keys) // 2 :]]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=10), times, times), min_size=1, max_size=30))
-def test_times_of_session_keys_are_their_ends(found: list[tuple[bytes, int, int]]) -> None:
-    sessions = [SessionKey(key, min(one, other), max(one, other)) for key, one, other in found]
+def test_times_of_session_keys_are_their_ends(keys: list[tuple[bytes, int, int]]) -> None:
+    sessions = [SessionKey(key, min(window, other), max(window, other)) for key, window, other in keys]
     array = pa.array([session.to_bytes() for session in sessions], pa.binary())
     assert convert.segment_times(array, KeySchema.SESSION, "s").tolist() == [session.end for session in sessions]
 
@@ -68,7 +68,7 @@ def test_segment_ids_truncate_toward_zero(time: int, interval: int) -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=9), times, st.integers(0, (1 << 31) - 1)), max_size=9))
 def test_row_keys_of_time_ordered_windows(found: list[tuple[bytes, int, int]]) -> None:
-    windows = [WindowKey(*one) for one in found]
+    windows = [WindowKey(*window) for window in found]
     keys = pa.array([window.to_bytes() for window in windows], pa.binary()).slice(len(windows) // 2)
     windows = windows[len(windows) // 2 :]
     assert convert.base_keys(KeySchema.TIME_ORDERED_WINDOW, keys).to_pylist() == [
@@ -79,7 +79,7 @@ def test_row_keys_of_time_ordered_windows(found: list[tuple[bytes, int, int]]) -
 
 @given(st.lists(st.tuples(st.binary(max_size=9), times, times), max_size=9))
 def test_row_keys_of_time_ordered_sessions(found: list[tuple[bytes, int, int]]) -> None:
-    sessions = [SessionKey(*one) for one in found]
+    sessions = [SessionKey(*window) for window in found]
     keys = pa.array([session.to_bytes() for session in sessions], pa.binary())
     base = convert.base_keys(KeySchema.TIME_ORDERED_SESSION, keys)
     assert base.to_pylist() == [session.to_time_first() for session in sessions]

@@ -19,9 +19,9 @@ FULL = Log(KEY, START, END, START, END - 1)
 
 
 def decide(
-    offset: int | None, log: Log = FULL, *, is_global: bool = False, rows: bool = True, **allowed: object
+    offset: int | None, log: Log = FULL, *, is_global: bool = False, rows: bool = True, **permissions: object
 ) -> Action:
-    return judge(log, offset, is_global=is_global, has_rows=rows, permissions=Permissions(**allowed)).action  # type: ignore[arg-type]
+    return judge(log, offset, is_global=is_global, has_rows=rows, permissions=Permissions(**permissions)).action  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_an_offset_below_the_start_is_invalid_and_no_other(offset: int) -> None:
 
 @pytest.mark.parametrize("offset", [START - 2, START - 1, END - 1, None, -4])
 def test_only_an_invalid_offset_is_refused_where_that_is_asked_for(offset: int | None) -> None:
-    asked = decide(offset, wipe_invalid=False)
-    assert asked is (Action.REFUSE if offset == START - 2 else decide(offset))
+    decision = decide(offset, wipe_invalid=False)
+    assert decision is (Action.REFUSE if offset == START - 2 else decide(offset))
 
 
 def test_beyond_the_end_that_the_broker_has_now_records_are_gone() -> None:
@@ -77,29 +77,33 @@ def test_beyond_the_end_that_the_broker_has_now_records_are_gone() -> None:
     now = replace(FULL, live=True)
     assert decide(END - 1, now) is Action.LEAVE
     for offset, is_global in ((END, False), (END + 1, True), (END + 1000, False)):
-        found = judge(now, offset, is_global=is_global, has_rows=True, permissions=Permissions())
-        assert found.action is Action.REFUSE
-        assert "Do not start the application" in found.why
-        assert found.only_copy  # the plan says what to export
+        verdicts = judge(now, offset, is_global=is_global, has_rows=True, permissions=Permissions())
+        assert verdicts.action is Action.REFUSE
+        assert "Do not start the application" in verdicts.why
+        assert verdicts.only_copy  # the plan says what to export
         # What is wrong with a store or its task is no leave to replace it; nor is any other flag.
-        for allowed in (
+        for permission in (
             Permissions(
                 rebuild="its task was not left clean", allow_empty=True, complete=True, accept_resurrected=True
             ),
             Permissions(wipe_invalid=False),
         ):
-            assert judge(now, offset, is_global=is_global, has_rows=True, permissions=allowed).action is Action.REFUSE
-        asked = judge(
+            assert (
+                judge(now, offset, is_global=is_global, has_rows=True, permissions=permission).action is Action.REFUSE
+            )
+        verdict_asked = judge(
             now, offset, is_global=is_global, has_rows=True, permissions=Permissions("asked for", by_user=True)
         )
-        assert (asked.action, asked.only_copy) == (Action.REBUILD, True)
+        assert (verdict_asked.action, verdict_asked.only_copy) == (Action.REBUILD, True)
     assert decide(END, now, is_global=True) is Action.LEAVE
 
 
 def test_what_a_rebuild_replaces_is_precious_only_beyond_the_log() -> None:
     for offset in (START - 2, START - 1, END - 1, END, None, -4):
-        found = judge(FULL, offset, is_global=False, has_rows=True, permissions=Permissions("asked for", by_user=True))
-        assert (found.action, found.only_copy) == (Action.REBUILD, offset == END)
+        verdict = judge(
+            FULL, offset, is_global=False, has_rows=True, permissions=Permissions("asked for", by_user=True)
+        )
+        assert (verdict.action, verdict.only_copy) == (Action.REBUILD, offset == END)
 
 
 HOUR = 3_600_000
@@ -112,9 +116,9 @@ def test_after_a_time_that_nobody_knows_nothing_is_caught_up() -> None:
     log = replace(AGED, unknown_before_ms=READ.started_ms)
     before, after = READ.started_ms - 1, READ.started_ms
     for as_of, action in ((before, Action.REBUILD), (after, Action.CATCH_UP)):
-        found = judge(log, START + 9, is_global=False, has_rows=True, permissions=Permissions(), as_of_ms=as_of)
-        assert found.action is action
-    found = judge(
+        verdict = judge(log, START + 9, is_global=False, has_rows=True, permissions=Permissions(), as_of_ms=as_of)
+        assert verdict.action is action
+    verdict = judge(
         log,
         START + 9,
         is_global=False,
@@ -122,8 +126,8 @@ def test_after_a_time_that_nobody_knows_nothing_is_caught_up() -> None:
         permissions=Permissions(accept_resurrected=True),
         as_of_ms=before,
     )
-    assert found.action is Action.CATCH_UP and "nobody knows how much time passed" in found.why
-    kept = judge(
+    assert verdict.action is Action.CATCH_UP and "nobody knows how much time passed" in verdict.why
+    backup = judge(
         replace(log, forgets=False),
         START + 9,
         is_global=False,
@@ -131,7 +135,7 @@ def test_after_a_time_that_nobody_knows_nothing_is_caught_up() -> None:
         permissions=Permissions(),
         as_of_ms=before,
     )
-    assert kept.action is Action.REBUILD, "a log that is no longer compacted was, when the store was made"
+    assert backup.action is Action.REBUILD, "a log that is no longer compacted was, when the store was made"
     assert judge(log, START + 9, is_global=False, has_rows=False, permissions=Permissions(), as_of_ms=before).why
 
 
@@ -158,10 +162,10 @@ def test_a_store_past_the_last_record_may_have_missed_deletes(last: int | None) 
     assert judged(replace(log, read_end=None), late).action is Action.LEAVE
 
 
-def aged(hours: float | None, log: Log = AGED, *, rows: bool = True, **allowed: object) -> Verdict:
+def aged(hours: float | None, log: Log = AGED, *, rows: bool = True, **permissions: object) -> Verdict:
     """A store in the middle of the log whose data is so much older than the end of the reading."""
     as_of = None if hours is None else READ.ended_ms - int(hours * HOUR)
-    vouched = Permissions(**allowed)  # type: ignore[arg-type]
+    vouched = Permissions(**permissions)  # type: ignore[arg-type]
     return judge(log, START + 9, is_global=False, has_rows=rows, permissions=vouched, as_of_ms=as_of)
 
 
@@ -172,10 +176,10 @@ def aged(hours: float | None, log: Log = AGED, *, rows: bool = True, **allowed: 
 )  # fmt: skip
 def test_only_what_heard_of_every_delete_is_caught_up(hours: float, action: Action) -> None:
     """The margin is a tenth, and at most an hour."""
-    found = aged(hours)
-    assert (found.action, found.unsure, found.invalid) == (action, False, False)
+    verdict = aged(hours)
+    assert (verdict.action, verdict.unsure, verdict.invalid) == (action, False, False)
     if action is Action.REBUILD:
-        assert "deletes in between may be forgotten" in found.why
+        assert "deletes in between may be forgotten" in verdict.why
 
 
 def test_where_age_does_not_matter() -> None:
@@ -186,17 +190,17 @@ def test_where_age_does_not_matter() -> None:
 
 def test_old_data_that_the_dump_cannot_rebuild() -> None:
     later = replace(AGED, begin=START + 5)
-    found = aged(30, later)
-    assert found.action is Action.REFUSE
-    assert "--accept-resurrected" in found.why
+    verdict = aged(30, later)
+    assert verdict.action is Action.REFUSE
+    assert "--accept-resurrected" in verdict.why
     assert aged(30, later, accept_resurrected=True).action is Action.CATCH_UP
     assert aged(20, later).action is Action.CATCH_UP
 
 
 @pytest.mark.parametrize(("hours", "log"), [(None, AGED), (1, replace(AGED, reading=None))])
 def test_an_age_that_nobody_knows_is_said(hours: float | None, log: Log) -> None:
-    found = aged(hours, log)
-    assert (found.action, found.unsure) == (Action.CATCH_UP, True)
+    verdict = aged(hours, log)
+    assert (verdict.action, verdict.unsure) == (Action.CATCH_UP, True)
 
 
 def test_a_reading_that_takes_too_long_is_no_base() -> None:
@@ -228,10 +232,10 @@ def test_what_the_broker_and_the_manifest_say_of_tombstones() -> None:
     """The shorter time, and compacted where one of them says so: either would have forgotten."""
     dump = PartitionDump("t", 0, (), START, END - 1, 1, START, END)
 
-    def log(facts: LogFacts | None = None, **told: object) -> tuple[int, bool]:
-        reading = Reading(1, 2, **told) if told else None  # type: ignore[arg-type]
-        found = log_of(replace(dump, reading=reading), None, facts)
-        return found.retention_ms, found.forgets
+    def log(facts: LogFacts | None = None, **members: object) -> tuple[int, bool]:
+        reading = Reading(1, 2, **members) if members else None  # type: ignore[arg-type]
+        verdict = log_of(replace(dump, reading=reading), None, facts)
+        return verdict.retention_ms, verdict.forgets
 
     assert log() == (24 * HOUR, True)
     assert log(delete_retention_ms=5) == (5, True)
@@ -345,8 +349,8 @@ def test_a_dump_that_has_missed_deletes_itself() -> None:
         GREW, rounds=(*ROUNDS[:1], Round(150, 180, 10 * HOUR, 40 * HOUR), Round(180, 200, 40 * HOUR, 41 * HOUR))
     )
 
-    def asked(offset: int | None, **allowed: object) -> Verdict:
-        vouched = Permissions(**allowed)  # type: ignore[arg-type]
+    def asked(offset: int | None, **permissions: object) -> Verdict:
+        vouched = Permissions(**permissions)  # type: ignore[arg-type]
         return judge(late, offset, is_global=False, has_rows=True, permissions=vouched, as_of_ms=39 * HOUR)
 
     assert asked(None).action is Action.REFUSE and "deletes may be forgotten" in asked(None).why
@@ -354,9 +358,11 @@ def test_a_dump_that_has_missed_deletes_itself() -> None:
     assert asked(120).action is Action.REFUSE and "the dump itself has missed deletes" in asked(120).why
     assert asked(160).action is Action.CATCH_UP
     assert asked(185).action is Action.CATCH_UP
-    kept = replace(late, forgets=False)
-    assert judge(kept, None, is_global=False, has_rows=True, permissions=Permissions()).action is Action.REBUILD
+    not_forgetting = replace(late, forgets=False)
     assert (
-        judge(kept, 120, is_global=False, has_rows=True, permissions=Permissions(), as_of_ms=0).action
+        judge(not_forgetting, None, is_global=False, has_rows=True, permissions=Permissions()).action is Action.REBUILD
+    )
+    assert (
+        judge(not_forgetting, 120, is_global=False, has_rows=True, permissions=Permissions(), as_of_ms=0).action
         is Action.CATCH_UP
     )

@@ -27,16 +27,16 @@ def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
     """A process in the hands of a hung network share takes no signal; here it is the signal that does not leave."""
     process = deaf_session()
     try:
-        with (tmp_path / "said").open("wb") as said:
-            one = Jvm([], said, tmp_path)
-            one._process = process
+        with (tmp_path / "said").open("wb") as log:
+            jvm = Jvm([], log, tmp_path)
+            jvm._process = process
             with monkeypatch.context() as deaf:
                 deaf.setattr("kstate_cli.spark.engine.os.kill", lambda pid, number: None)
                 deaf.setattr(engine, "_KILLED_SECONDS", 0.3)
                 began = time.monotonic()
-                assert one.end(0.1) == (process.pid,)
+                assert jvm.end(0.1) == (process.pid,)
                 assert time.monotonic() - began < 5
-            assert one.end(0.1) == ()
+            assert jvm.end(0.1) == ()
         assert process.returncode == -signal.SIGKILL
     finally:
         process.kill()
@@ -58,10 +58,10 @@ def test_it_ends_with_or_without_the_call_that_hears_it(
         monkeypatch.setattr(os, "pidfd_open", unknown)
     process = deaf_session()
     try:
-        with (tmp_path / "said").open("wb") as said:
-            one = Jvm([], said, tmp_path)
-            one._process = process
-            assert one.end(0.1) == ()
+        with (tmp_path / "said").open("wb") as log:
+            jvm = Jvm([], log, tmp_path)
+            jvm._process = process
+            assert jvm.end(0.1) == ()
         assert process.returncode == -signal.SIGKILL
     finally:
         process.kill()
@@ -92,20 +92,20 @@ def test_who_may_still_write_is_told_beside_another_error(
         except BaseException as inner:
             assert inner is error
             raise RunFailed("the run") from inner
-    for one in (error, caught.value):
-        report_errors(one)
-        said = capsys.readouterr().err
-        assert said.count("what Spark has started does not end (process 4711): it may still write") == 1
+    for error_ in (error, caught.value):
+        report_errors(error_)
+        messages = capsys.readouterr().err
+        assert messages.count("what Spark has started does not end (process 4711): it may still write") == 1
     assert exit_code_of(error) == getattr(error, "exit_code", 6)
 
 
 def test_a_signal_while_spark_starts_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nobody waits for the thread in which it starts: what that has begun may not be its to remove."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    asked, enough = threading.Event(), threading.Event()
+    question, enough = threading.Event(), threading.Event()
 
     def gateway(*_: object) -> tuple[int, str]:
-        asked.set()
+        question.set()
         enough.wait(20)
         raise Refused("its JVM has ended")
 
@@ -119,7 +119,7 @@ def test_a_signal_while_spark_starts_leaves_no_folder(monkeypatch: pytest.Monkey
             signal.setitimer(signal.ITIMER_REAL, 0.5)
             with context.spark_context(context.SparkSettings()):
                 pass
-        assert asked.is_set()
+        assert question.is_set()
         assert list(tmp_path.iterdir()) == []
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -21,7 +21,7 @@ KEYS = st.integers(1, 20).flatmap(
 
 
 def table_of(keys: tuple[bytes, bytes, list[bytes]]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    same, free, others = (np.frombuffer(one, dtype=np.uint8) for one in (keys[0], keys[1], b"".join(keys[2])))
+    same, free, others = (np.frombuffer(key, dtype=np.uint8) for key in (keys[0], keys[1], b"".join(keys[2])))
     return (same & ~free) | (others.reshape(-1, len(same)) & free)
 
 
@@ -32,9 +32,9 @@ def test_numbers_sort_and_differ_as_keys_do(keys: tuple[bytes, bytes, list[bytes
     bits = differing_bits(table)
     parts = words(table, bits)
     numbers = list(zip(*(part.tolist() for part in parts), strict=True))
-    for one, number in zip(rows, numbers, strict=True):
+    for entry, number in zip(rows, numbers, strict=True):
         for other, another in zip(rows, numbers, strict=True):
-            assert (one < other, one == other) == (number < another, number == another)
+            assert (entry < other, entry == other) == (number < another, number == another)
     assert [rows[at] for at in order_of(parts)] == sorted(rows)
 
 

@@ -84,12 +84,12 @@ def by_layer(result: SliceResult) -> dict[tuple[int | None, int], list[SortedFil
 def test_files_of_a_layer_rise_and_hold_what_one_would(tmp_path: Path, kind: str, memory: int) -> None:
     whole = made(tmp_path, kind, "whole", 0, memory)
     parted = made(tmp_path, kind, "parted", 1, memory)
-    one_each, several = by_layer(whole), by_layer(parted)
-    assert all(len(files) == 1 for files in one_each.values())
-    assert several.keys() == one_each.keys()
+    single, several = by_layer(whole), by_layer(parted)
+    assert all(len(files) == 1 for files in single.values())
+    assert several.keys() == single.keys()
     assert max(len(files) for files in several.values()) > 3
     for layer, files in several.items():
-        (file,) = one_each[layer]
+        (file,) = single[layer]
         database = tmp_path / Path(file.path).stem
         together = sorted_rows(replace(parted, files=tuple(files)), database / "parted")
         ranges = key_ranges(database / "parted")
@@ -105,8 +105,8 @@ def test_files_of_a_layer_rise_and_hold_what_one_would(tmp_path: Path, kind: str
 
 def key_ranges(database: Path) -> list[tuple[bytes, bytes]]:
     """Return the lowest and the highest key of each of its SSTs, in the order in which it took them in."""
-    with contextlib.closing(Rdict(str(database), Options(raw_mode=True))) as opened:
-        return [(file["start_key"], file["end_key"]) for file in sorted(opened.live_files(), key=itemgetter("name"))]
+    with contextlib.closing(Rdict(str(database), Options(raw_mode=True))) as handle:
+        return [(file["start_key"], file["end_key"]) for file in sorted(handle.live_files(), key=itemgetter("name"))]
 
 
 def step_of(*layers: Sequence[SortedFile]) -> BuildDatabase:
@@ -142,8 +142,8 @@ def test_a_database_keeps_the_files_of_few_layers(tmp_path: Path) -> None:
     staged.mkdir()
     build_database(step, staged, staged)
     verify_database(step, staged, full=True)
-    kept = {os.stat(file).st_ino for file in (staged / step.path).glob("*.sst")}
-    assert kept == inodes
+    inodes_after = {os.stat(file).st_ino for file in (staged / step.path).glob("*.sst")}
+    assert inodes_after == inodes
     with Shadow(staged / step.path) as shadow:
         assert dict(shadow.rows(step.family)) == rows
 

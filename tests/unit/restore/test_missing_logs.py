@@ -23,13 +23,15 @@ def test_a_changelog_that_the_broker_has_no_more_is_refused(tmp_path: Path) -> N
     dump = read_dump(str(EXAMPLES / "dump"), complete=False, committed_only=False)
     spec = resolve_spec(None, read_draft(EXAMPLES / "dump.toml"))
     app = tmp_path / "orders"
-    here = {key: LogFacts(one.log_start or 0, one.log_end or 0) for key, one in dump.partitions.items()}
+    here = {
+        key: LogFacts(partition.log_start or 0, partition.log_end or 0) for key, partition in dump.partitions.items()
+    }
     options = RestoreOptions(release("4.3"), facts=here, from_broker=True)
     assert not plan_restore(app, None, spec, dump, options).change.empty
-    gone = next(key for key in here if key.topic.endswith("-changelog"))
-    left = {key: facts for key, facts in here.items() if key != gone}
-    with pytest.raises(Refused, match="the broker has no") as refused:
-        plan_restore(app, None, spec, dump, replace(options, facts=left))
-    assert str(gone) in str(refused.value)
+    lost_key = next(key for key in here if key.topic.endswith("-changelog"))
+    remainder = {key: facts for key, facts in here.items() if key != lost_key}
+    with pytest.raises(Refused, match="the broker has no") as refusal:
+        plan_restore(app, None, spec, dump, replace(options, facts=remainder))
+    assert str(lost_key) in str(refusal.value)
     # A file may speak of some logs only.
-    assert not plan_restore(app, None, spec, dump, replace(options, facts=left, from_broker=False)).change.empty
+    assert not plan_restore(app, None, spec, dump, replace(options, facts=remainder, from_broker=False)).change.empty

@@ -37,8 +37,8 @@ def in_columns(records: Sequence[Record], retention: int, interval: int) -> tupl
     keys = np.array([key for key, *_ in by_key], dtype=np.int64)
     times = np.array([time for *_, time in by_key], dtype=np.int64)
     values = pa.array([value for _, value, _ in by_key], pa.large_binary())
-    left = out_of_order(keys, times, ~values.is_valid().to_numpy(zero_copy_only=False))
-    plain = ~np.isin(keys, left)
+    leftover = out_of_order(keys, times, ~values.is_valid().to_numpy(zero_copy_only=False))
+    plain = ~np.isin(keys, leftover)
     first_live = segment_id(end - retention, interval)
     rows = rows_in_order(keys[plain], times[plain], values.filter(pa.array(plain)), interval, first_live)
     physical = [
@@ -46,7 +46,7 @@ def in_columns(records: Sequence[Record], retention: int, interval: int) -> tupl
         for segment, key in zip(rows.segments.tolist(), rows.keys.tolist(), strict=True)
     ]
     assert len({*physical}) == len(physical)
-    return dict(zip(physical, rows.values.to_pylist(), strict=True)), {*left.tolist()}
+    return dict(zip(physical, rows.values.to_pylist(), strict=True)), {*leftover.tolist()}
 
 
 def replayed(records: Sequence[Record], retention: int, interval: int) -> dict[bytes, bytes]:
@@ -60,10 +60,10 @@ def replayed(records: Sequence[Record], retention: int, interval: int) -> dict[b
 @given(RISING | ANY, st.integers(0, 40), st.integers(1, 15))
 def test_what_is_in_order_has_the_rows_of_the_replay(records: list[Record], retention: int, interval: int) -> None:
     mask, _ = accepted_mask(np.array([time for *_, time in records], dtype=np.int64), retention)
-    records = [record for record, taken in zip(records, mask.tolist(), strict=True) if taken]
-    rows, left = in_columns(records, retention, interval)
+    records = [record for record, is_live in zip(records, mask.tolist(), strict=True) if is_live]
+    rows, leftover = in_columns(records, retention, interval)
     whole = replayed(records, retention, interval)
-    assert rows == {key: row for key, row in whole.items() if KEYS.index(key[8:]) not in left}
+    assert rows == {key: row for key, row in whole.items() if KEYS.index(key[8:]) not in leftover}
 
 
 def test_only_what_needs_it_is_left() -> None:
@@ -102,18 +102,18 @@ def test_a_slice_is_its_replay(tmp_path: Path, buckets: int, memory: int, exchan
     some = [(key, value, time) for (key, value), time in zip(records, times, strict=True) if key is not None]
     mask, _ = accepted_mask(np.array([time for *_, time in some], dtype=np.int64), job.retention_ms)
     replay = VersionedReplay(job.retention_ms, job.interval_ms, end)
-    taken = int(mask.sum())
-    assert taken > 2_000 and len(mask) - taken > 5
+    count = int(mask.sum())
+    assert count > 2_000 and len(mask) - count > 5
     for (key, value, time), accepted in zip(some, mask.tolist(), strict=True):
         if accepted:
             replay.put(key, value, time)
-    found: dict[bytes, bytes] = {}
+    rows_in_order: dict[bytes, bytes] = {}
     for bucket in range(buckets):
         result = build_sorted_files(replace(job, bucket=(bucket, buckets), memory=memory))
         rows = sorted_rows(result, tmp_path / f"database-{bucket}")
-        assert not found.keys() & rows.keys()
-        found |= rows
+        assert not rows_in_order.keys() & rows.keys()
+        rows_in_order |= rows
         assert result.max_time == end
         # Every bucket reads all records, and the first one tells of them: once, however often it began.
         assert result.records == (0 if bucket else len(records))
-    assert found == dict(replay.rows())
+    assert rows_in_order == dict(replay.rows())

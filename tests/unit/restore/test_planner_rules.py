@@ -50,9 +50,9 @@ def existing(offset: int, *, unclean: bool = False, name: str = "count") -> Task
     return TaskOffsets(task(entry), (state,), unclean=(Unclean("0_0", "it was killed"),) if unclean else ())
 
 
-def refusal(given: RestoreSnapshot) -> Refused:
+def refusal(facts: RestoreSnapshot) -> Refused:
     with pytest.raises(Refused) as caught:
-        plan_of(given)
+        plan_of(facts)
     return caught.value
 
 
@@ -96,12 +96,12 @@ def test_an_unclean_task_is_refused_rebuilt_or_vouched_for() -> None:
 
 
 def test_what_has_no_changelog_leaves_an_unclean_task() -> None:
-    counted = existing(49, unclean=True)
+    existing_tasks = existing(49, unclean=True)
     entry = store("scratch", database("scratch"))
     both = replace(
-        counted,
-        task=replace(counted.task, stores=(*counted.task.stores, entry)),
-        stores=(*counted.stores, StoreOffsets(entry)),
+        existing_tasks,
+        task=replace(existing_tasks.task, stores=(*existing_tasks.task.stores, entry)),
+        stores=(*existing_tasks.stores, StoreOffsets(entry)),
     )
     plan = plan_of(snapshot(tasks=(both,), options=replace(OPTIONS, wipe_unclean=True)))
     assert [step.path for step in plan.change.steps if isinstance(step, OmitTree)] == ["0_0/rocksdb/scratch"]
@@ -150,8 +150,8 @@ def test_a_global_store_needs_to_be_a_table() -> None:
     rows = (dumped("shop-count-changelog"), dumped("prices"))
     plan = plan_of(snapshot(*rows, specs=(COUNT, prices)))
     assert [entry.title for entry in plan.unchanged] == ["global/prices"]
-    named = replace(OPTIONS, stores=frozenset({"prices"}))
-    assert "start Streams instead" in refusal(snapshot(*rows, specs=(COUNT, prices), options=named)).details[0]
+    selection = replace(OPTIONS, stores=frozenset({"prices"}))
+    assert "start Streams instead" in refusal(snapshot(*rows, specs=(COUNT, prices), options=selection)).details[0]
     unknown = replace(prices, source=None)
     assert 'source = "table"' in refusal(snapshot(*rows, specs=(COUNT, unknown))).details[0]
     table = replace(prices, source="table")
@@ -168,8 +168,8 @@ def test_changelogs_of_stores_that_nothing_describes() -> None:
 
 
 def test_records_of_aborted_transactions() -> None:
-    given = snapshot()
-    dirty = replace(given, dump=replace(given.dump, isolation="read_uncommitted"))
+    facts = snapshot()
+    dirty = replace(facts, dump=replace(facts.dump, isolation="read_uncommitted"))
     assert "aborted transactions" in refusal(dirty).message
     assert plan_of(replace(dirty, options=replace(OPTIONS, at_least_once=True))).work
 
@@ -185,14 +185,14 @@ def test_another_log_of_the_broker_refuses_all(log: LogFacts, text: str) -> None
     partition = ManifestPartition("shop-count-changelog", 0, 0, 100, 0, 99, 100, topic_id="old")
     manifest = Manifest(isolation="read_committed", partitions=(partition,), files=())
     options = replace(OPTIONS, facts={changelog("count"): log}, from_broker=True)
-    given = snapshot(tasks=(existing(49),), options=options, manifest=manifest)
-    error = refusal(given)
+    facts = snapshot(tasks=(existing(49),), options=options, manifest=manifest)
+    error = refusal(facts)
     assert text in error.details[0]
     if "ends at" in text:
         # The store may hold records that the log lost: the advice is to export it first.
         assert str(error.hint).startswith("export first") and "kstate export" in error.hint_details[0]
         by_user = replace(options, permissions=Permissions("asked for", by_user=True))
-        assert any(text in line for line in plan_of(replace(given, options=by_user)).change.warnings)
+        assert any(text in line for line in plan_of(replace(facts, options=by_user)).change.warnings)
 
 
 def test_a_topic_that_the_dump_lacks() -> None:

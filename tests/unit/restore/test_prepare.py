@@ -73,7 +73,7 @@ def test_files_become_layers_oldest_slice_first(tmp_path: Path) -> None:
     def result(number: int) -> SliceResult:
         # As they are made: the layers of one segment after those of another, each file by file.
         layers = [(0, 0), (1, 0), (2, 3_600_000), (3, 3_600_000)]
-        files = tuple(file(number, layer, one, segment) for layer, segment in layers for one in range(2))
+        files = tuple(file(number, layer, part, segment) for layer, segment in layers for part in range(2))
         return SliceResult(number, "0_0", "store", "a" * 12, files, 0, 0, 0, 0, None, (), 0.0)
 
     spec = StoreSpec(
@@ -85,7 +85,7 @@ def test_files_become_layers_oldest_slice_first(tmp_path: Path) -> None:
     )
     built = [step for step in steps if isinstance(step, BuildDatabase)]
     assert [[[Path(path).name for path in layer] for layer in step.layers] for step in built] == [
-        [[f"{number}-{layer}-{one}-{segment}.sst" for one in range(2)] for number in range(2) for layer in layers]
+        [[f"{number}-{layer}-{part}-{segment}.sst" for part in range(2)] for number in range(2) for layer in layers]
         for segment, layers in ((0, (0, 1)), (3_600_000, (2, 3)))
     ]
     assert [(step.rows, step.deletes) for step in built] == [(84 + 4, 4), (84 + 20, 20)]
@@ -104,10 +104,10 @@ def test_databases_that_are_caught_up_are_known_to_their_slices(tmp_path: Path) 
     assert {job.existing for job in make_jobs(plan.work, slicing)} == {()}
     caught_up = [
         replace(
-            one,
+            work,
             rebuild=False,
-            parts=tuple(replace(part, verdict=replace(part.verdict, action=Action.CATCH_UP)) for part in one.parts),
+            parts=tuple(replace(part, verdict=replace(part.verdict, action=Action.CATCH_UP)) for part in work.parts),
         )
-        for one in plan.work
+        for work in plan.work
     ]
     assert {job.existing for job in make_jobs(caught_up, slicing)} == {(None,)}

@@ -17,30 +17,35 @@ HEADERS = st.lists(st.none() | st.lists(HEADER, max_size=5), max_size=12)
 TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
-def column(found: list[list[tuple[str, bytes | None]] | None]) -> pa.ListArray:
-    rows = [None if one is None else [{"key": key, "value": value} for key, value in one] for one in found]
+def column(header_lists: list[list[tuple[str, bytes | None]] | None]) -> pa.ListArray:
+    rows = [
+        None if headers is None else [{"key": key, "value": value} for key, value in headers]
+        for headers in header_lists
+    ]
     return pa.array(rows, TYPE)
 
 
-def plain(one: list[tuple[str, bytes | None]] | None) -> bytes:
-    return encode_headers(Header(key, value) for key, value in one or ())
+def plain(headers: list[tuple[str, bytes | None]] | None) -> bytes:
+    return encode_headers(Header(key, value) for key, value in headers or ())
 
 
 @given(HEADERS, st.integers(0, 12))
-def test_headers(found: list[list[tuple[str, bytes | None]] | None], first: int) -> None:
-    assert encoded_headers(column(found).slice(first)).to_pylist() == [plain(one) for one in found[first:]]
+def test_headers(header_lists: list[list[tuple[str, bytes | None]] | None], first: int) -> None:
+    assert encoded_headers(column(header_lists).slice(first)).to_pylist() == [
+        plain(headers) for headers in header_lists[first:]
+    ]
 
 
 @pytest.mark.parametrize("size", [0, 1, 62, 63, 64, 65, 4_000, 8_183, 8_184, 8_185, 8_190, 8_191, 8_192, 100_000])
 def test_headers_of_every_size(size: int) -> None:
     """Where a length takes one byte more, and where the table of lengths ends."""
-    found: list[list[tuple[str, bytes | None]] | None] = [
+    header_lists: list[list[tuple[str, bytes | None]] | None] = [
         [("h", b"x" * size)], None, [("k" * size, None), ("", b"")], [], [("h", b"y")] * min(size, 2_000),
     ]  # fmt: skip
-    got = encoded_headers(column(found)).to_pylist()
-    assert got == [plain(one) for one in found]
-    for data, one in zip(got, found, strict=True):
-        assert decode_headers(data) == (tuple(Header(key, value) for key, value in one or ()), len(data))
+    got = encoded_headers(column(header_lists)).to_pylist()
+    assert got == [plain(one) for one in header_lists]
+    for data, headers in zip(got, header_lists, strict=True):
+        assert decode_headers(data) == (tuple(Header(key, value) for key, value in headers or ()), len(data))
 
 
 def test_a_null_value_stays_one() -> None:

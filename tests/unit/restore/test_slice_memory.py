@@ -40,8 +40,8 @@ def told(dump: Path, folder: Path, **variables: str) -> tuple[str, int]:
     small = write_dump(folder / "small", [(b"key", b"value")])
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE} | variables
     command = [sys.executable, "-c", CODE, str(small), str(dump), str(staging)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    name, most = json.loads(done.stdout)
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    name, most = json.loads(process.stdout)
     return name, most
 
 
@@ -56,7 +56,7 @@ def test_a_row_group_is_never_held_as_a_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [None, "system"])
 def test_pool(name: str | None, tmp_path: Path) -> None:
     """The lean one where the user names none."""
-    lean = next(one for one in LEAN if one in pa.supported_memory_backends())
+    lean = next(backend for backend in LEAN if backend in pa.supported_memory_backends())
     dump = write_dump(tmp_path / "dump", [(b"key", b"value")])
     pool, _ = told(dump, tmp_path, **({} if name is None else {VARIABLE: name}))
     assert pool == (name or lean)

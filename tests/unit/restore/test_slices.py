@@ -34,16 +34,16 @@ ROWLESS: dict[str, list[tuple[bytes | None, bytes | None]]] = {
 
 
 @pytest.mark.parametrize("kind", sorted(kind.name for kind in store_kinds() if kind.is_exact))
-@pytest.mark.parametrize("what", sorted(ROWLESS))
-def test_a_slice_without_a_row(tmp_path: Path, kind: str, what: str) -> None:
-    records = [(key_of(kind) if key == b"" else key, value) for key, value in ROWLESS[what]]
+@pytest.mark.parametrize("damage", sorted(ROWLESS))
+def test_a_slice_without_a_row(tmp_path: Path, kind: str, damage: str) -> None:
+    records = [(key_of(kind) if key == b"" else key, value) for key, value in ROWLESS[damage]]
     staging = tmp_path / "runs"
     staging.mkdir()
     result = build_sorted_files(job_of(write_dump(tmp_path / "dump", records), kind, staging))
     assert result.records == len(records)
     assert result.null_keys == sum(key is None for key, _ in records)
     # A version of nothing is a row of a versioned store.
-    assert sum(file.rows for file in result.files) == 0 or (kind == "versioned" and b"" in dict(ROWLESS[what]))
+    assert sum(file.rows for file in result.files) == 0 or (kind == "versioned" and b"" in dict(ROWLESS[damage]))
 
 
 @pytest.mark.parametrize("kind", ["window", "timestamped-key-value"])
@@ -97,9 +97,9 @@ def test_a_finished_slice_is_taken_over_as_it_was_made(tmp_path: Path) -> None:
     assert len({file.layer for file in result.files}) > 1
     assert kept_slices(app)[0] == 1
     run, folder = run_of(app, "REBALANCING")
-    (taken,) = take_over(app, run, folder, [job]).results
-    assert [replace(file, path="") for file in taken.files] == [replace(file, path="") for file in result.files]
-    assert {Path(file.path).parent for file in taken.files} == {folder}
+    (choice,) = take_over(app, run, folder, [job]).results
+    assert [replace(file, path="") for file in choice.files] == [replace(file, path="") for file in result.files]
+    assert {Path(file.path).parent for file in choice.files} == {folder}
 
 
 @pytest.mark.parametrize("part", [0, 1, 2, 3, 4])
@@ -113,9 +113,9 @@ def test_a_finished_slice_with_a_flipped_bit_is_made_anew(tmp_path: Path, part: 
     assert not Path(file.path).exists()
 
 
-def says_the_same(one: bytes, other: bytes) -> bool:
+def says_the_same(note: bytes, other: bytes) -> bool:
     try:
-        return bool(json.loads(one) == json.loads(other))
+        return bool(json.loads(note) == json.loads(other))
     except ValueError:
         return False
 
@@ -126,7 +126,7 @@ def test_a_note_is_believed_whole_or_not_at_all(tmp_path: Path) -> None:
     (note,) = Path(result.files[0].path).parent.glob("*.done")
     whole = note.read_bytes()
     sst = Path(result.files[0].path).read_bytes()
-    taken = []
+    results = []
     for at in range(0, len(whole), 4):
         changed = bytearray(whole)
         changed[at] = ord("7") if whole[at : at + 1].isdigit() and whole[at] != ord("7") else whole[at] ^ 1
@@ -136,9 +136,9 @@ def test_a_note_is_believed_whole_or_not_at_all(tmp_path: Path) -> None:
         Path(result.files[0].path).write_bytes(sst)
         note.write_bytes(changed)
         run, folder = run_of(app, "REBALANCING")
-        taken += [(at, result) for result in take_over(app, run, folder, [job]).results]
+        results += [(at, result) for result in take_over(app, run, folder, [job]).results]
         shutil.rmtree(run.path)
-    assert taken == []
+    assert results == []
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 1.5, True, "1", None, [], 10**30, -(10**30)])
@@ -150,8 +150,8 @@ def test_numbers_of_a_note_that_no_slice_has(tmp_path: Path, name: str, value: o
     note = {**json.loads(path.read_bytes()), name: value}
     path.write_text(json.dumps({**note, "seal": seal(note)}).replace("NaN", "-1e999").replace("Infinity", "1e999"))
     run, folder = run_of(app, "REBALANCING")
-    taken = take_over(app, run, folder, [job]).results
-    assert bool(taken) is (
+    results = take_over(app, run, folder, [job]).results
+    assert bool(results) is (
         (name, value) in (("max_time", None), ("seconds", 1.5), ("seconds", 10**30), ("seconds", -(10**30)))
     )
     assert not path.exists()
@@ -167,7 +167,7 @@ def test_the_row_of_a_file_is_read_as_it_was_written_or_not_at_all(segment: int 
     others += [
         [*row[:at], other, *row[at + 1 :]] for at in range(len(row)) for other in (True, 1.0, [], {}, None, "1", 1)
     ]
-    refused = 0
+    refusals = 0
     for other in (*others, None, "row", {"segment": None}):
         if isinstance(other, list) and list(map(type, other)) == list(map(type, row)):
             continue
@@ -175,8 +175,8 @@ def test_the_row_of_a_file_is_read_as_it_was_written_or_not_at_all(segment: int 
             continue
         with pytest.raises(ValueError, match="no row of a sorted file"):
             SortedFile.from_row(other)
-        refused += 1
-    assert refused > 40
+        refusals += 1
+    assert refusals > 40
 
 
 def work_of() -> StoreWork:
@@ -202,7 +202,7 @@ def test_a_sorted_file_is_read_before_it_is_taken_in(tmp_path: Path) -> None:
 def test_what_outlives_its_driver_makes_no_folder_again(tmp_path: Path) -> None:
     """A task whose driver was killed goes on for a while; the next run has removed the folder meanwhile."""
     dump = write_dump(tmp_path / "dump", [(b"key", b"value")])
-    gone = tmp_path / "app" / "runs"
+    runs = tmp_path / "app" / "runs"
     with pytest.raises(OSError, match="No such file"):
-        build_sorted_files(job_of(dump, "key-value", gone))
-    assert not gone.parent.exists()
+        build_sorted_files(job_of(dump, "key-value", runs))
+    assert not runs.parent.exists()

@@ -121,9 +121,9 @@ def test_a_journal_alone_removes_nothing(tmp_path: Path, uri: str) -> None:
     file.write_text("f")
     run = a_run(tmp_path)
     journal(run, uri=uri.format(precious=precious, link=link, file=file), token=TOKEN)
-    left = left_in_area(run)
-    assert left is not None
-    assert left.why is not None
+    area = left_in_area(run)
+    assert area is not None
+    assert area.why is not None
     with pytest.raises(RunFailed, match="stays"):
         remove_from_area(run)
     assert (precious / "data").read_text() == "d"
@@ -157,9 +157,9 @@ def test_a_name_that_is_not_ours_stays_whatever_its_mark_says(tmp_path: Path) ->
 def test_a_journal_that_does_not_say_where(tmp_path: Path, members: dict[str, object]) -> None:
     run = a_run(tmp_path)
     journal(run, **members)
-    left = left_in_area(run)
-    assert left is not None
-    assert left.why is not None
+    area = left_in_area(run)
+    assert area is not None
+    assert area.why is not None
 
 
 def test_killed_between_the_journal_and_the_mark(tmp_path: Path) -> None:
@@ -183,17 +183,17 @@ def test_half_removed_is_still_ours(tmp_path: Path) -> None:
     (folder / "a.sst").write_bytes(b"x")
     (folder / "b").mkdir()
     (folder / "b" / "c").write_bytes(b"y")
-    gone = os.path.join(folder, "a.sst")
-    os.unlink(gone)
+    lost_path = os.path.join(folder, "a.sst")
+    os.unlink(lost_path)
     assert (folder / MARK).exists()
     assert remove_from_area(run) is not None
 
 
 def test_no_secret_is_written_down(tmp_path: Path) -> None:
     secret = "s3://AKIA:s3cr3t@bucket/staging?region=eu&secret_key=s3cr3t&endpoint_override=minio:9000&sas_token=s3cr3t"
-    kept = kept_uri(below(secret, "name"))
-    assert "s3cr3t" not in kept
-    assert kept == "s3://bucket/staging/name?region=eu&endpoint_override=minio:9000"
+    text = kept_uri(below(secret, "name"))
+    assert "s3cr3t" not in text
+    assert text == "s3://bucket/staging/name?region=eu&endpoint_override=minio:9000"
 
 
 def test_long_names_and_strange_ones_fit(tmp_path: Path) -> None:
@@ -231,12 +231,12 @@ def test_a_hostile_place_is_not_even_looked_at(tmp_path: Path, monkeypatch: pyte
     (here / MARK).write_text(json.dumps({"token": TOKEN}))
     monkeypatch.chdir(here)
     monkeypatch.setattr("kstate_cli.restore.staging_area._open_place", lambda uri: pytest.fail(f"{uri!r} is opened"))
-    for one in (uri, f"here-{TOKEN}", f"../here-{TOKEN}") if not uri else (uri,):
-        run = a_run(tmp_path, host=f"host{len(one)}")
-        journal(run, uri=one, token=TOKEN)
-        left = left_in_area(run)
-        assert left is not None
-        assert left.why is not None
+    for place in (uri, f"here-{TOKEN}", f"../here-{TOKEN}") if not uri else (uri,):
+        run = a_run(tmp_path, host=f"host{len(place)}")
+        journal(run, uri=place, token=TOKEN)
+        area = left_in_area(run)
+        assert area is not None
+        assert area.why is not None
         with pytest.raises(RunFailed, match="stays"):
             remove_from_area(run)
     assert (here / MARK).exists()
@@ -254,10 +254,10 @@ def test_a_place_that_does_not_answer_keeps_nobody(tmp_path: Path, monkeypatch: 
         uri = f"s3://bucket/app-{TOKEN}?region=eu&scheme=http&endpoint_override={endpoint}"
         journal(run, uri=uri, token=TOKEN)
         began = time.monotonic()
-        left = left_in_area(run)
+        area = left_in_area(run)
         assert time.monotonic() - began < 15
-    assert left is not None
-    assert (left.place, left.why) == (f"s3://bucket/app-{TOKEN}", "it cannot be checked: no answer within 3 s")
+    assert area is not None
+    assert (area.place, area.why) == (f"s3://bucket/app-{TOKEN}", "it cannot be checked: no answer within 3 s")
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
@@ -272,10 +272,10 @@ def test_a_mount_that_does_not_answer_keeps_nobody(
     run = a_run(tmp_path)
     journal(run, uri=f"{scheme}{folder}", token=TOKEN)
     began = time.monotonic()
-    left = left_in_area(run)
+    area = left_in_area(run)
     assert time.monotonic() - began < 10
-    assert left is not None
-    assert left.why == "it cannot be checked: no answer within 1 s"
+    assert area is not None
+    assert area.why == "it cannot be checked: no answer within 1 s"
     with open(folder / MARK, "wb"):
         pass  # who waits for it goes on, and ends
 

@@ -29,17 +29,17 @@ def at(name: str) -> StateMachine:
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(NAMES, NAMES)))
 def test_every_pair_of_states(before: str, after: str) -> None:
     machine = at(before)
-    seen: list[tuple[str, str]] = []
-    machine.listen(lambda one, other: seen.append((one.value, other.value)))
+    transitions: list[tuple[str, str]] = []
+    machine.listen(lambda old, other: transitions.append((old.value, other.value)))
     if (before, after) in LEGAL:
         machine.to(RestoreState(after))
         assert machine.state.value == after
-        assert seen == [(before, after)]
+        assert transitions == [(before, after)]
     else:
         with pytest.raises(IllegalTransition, match=f"from {before} to {after}"):
             machine.to(RestoreState(after))
         assert machine.state.value == before
-        assert seen == []
+        assert transitions == []
 
 
 def test_there_are_eight_states() -> None:

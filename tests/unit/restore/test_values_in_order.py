@@ -51,23 +51,23 @@ def test_values_of_any_order(
     data: st.DataObject,
 ) -> None:
     order = data.draw(st.permutations(range(len(values))))
-    taken = in_order(tmp_path, len(values), width=width, memory=memory, most=most, together=together)
+    ordered = in_order(tmp_path, len(values), width=width, memory=memory, most=most, together=together)
     for first in range(0, len(order), batch):
         some = order[first : first + batch]
-        taken.add(np.array(some, dtype=np.int64), pa.array([values[row] for row in some], pa.binary()))
-    found: list[bytes | None] = []
-    for first, end, part in taken.windows():
-        assert first == len(found) and end - first == len(part)
-        found += part.to_pylist()
-    taken.close()
-    assert found == values
+        ordered.add(np.array(some, dtype=np.int64), pa.array([values[row] for row in some], pa.binary()))
+    contents: list[bytes | None] = []
+    for first, end, part in ordered.windows():
+        assert first == len(contents) and end - first == len(part)
+        contents += part.to_pylist()
+    ordered.close()
+    assert contents == values
     assert not [*tmp_path.iterdir()]
 
 
 def test_what_is_held_while_more_is_written(tmp_path: Path) -> None:
     """What comes, as one and in order; what came before it, and what that becomes as it is written."""
     together, rows, batch, memory = 4 << 20, 1 << 19, 16_384, 1 << 20
-    taken = in_order(tmp_path, rows, width=4_096, memory=memory, most=1 << 20, together=together)
+    ordered = in_order(tmp_path, rows, width=4_096, memory=memory, most=1 << 20, together=together)
     values = pa.array([bytes(100)] * batch, pa.binary())
     order = np.random.default_rng(1).permutation(rows)
     usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
@@ -75,12 +75,12 @@ def test_what_is_held_while_more_is_written(tmp_path: Path) -> None:
     pa.set_memory_pool(pool)
     try:
         for first in range(0, rows, batch):
-            taken.add(order[first : first + batch], values)
-            files += taken._file is not None
+            ordered.add(order[first : first + batch], values)
+            files += ordered._file is not None
     finally:
         pa.set_memory_pool(usual)
     assert files > 20, "most of it waits in a file"
-    taken.close()
+    ordered.close()
     most = pool.max_memory()
     assert 2 * together < most < 4 * together + memory, most / together
 
@@ -89,7 +89,7 @@ def test_what_is_held_while_more_is_written(tmp_path: Path) -> None:
 def test_what_is_put_in_order_together(tmp_path: Path, size: int | None) -> None:
     """Rows take memory too: those without a value, or a small one, are no more because of that."""
     together, rows, batch = 8 << 20, 1 << 20, 32_768
-    taken = in_order(tmp_path, rows, width=4_096, memory=1 << 30, most=1 << 20, together=together)
+    ordered = in_order(tmp_path, rows, width=4_096, memory=1 << 30, most=1 << 20, together=together)
     values = pa.array([None if size is None else bytes(size)] * batch, pa.binary())
     order = np.random.default_rng(1).permutation(rows)
     pool = pa.default_memory_pool()
@@ -97,13 +97,13 @@ def test_what_is_put_in_order_together(tmp_path: Path, size: int | None) -> None
     tracemalloc.start()
     try:
         for first in range(0, rows, batch):
-            taken.add(order[first : first + batch], values)
-            held = sum(numbers.nbytes + some.nbytes for numbers, some in taken._parts)
-            most = max(most, pool.bytes_allocated() - before - held)
+            ordered.add(order[first : first + batch], values)
+            waiting = sum(numbers.nbytes + some.nbytes for numbers, some in ordered._parts)
+            most = max(most, pool.bytes_allocated() - before - waiting)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken._parts
+    assert ordered._parts
     assert max(peak, most) < 3 * together
 
 
@@ -152,11 +152,11 @@ def uncollected() -> Iterator[None]:
 @pytest.mark.parametrize("which", [0, 1, 5, -1, None], ids=["first", "second", "some", "last", "none"])
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int | None) -> None:
     """What is written behind the back of the one who adds is his error all the same, at the latest before a row comes."""
-    written, fails = [0], [-1]
+    writes, fails = [0], [-1]
 
     def until_full(descriptor: int, buffer: memoryview, begin: int) -> None:
-        written[0] += 1
-        if written[0] == fails[0]:  # once: there may be room again for what comes after it
+        writes[0] += 1
+        if writes[0] == fails[0]:  # once: there may be room again for what comes after it
             raise OSError(errno.ENOSPC, "full")
         write_from(descriptor, buffer, begin)
 
@@ -172,7 +172,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wh
         return sum(len(part) for *_, part in values.windows())
 
     assert all_rows() == 2_000
-    whole, written[0] = written[0], 0
+    whole, writes[0] = writes[0], 0
     assert whole > 20
     if which is not None:
         fails[0] = which % whole + 1

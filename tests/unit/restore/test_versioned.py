@@ -39,7 +39,7 @@ def replayed(records: Sequence[Record], retention: int, interval: int, load: Row
 
 def accepted(records: Sequence[Record], retention: int) -> list[Record]:
     mask, _ = accepted_mask(np.array([timestamp for _, _, timestamp in records], dtype=np.int64), retention)
-    return [record for record, taken in zip(records, mask.tolist(), strict=True) if taken]
+    return [record for record, is_live in zip(records, mask.tolist(), strict=True) if is_live]
 
 
 def at(segment: int, key: bytes = KEY) -> bytes:
@@ -64,12 +64,12 @@ def read(rows: Rows, key: bytes, as_of: int, interval: int) -> bytes | None:
 def without_forgotten_deletes(records: list[Record]) -> list[Record]:
     """Without those that Streams may forget: :func:`test_a_delete_at_the_time_of_its_value_may_be_forgotten`."""
     times: set[tuple[bytes, int]] = set()
-    kept = []
+    live = []
     for key, value, timestamp in records:
         if value is not None or (key, timestamp) not in times:
-            kept.append((key, value, timestamp))
+            live.append((key, value, timestamp))
         times.add((key, timestamp))
-    return kept
+    return live
 
 
 @given(RECORDS, RETENTION, INTERVAL)
@@ -80,8 +80,8 @@ def test_history_is_that_of_the_records(records: list[Record], retention: int, i
     for key in (b"a", b"b"):
         versions = {timestamp: value for k, value, timestamp in records if k == key}
         for as_of in range(max(end - retention, 0), end + 2):
-            known = [timestamp for timestamp in versions if timestamp <= as_of]
-            assert read(rows, key, as_of, interval) == (versions[max(known)] if known else None)
+            timestamps = [timestamp for timestamp in versions if timestamp <= as_of]
+            assert read(rows, key, as_of, interval) == (versions[max(timestamps)] if timestamps else None)
 
 
 def test_a_delete_at_the_time_of_its_value_may_be_forgotten() -> None:
@@ -146,25 +146,25 @@ def test_loading_goes_on_where_the_rows_end(records: list[Record], cut: int, int
 @given(RECORDS, RETENTION, INTERVAL)
 def test_batches_of_one_are_the_default(records: list[Record], retention: int, interval: int) -> None:
     records = accepted(records, retention)
-    one = VersionedReplay(retention, interval, max((t for _, _, t in records), default=-1))
+    replay_ = VersionedReplay(retention, interval, max((t for _, _, t in records), default=-1))
     for (key, value, timestamp), end in zip(records, accumulate((t for _, _, t in records), max), strict=True):
-        one.put(key, value, timestamp, end)
-    assert dict(one.rows()) == replay(records, retention, interval)
+        replay_.put(key, value, timestamp, end)
+    assert dict(replay_.rows()) == replay(records, retention, interval)
 
 
 @given(st.lists(st.integers(0, 100)), st.integers(0, 100), st.integers(-1, 100), st.integers(0, 100))
 def test_grace(timestamps: list[int], retention: int, start: int, cut: int) -> None:
-    stream_time, taken = start, []
+    stream_time, live = start, []
     for timestamp in timestamps:
-        taken.append(timestamp >= stream_time - retention)
-        if taken[-1]:
+        live.append(timestamp >= stream_time - retention)
+        if live[-1]:
             stream_time = max(stream_time, timestamp)
     times = np.array(timestamps, dtype=np.int64)
     mask, end = accepted_mask(times, retention, start)
-    assert (mask.tolist(), end) == (taken, stream_time)
+    assert (mask.tolist(), end) == (live, stream_time)
     before, between = accepted_mask(times[:cut], retention, start)
     after, end = accepted_mask(times[cut:], retention, between)
-    assert ([*before.tolist(), *after.tolist()], end) == (taken, stream_time)
+    assert ([*before.tolist(), *after.tolist()], end) == (live, stream_time)
 
 
 def test_grace_is_inclusive() -> None:

@@ -58,8 +58,8 @@ def contents(path: Path, family: str) -> dict[bytes, bytes]:
 
 def footers(path: Path) -> set[tuple[int, int]]:
     """(format_version, checksum type) of every SST."""
-    found = (sst.footer(file.read_bytes()[-sst.FOOTER_LENGTH :]) for file in path.glob("*.sst"))
-    return {(footer.format_version, footer.checksum_type) for footer in found}
+    results = (sst.footer(file.read_bytes()[-sst.FOOTER_LENGTH :]) for file in path.glob("*.sst"))
+    return {(footer.format_version, footer.checksum_type) for footer in results}
 
 
 @pytest.mark.parametrize("name", sorted(PATCH))

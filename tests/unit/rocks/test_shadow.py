@@ -72,11 +72,11 @@ def test_a_signal_while_a_database_is_closed_is_not_lost(database: Path, tempora
             raise Interrupted(15)
 
     shadow: Any = Shadow(database).__enter__()
-    opened, shadow._db = shadow._db, Closing()
+    handle, shadow._db = shadow._db, Closing()
     with pytest.raises(Interrupted):
         shadow.close()
     assert list(temporary.iterdir()) == []
-    opened.close()
+    handle.close()
 
 
 class Forgetful:

@@ -40,9 +40,9 @@ ANSWERS = '[stores.empty]\nkind = "list-value"\n[stores.g]\nsource = "table"\n'
 
 
 def test_the_directory_alone(app: Application) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as refusal:
         resolve_spec(app, file_name="my.toml")
-    assert refused.value.advice == (
+    assert refusal.value.advice == (
         "say it in my.toml, given with --spec (first line: format = 1), each line below its table:\n"
         '    [stores.empty] kind = "key-value"\n'
         '    [stores.g] source = "table"'
@@ -80,7 +80,7 @@ def test_naming_the_topic_that_is_found_keeps_it_a_source_topic(app: Application
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('application = "other"', "is about application other, the directory is that of app"),
         ('[stores.plain]\nkind = "versioned"', 'kind = "versioned", the directory says kind = "key-value"'),
@@ -98,11 +98,11 @@ def test_naming_the_topic_that_is_found_keeps_it_a_source_topic(app: Application
         ("[stores.win]\nsegment_interval_ms = 300000", "says segments of 300000 ms, the directory has"),
     ],
 )
-def test_contradictions_are_refused_by_name(app: Application, text: str, said: str) -> None:
-    with pytest.raises(Refused) as refused:
+def test_contradictions_are_refused_by_name(app: Application, text: str, message: str) -> None:
+    with pytest.raises(Refused) as refusal:
         resolve_spec(app, toml(text), file_name="my.toml")
-    assert said in refused.value.message and "my.toml" in refused.value.message
-    assert refused.value.exit_code == 4
+    assert message in refusal.value.message and "my.toml" in refusal.value.message
+    assert refusal.value.exit_code == 4
 
 
 def described(number: int, stores: str) -> TopologyText:
@@ -123,17 +123,19 @@ def test_a_whole_spec_counts_for_what_it_states(app: Application) -> None:
     assert {s.name: s for s in resolve_spec(app, spec).stores} == {s.name: s for s in spec.stores}
     # What was inferred gives way to what the directory says now; what is stated does not.
     plain = spec.store("plain")
-    moved = Spec("app", tuple(replace(s, subtopology=9) if s is plain else s for s in spec.stores))
-    assert resolve_spec(app, moved).store("plain").subtopology == 0
-    stated = Spec("app", (StoreSpec(name="plain", kind="key-value", changelog="app-plain-changelog", subtopology=9),))
+    moves = Spec("app", tuple(replace(s, subtopology=9) if s is plain else s for s in spec.stores))
+    assert resolve_spec(app, moves).store("plain").subtopology == 0
+    statement = Spec(
+        "app", (StoreSpec(name="plain", kind="key-value", changelog="app-plain-changelog", subtopology=9),)
+    )
     with pytest.raises(Refused):
-        resolve_spec(app, stated)
+        resolve_spec(app, statement)
 
 
 def test_names_are_unique() -> None:
-    one = StoreSpec(name="a", kind="key-value")
+    spec = StoreSpec(name="a", kind="key-value")
     with pytest.raises(ValueError, match="one name"):
-        Spec("app", (one, one))
+        Spec("app", (spec, spec))
     assert resolve_spec(None).stores == ()
 
 

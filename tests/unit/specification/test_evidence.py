@@ -66,9 +66,9 @@ def drafted(
     app: Application, *sources: TopicReport, topology: TopologyText | None = None, of: str = "win"
 ) -> StoreDraft:
     draft, _ = draft_of_directory(app, topology, sources)
-    one = draft.store(of)
-    assert one is not None
-    return one.filled("app")
+    store = draft.store(of)
+    assert store is not None
+    return store.filled("app")
 
 
 def asked(draft: StoreDraft) -> dict[str, tuple[object, ...]]:
@@ -80,9 +80,9 @@ def asked(draft: StoreDraft) -> dict[str, tuple[object, ...]]:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_what_fits_is_taken_to_the_millisecond(more: int) -> None:
-    one = drafted(SURE, told(win=kept(2 * HALF + more + DAY_MS)))
-    assert (one.retention_ms, one.segment_interval_ms, asked(one)) == (2 * HALF + more, HALF, {})
-    assert one.inferred["retention_ms"] == (
+    draft = drafted(SURE, told(win=kept(2 * HALF + more + DAY_MS)))
+    assert (draft.retention_ms, draft.segment_interval_ms, asked(draft)) == (2 * HALF + more, HALF, {})
+    assert draft.inferred["retention_ms"] == (
         f"retention.ms = {2 * HALF + more + DAY_MS} of its changelog by the broker, "
         f"less the {DAY_MS} that Streams adds; the segments here agree"
     )
@@ -93,11 +93,11 @@ def test_what_fits_is_taken_to_the_millisecond(more: int) -> None:
 )
 def test_what_contradicts_the_segments_is_asked(setting: int) -> None:
     """The likeliest answer is that of the bytes; a setting is no answer that the bytes rule out."""
-    one = drafted(SURE, told(win=kept(setting)))
-    assert one.retention_ms is None and asked(one) == {"retention_ms": (2 * HALF,)}
-    assert str(setting) in one.questions["retention_ms"].why
+    draft = drafted(SURE, told(win=kept(setting)))
+    assert draft.retention_ms is None and asked(draft) == {"retention_ms": (2 * HALF,)}
+    assert str(setting) in draft.questions["retention_ms"].why
     # Whoever answers gets the segments that are there.
-    assert one.segment_interval_ms == HALF
+    assert draft.segment_interval_ms == HALF
 
 
 @pytest.mark.parametrize("setting", [None, MAX_I64])
@@ -107,17 +107,17 @@ def test_a_setting_that_says_nothing_changes_nothing(setting: int | None) -> Non
 
 
 def test_sources_that_differ_are_asked_about() -> None:
-    one = drafted(SURE, told(win=kept(2 * HALF + DAY_MS)), told("the dump", win=kept(2 * HALF + 1 + DAY_MS)))
-    assert asked(one) == {"retention_ms": (2 * HALF, 2 * HALF + 1)}
+    draft = drafted(SURE, told(win=kept(2 * HALF + DAY_MS)), told("the dump", win=kept(2 * HALF + 1 + DAY_MS)))
+    assert asked(draft) == {"retention_ms": (2 * HALF, 2 * HALF + 1)}
     assert drafted(SURE, told(win=kept(9 + DAY_MS)), told("the dump", win=kept(DAY_MS))).retention_ms is None
 
 
 def test_where_the_bytes_leave_the_interval_open_the_setting_is_only_likely() -> None:
     """Several intervals fit one segment: an operator's setting may be any of them, and a wrong one opens empty."""
     app = windowed(*segments(24 * 60 * MINUTE, at=MINUTE))
-    one = drafted(app, told(win=kept(2 * HALF + DAY_MS)))
-    assert one.retention_ms is None and asked(one)["retention_ms"] == (2 * HALF,)
-    assert "only the changelog tells it" in one.questions["retention_ms"].why
+    draft = drafted(app, told(win=kept(2 * HALF + DAY_MS)))
+    assert draft.retention_ms is None and asked(draft)["retention_ms"] == (2 * HALF,)
+    assert "only the changelog tells it" in draft.questions["retention_ms"].why
 
 
 def test_a_minute_is_the_shortest_segment() -> None:
@@ -128,8 +128,8 @@ def test_a_minute_is_the_shortest_segment() -> None:
 
 
 def test_a_store_without_a_log_of_its_own_has_no_settings() -> None:
-    one = drafted(SURE, told(win=kept(2 * HALF + DAY_MS)), of="plain")
-    assert (one.retention_ms, asked(one)) == (None, {})
+    draft = drafted(SURE, told(win=kept(2 * HALF + DAY_MS)), of="plain")
+    assert (draft.retention_ms, asked(draft)) == (None, {})
 
 
 @given(
@@ -145,19 +145,19 @@ def test_never_less_than_the_bytes_show_and_never_other_segments(
     """Segments as Streams leaves them for a retention, and a topic whose setting somebody may have changed."""
     interval = default_segment_interval("window", retention)
     assert interval is not None
-    starts = [(first + one) * interval for one in range(min(number, retention // interval + 2))]
+    starts = [(first + entry) * interval for entry in range(min(number, retention // interval + 2))]
     app = windowed(*segments(*starts, at=int(place * (interval - 1))))
     setting = retention + DAY_MS if edited is None else edited
-    one = drafted(app, told(win=kept(setting)))
-    if one.retention_ms is None:
-        assert "retention_ms" in asked(one)
+    draft = drafted(app, told(win=kept(setting)))
+    if draft.retention_ms is None:
+        assert "retention_ms" in asked(draft)
         return
-    assert one.segment_interval_ms == interval
+    assert draft.segment_interval_ms == interval
     # Two neighbouring numbers have the same segments; the lower one is what the bytes alone would say.
-    assert one.retention_ms >= min(retention, 2 * interval)
-    assert one.retention_ms >= starts[-1] - starts[0] - interval + 1
+    assert draft.retention_ms >= min(retention, 2 * interval)
+    assert draft.retention_ms >= starts[-1] - starts[0] - interval + 1
     if edited is None:
-        assert one.retention_ms == retention
+        assert draft.retention_ms == retention
 
 
 HOUR = 60 * MINUTE
@@ -184,9 +184,9 @@ def test_a_history_is_that_of_the_setting_where_segments_confirm_it(history: int
     def by(value: int) -> tuple[int | None, int, bool]:
         settings = TopicSettings(1, min_compaction_lag_ms=value + DAY_MS)
         draft, notes = draft_of_directory(app, None, (told(win=settings),))
-        one = draft.store("win")
-        assert one is not None
-        return one.retention_ms, len(notes), "retention_ms" in asked(one.filled("app"))
+        store = draft.store("win")
+        assert store is not None
+        return store.retention_ms, len(notes), "retention_ms" in asked(store.filled("app"))
 
     interval = default_segment_interval("versioned", history) or 0
     assert by(history) == (history, 0, False)
@@ -211,34 +211,34 @@ def test_partitions_are_the_topic_s_unless_more_are_here() -> None:
     assert asked(drafted(app, *differ, of="plain")) == {"partitions": (5, 4, 3)}
 
 
-WRITTEN = frozenset({0, 1})
+CONTENT = frozenset({0, 1})
 UNLOGGED = application(task("0_0", store("plain"), store("nolog", built_from="x"), lines={"app-plain-changelog-0": 3}))
 
 
 def test_a_store_without_an_offset_and_without_a_topic_has_none() -> None:
     draft, notes = draft_of_directory(UNLOGGED, None, (told(plain=TopicSettings(1)),))
-    one = draft.store("nolog")
-    assert one is not None and one.logged is False and not notes
-    assert one.inferred["logged"].endswith(", and the broker shows no app-nolog-changelog")
+    store = draft.store("nolog")
+    assert store is not None and store.logged is False and not notes
+    assert store.inferred["logged"].endswith(", and the broker shows no app-nolog-changelog")
     # A dump has what it was told to have, and a user who sees no topic at all knows nothing.
     for source in (told("the dump", plain=TopicSettings(1)), told()):
         assert len(draft_of_directory(UNLOGGED, None, (source,))[1]) == 1
 
 
 def test_a_store_without_an_offset_and_with_a_topic_is_asked_about() -> None:
-    one = drafted(UNLOGGED, told(nolog=TopicSettings(1)), of="nolog")
-    assert asked(one) == {"logged": (True, False)}
+    draft = drafted(UNLOGGED, told(nolog=TopicSettings(1)), of="nolog")
+    assert asked(draft) == {"logged": (True, False)}
     unclean = application(task("0_0", store("plain", database())))
     assert asked(drafted(unclean, of="plain")) == {"logged": (True, False)}
-    known = drafted(unclean, told(plain=TopicSettings(2)), of="plain")
-    assert (known.changelog, known.partitions, asked(known)) == ("app-plain-changelog", 2, {})
+    facts = drafted(unclean, told(plain=TopicSettings(2)), of="plain")
+    assert (facts.changelog, facts.partitions, asked(facts)) == ("app-plain-changelog", 2, {})
 
 
 def test_a_topic_that_may_be_another_s_says_nothing() -> None:
     two = application(task("0_0", store("a", built_from="x"), store("b", built_from="x"), lines={"x-0": 3}))
     before = drafted(two, of="a")
     assert "changelog" in asked(before)
-    assert asked(drafted(two, told(a=TopicSettings(9, WRITTEN)), of="a")) == asked(before)
+    assert asked(drafted(two, told(a=TopicSettings(9, CONTENT)), of="a")) == asked(before)
 
 
 TOPOLOGY = parse_topology(
@@ -260,14 +260,14 @@ TOPOLOGY = parse_topology(
 
 
 def test_what_has_a_topic_and_no_directory_beside_the_others_is_in_memory() -> None:
-    one = drafted(SURE, told(memory=TopicSettings(2, WRITTEN)), topology=TOPOLOGY, of="memory")
-    assert (one.kind, one.changelog, one.partitions, asked(one)) == ("in-memory", "app-memory-changelog", 2, {})
-    assert one.inferred["kind"].endswith("and its changelog, by the broker, records of them")
+    draft = drafted(SURE, told(memory=TopicSettings(2, CONTENT)), topology=TOPOLOGY, of="memory")
+    assert (draft.kind, draft.changelog, draft.partitions, asked(draft)) == ("in-memory", "app-memory-changelog", 2, {})
+    assert draft.inferred["kind"].endswith("and its changelog, by the broker, records of them")
 
 
 @pytest.mark.parametrize("case", ["no topic", "new in the topology", "elsewhere", "a task lacks another store"])
 def test_anything_else_without_a_directory_is_asked_about(case: str) -> None:
-    app, name, source = SURE, "memory", told(memory=TopicSettings(2, WRITTEN), elsewhere=TopicSettings(2, WRITTEN))
+    app, name, source = SURE, "memory", told(memory=TopicSettings(2, CONTENT), elsewhere=TopicSettings(2, CONTENT))
     if case == "no topic":
         source = told(win=kept(None))
     if case == "new in the topology":
@@ -295,7 +295,7 @@ def test_a_broker_and_a_dump_say_the_same() -> None:
     partitions = {key: partition(key, reading) for key, reading in zip(keys, readings, strict=True)}
     dump = Dump("/dump", partitions, None, {}, "read_committed", has_headers=True)
     # A dump need not have all partitions: what it lacks in between it may lack behind them.
-    some = {key: one for key, one in partitions.items() if key.partition != 1}
+    some = {key: partition for key, partition in partitions.items() if key.partition != 1}
     assert report_of_dump(Dump("/dump", some, None, {}, None, has_headers=True)).topics[WIN].partitions is None
     assert drafted(SURE, told(plain=TopicSettings(None)), of="plain").partitions == 1
     # The reading that ended last counts.
@@ -315,7 +315,7 @@ def test_names_of_others_reach_no_file(name: str) -> None:
     assert to_toml(draft_of_directory(SURE, None, (hostile,))[0]) == plain
 
 
-@pytest.mark.parametrize("name", [one for one in HOSTILE if one])
+@pytest.mark.parametrize("name", [entry for entry in HOSTILE if entry])
 def test_a_topology_with_such_a_name_is_refused_or_printed_plainly(name: str, tmp_path: Path) -> None:
     text = f"Topologies:\n   Sub-topology: 0\n    Processor: p (stores: [{name}])\n"
     try:

@@ -17,9 +17,9 @@ ROW = [(b"k", b"v")]
 
 
 def draft(inference: Inference, name: str) -> StoreDraft:
-    one = inference.draft.store(name)
-    assert one is not None
-    return one
+    store = inference.draft.store(name)
+    assert store is not None
+    return store
 
 
 def asked(inference: Inference, name: str) -> set[str]:
@@ -27,37 +27,37 @@ def asked(inference: Inference, name: str) -> set[str]:
 
 
 def test_changelog_by_its_name_in_checkpoint() -> None:
-    found = infer(application(task("3_4", store("s"), lines={"app-s-changelog-4": 7})))
-    one = draft(found, "s")
-    assert (one.changelog, one.source, one.subtopology, one.partitions) == ("app-s-changelog", None, 3, 5)
+    inference = infer(application(task("3_4", store("s"), lines={"app-s-changelog-4": 7})))
+    entry = draft(inference, "s")
+    assert (entry.changelog, entry.source, entry.subtopology, entry.partitions) == ("app-s-changelog", None, 3, 5)
 
 
 def test_another_partitions_line_is_nobodys() -> None:
-    found = infer(application(task("0_0", store("s"), lines={"app-s-changelog-4": 7})))
-    assert draft(found, "s").logged is False
+    inference = infer(application(task("0_0", store("s"), lines={"app-s-changelog-4": 7})))
+    assert draft(inference, "s").logged is False
 
 
 def test_source_topics_go_by_position() -> None:
     lines = {"users-0": 1, "orders-0": 2, "app-c-changelog-0": 3}
     stores = [store("a", built_from="users"), store("b", built_from="orders"), store("c", built_from="orders")]
-    found = infer(application(task("0_0", *stores, lines=lines)))
-    assert (draft(found, "a").changelog, draft(found, "a").source) == ("users", "topic")
-    assert (draft(found, "b").changelog, draft(found, "b").source) == ("orders", "topic")
-    assert (draft(found, "c").changelog, draft(found, "c").source) == ("app-c-changelog", None)
+    inference = infer(application(task("0_0", *stores, lines=lines)))
+    assert (draft(inference, "a").changelog, draft(inference, "a").source) == ("users", "topic")
+    assert (draft(inference, "b").changelog, draft(inference, "b").source) == ("orders", "topic")
+    assert (draft(inference, "c").changelog, draft(inference, "c").source) == ("app-c-changelog", None)
 
 
 def test_a_source_topic_that_two_stores_may_own_is_asked_for() -> None:
     stores = [store("table", built_from="users"), store("nolog", built_from="users")]
-    found = infer(application(task("0_0", *stores, lines={"users-0": 1})))
-    assert asked(found, "table") == asked(found, "nolog") == {"changelog"}
+    inference = infer(application(task("0_0", *stores, lines={"users-0": 1})))
+    assert asked(inference, "table") == asked(inference, "nolog") == {"changelog"}
     # "logged = false" for one of them is an answer.
-    assert not StoreDraft(name="nolog", logged=False).over(draft(found, "nolog")).filled("app").missing()
+    assert not StoreDraft(name="nolog", logged=False).over(draft(inference, "nolog")).filled("app").missing()
 
 
 def test_a_changelog_with_another_prefix_is_asked_for() -> None:
-    found = infer(application(task("0_0", store("s"), lines={"other-s-changelog-0": 1})))
-    assert asked(found, "s") == {"changelog"}
-    assert draft(found, "s").questions["changelog"].answers == ("other-s-changelog",)
+    inference = infer(application(task("0_0", store("s"), lines={"other-s-changelog-0": 1})))
+    assert asked(inference, "s") == {"changelog"}
+    assert draft(inference, "s").questions["changelog"].answers == ("other-s-changelog",)
     built = infer(
         application(task("0_0", store("s", built_from="other-s-changelog"), lines={"other-s-changelog-0": 1}))
     )
@@ -65,21 +65,21 @@ def test_a_changelog_with_another_prefix_is_asked_for() -> None:
 
 
 def test_a_longer_name_owns_its_changelog() -> None:
-    found = infer(application(task("0_0", store("b"), store("a-b"), lines={"x-a-b-changelog-0": 1})))
-    assert draft(found, "b").logged is False
-    assert draft(found, "a-b").questions["changelog"].answers == ("x-a-b-changelog",)
+    inference = infer(application(task("0_0", store("b"), store("a-b"), lines={"x-a-b-changelog-0": 1})))
+    assert draft(inference, "b").logged is False
+    assert draft(inference, "a-b").questions["changelog"].answers == ("x-a-b-changelog",)
 
 
 def test_offsets_in_the_store_are_its_own() -> None:
     of_store = store("s", database(ROW, offsets={"users-0": 4}, status=0))
-    found = infer(application(task("0_0", of_store, lines={"app-s-changelog-0": 1})))
-    assert (draft(found, "s").changelog, draft(found, "s").source) == ("users", "topic")
+    inference = infer(application(task("0_0", of_store, lines={"app-s-changelog-0": 1})))
+    assert (draft(inference, "s").changelog, draft(inference, "s").source) == ("users", "topic")
 
 
 def test_offsets_of_two_topics_are_asked_for() -> None:
     of_store = store("s", database(ROW, offsets={"users-0": 4, "app-s-changelog-0": 1}, status=0))
-    found = infer(application(task("0_0", of_store)))
-    assert draft(found, "s").questions["changelog"].answers == ("app-s-changelog", "users")
+    inference = infer(application(task("0_0", of_store)))
+    assert draft(inference, "s").questions["changelog"].answers == ("app-s-changelog", "users")
 
 
 def test_illegal_topics_are_not_taken() -> None:
@@ -89,15 +89,15 @@ def test_illegal_topics_are_not_taken() -> None:
 
 @pytest.mark.parametrize(("status", "logged"), [(0, False), (1, None), (None, None)])
 def test_unlogged_only_when_cleanly_closed(status: int | None, logged: bool | None) -> None:
-    found = infer(application(task("0_0", store("s", database(ROW, offsets={}, status=status)))))
-    assert draft(found, "s").logged is logged
-    assert bool(found.notes) == (logged is False)
+    inference = infer(application(task("0_0", store("s", database(ROW, offsets={}, status=status)))))
+    assert draft(inference, "s").logged is logged
+    assert bool(inference.notes) == (logged is False)
 
 
 @pytest.mark.parametrize(("mtime", "logged"), [(5, False), (4, None)])
 def test_checkpoint_older_than_the_store_says_nothing(mtime: int, logged: bool | None) -> None:
-    found = infer(application(task("0_0", store("s", database(ROW, opened_ns=5)), lines={}, mtime_ns=mtime)))
-    assert draft(found, "s").logged is logged
+    inference = infer(application(task("0_0", store("s", database(ROW, opened_ns=5)), lines={}, mtime_ns=mtime)))
+    assert draft(inference, "s").logged is logged
 
 
 def test_without_checkpoint_nothing_is_concluded() -> None:
@@ -105,9 +105,13 @@ def test_without_checkpoint_nothing_is_concluded() -> None:
 
 
 def test_global_stores() -> None:
-    one = infer(application(task("global", store("g"), lines={"t-0": 1, "t-4": 1})))
-    assert (draft(one, "g").changelog, draft(one, "g").partitions, draft(one, "g").source) == ("t", 5, None)
-    assert asked(one, "g") == {"source"}
+    inference = infer(application(task("global", store("g"), lines={"t-0": 1, "t-4": 1})))
+    assert (draft(inference, "g").changelog, draft(inference, "g").partitions, draft(inference, "g").source) == (
+        "t",
+        5,
+        None,
+    )
+    assert asked(inference, "g") == {"source"}
     stores = [store("g", built_from="t"), store("h", built_from="u")]
     two = infer(application(task("global", *stores, lines={"t-0": 1, "u-0": 1})))
     assert (draft(two, "g").changelog, draft(two, "h").changelog) == ("t", "u")
@@ -117,8 +121,8 @@ def test_global_stores() -> None:
 
 def test_a_store_in_two_subtopologies() -> None:
     lines = {"app-s-changelog-0": 1}
-    found = infer(application(task("0_0", store("s"), lines=lines), task("2_0", store("s"), lines=lines)))
-    assert draft(found, "s").questions["subtopology"].answers == (0, 2)
+    inference = infer(application(task("0_0", store("s"), lines=lines), task("2_0", store("s"), lines=lines)))
+    assert draft(inference, "s").questions["subtopology"].answers == (0, 2)
     topologies = infer(application(task("__a__/0_0", store("s")), task("__b__/0_0", store("s"))))
     assert "topology" in asked(topologies, "s")
 
@@ -132,15 +136,15 @@ def test_kinds_of_tasks_that_differ() -> None:
 
 def test_only_an_offset() -> None:
     lines = {"app-s-changelog-0": 1, "app-gone-changelog-0": 3, "users-0": 3}
-    found = infer(application(task("0_0", store("s"), lines=lines)))
-    assert [s.name for s in found.draft.stores] == ["s", "gone"]
-    assert asked(found, "gone") == {"kind"} and draft(found, "gone").changelog == "app-gone-changelog"
+    inference = infer(application(task("0_0", store("s"), lines=lines)))
+    assert [s.name for s in inference.draft.stores] == ["s", "gone"]
+    assert asked(inference, "gone") == {"kind"} and draft(inference, "gone").changelog == "app-gone-changelog"
 
 
 def test_a_directory_with_a_strange_name_names_no_application() -> None:
     strange = Application(
         Path("/state/a b\udcff"), (task("0_0", store("s", database(ROW, offsets={}, status=1))),), False, None
     )
-    found = infer(strange)
-    assert found.draft.application is None
-    assert to_toml(found.draft, notes=found.notes).isascii()
+    inference = infer(strange)
+    assert inference.draft.application is None
+    assert to_toml(inference.draft, notes=inference.notes).isascii()

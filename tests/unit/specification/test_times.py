@@ -79,18 +79,18 @@ def test_the_true_interval_is_never_ruled_out(
         start = (first + number) * interval
         rows = [(KEY_OF[kind](start + int(place * interval)), b"") for place in places]
         databases.append(database(rows, start=start))
-    found = segment_interval(kind, databases, read=False)
-    assert found.wrong is None
-    assert found.fits(interval)
-    assert found.exact in (None, interval)
+    results = segment_interval(kind, databases, read=False)
+    assert results.wrong is None
+    assert results.fits(interval)
+    assert results.exact in (None, interval)
 
 
 def test_exactly_one_or_several() -> None:
     starts = (BASE, BASE + 600_000, BASE + 1_200_000)
     early = [database([window(start + 100_000)], start=start) for start in starts]
-    found = segment_interval("window", early, read=False)
-    assert found.exact is None and found.examples == (120_000, 300_000, 600_000)
-    assert found.fits(150_000) and not found.fits(60_000) and not found.fits(400_000)
+    interval = segment_interval("window", early, read=False)
+    assert interval.exact is None and interval.examples == (120_000, 300_000, 600_000)
+    assert interval.fits(150_000) and not interval.fits(60_000) and not interval.fits(400_000)
     late = [*early, database([window(BASE + 300_000)], start=BASE)]
     assert segment_interval("window", late, read=False).exact == 600_000
     # 299,999 is not enough: segments of five minutes would hold it.
@@ -115,22 +115,22 @@ def test_a_single_segment_tells_little() -> None:
     ],
 )
 def test_what_fits_no_interval(databases: list[Database]) -> None:
-    found = segment_interval("window", databases)
-    assert found.wrong and found.exact is None and not found.fits(600_000)
+    interval = segment_interval("window", databases)
+    assert interval.wrong and interval.exact is None and not interval.fits(600_000)
 
 
 def test_huge_starts_are_quick() -> None:
     prime = (1 << 61) - 1
     for start in (prime, 9_223_372_036_854_775_807 // 2 * 2):
-        found = Interval(start)
-        assert found.exact is None
-        assert len(found.examples) <= 6
+        interval = Interval(start)
+        assert interval.exact is None
+        assert len(interval.examples) <= 6
 
 
 @pytest.fixture
 def segments(tmp_path: Path) -> list[Database]:
     """Two real segments whose sampled rows are all early; one row in the middle is late."""
-    made = []
+    outputs = []
     for start in (BASE, BASE + 600_000):
         path = tmp_path / f"s.{start}"
         db = Rdict(str(path), Options(raw_mode=True))
@@ -139,8 +139,8 @@ def segments(tmp_path: Path) -> list[Database]:
         for key, value in rows:
             db[key] = value
         db.close()
-        made.append(database([*rows[:4], rows[-1]], start=start, path=path))
-    return made
+        outputs.append(database([*rows[:4], rows[-1]], start=start, path=path))
+    return outputs
 
 
 def test_rows_are_read_where_the_samples_do_not_tell(segments: list[Database], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +161,8 @@ def test_versioned(interval: int, ends: list[int]) -> None:
         value = SegmentValue(end + 1, (Version(end, b"v"),))
         rows.append((VersionedKey((end + 1) // interval, b"k").to_bytes(), value.to_bytes()))
     rows.append((VersionedKey(-1, b"k").to_bytes(), bytes(8) + b"latest"))
-    found = versioned_interval([database(rows)])
-    assert found.wrong is None and found.fits(interval) and found.exact in (None, interval)
+    results = versioned_interval([database(rows)])
+    assert results.wrong is None and results.fits(interval) and results.exact in (None, interval)
 
 
 def test_versioned_corners() -> None:
@@ -198,10 +198,10 @@ def test_a_disk_that_does_not_answer_contradicts_no_interval(tmp_path: Path, inj
         db.close()
     (sst,) = paths[0].glob("*.sst")
     strace = ["strace", "-qq", "-o", os.devnull, "-P", str(sst), "-e", "trace=pread64", *inject]
-    done = subprocess.run(
+    process = subprocess.run(
         [*strace, sys.executable, "-c", READ, *map(str, paths)], capture_output=True, text=True, check=True
     )
-    wrong, unread, *known = done.stdout.splitlines()
+    wrong, unread, *facts = process.stdout.splitlines()
     assert wrong == "None"
     assert ("Input/output error" in unread) is bool(inject)
-    assert known == ["None", "True", "True", "False"]
+    assert facts == ["None", "True", "True", "False"]

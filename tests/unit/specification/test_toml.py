@@ -47,8 +47,8 @@ def test_example() -> None:
 def test_defaults() -> None:
     plain = only('application = "a"\n[stores.s]\nkind = "key-value"')
     assert plain.changelog == "a-s-changelog" and "changelog" in plain.inferred
-    named = only('application = "a"\n[stores.s]\nkind = "key-value"\ntopology = "t"')
-    assert named.changelog == "a-t-s-changelog"
+    spec = only('application = "a"\n[stores.s]\nkind = "key-value"\ntopology = "t"')
+    assert spec.changelog == "a-t-s-changelog"
     source = only('application = "a"\n[stores.s]\nkind = "key-value"\nchangelog = "input"')
     assert source.source_topic == "input"
     foreign = only('application = "a"\n[stores.s]\nkind = "key-value"\nchangelog = "b-s-changelog"')
@@ -79,13 +79,13 @@ def test_defaults() -> None:
     ],
 )
 def test_missing_lines_are_named(text: str, line: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as refusal:
         spec_of(text)
-    assert line in refused.value.advice
+    assert line in refusal.value.advice
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "hint"),
+    ("text", "message", "hint"),
     [
         ("[", "not TOML", ""),
         ("x" * 10_000, "not TOML", ""),
@@ -122,11 +122,11 @@ def test_missing_lines_are_named(text: str, line: str) -> None:
         ("format = 1\n[stores.a]\nkind = 'window'\nindexed = true", "and indexed", "time-ordered"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(text: str, said: str, hint: str) -> None:
-    with pytest.raises(UsageError, match=r"^the-file") as refused:
+def test_what_cannot_be_meant_is_refused(text: str, message: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=r"^the-file") as refusal:
         parse_draft(text, "the-file")
-    assert said in refused.value.message
-    assert hint in (refused.value.hint or "")
+    assert message in refusal.value.message
+    assert hint in (refusal.value.hint or "")
 
 
 def test_the_source_of_a_global_store_says_that_it_is_one() -> None:
@@ -196,13 +196,13 @@ def test_round_trip(spec: Spec) -> None:
 
 
 def test_what_is_missing_is_a_comment_that_can_be_uncommented() -> None:
-    asked = StoreDraft(
+    requests = StoreDraft(
         name="a.b",
         subtopology=1,
         inferred={"subtopology": "hostile\nkind = 'session'\x1b[2J"},
         questions={"kind": Question("hostile\n[stores.x]", ("window", "session"))},
     )
-    text = to_toml(SpecDraft("app", (asked,)))
+    text = to_toml(SpecDraft("app", (requests,)))
     (draft,) = parse_draft(text).stores
     assert draft.name == "a.b" and draft.kind is None and draft.subtopology == 1
     line = next(line for line in text.splitlines() if line.startswith('# kind = "window"'))

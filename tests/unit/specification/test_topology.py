@@ -20,48 +20,48 @@ def text(name: str) -> TopologyText:
 
 @pytest.mark.parametrize("release", ["3.4.1", "3.9.2", "4.3.1"])
 def test_kinds(release: str) -> None:
-    found = text(f"{release}-kinds")
-    assert found.of("count").number == 0 and found.of("count").topics == ("in-events",)
-    assert found.of("kv-memory").number == 0
-    assert found.of("source-table").number == 1
-    assert found.of("join-left-shared-join-store").number == 3
-    assert found.of("join-this-join-store").topics == ("in-left", "in-right")
-    assert found.of("fk-subscription-store").number == 5
-    assert found.global_stores == {"global-table": "in-global"}
-    assert found.of("nothing") is None
-    assert ("versioned" in found.stores) == (release != "3.4.1")
+    results = text(f"{release}-kinds")
+    assert results.of("count").number == 0 and results.of("count").topics == ("in-events",)
+    assert results.of("kv-memory").number == 0
+    assert results.of("source-table").number == 1
+    assert results.of("join-left-shared-join-store").number == 3
+    assert results.of("join-this-join-store").topics == ("in-left", "in-right")
+    assert results.of("fk-subscription-store").number == 5
+    assert results.global_stores == {"global-table": "in-global"}
+    assert results.of("nothing") is None
+    assert ("versioned" in results.stores) == (release != "3.4.1")
 
 
 @pytest.mark.parametrize("name", ["4.3.1-dsl", "4.3.1-dsl-optimized"])
 def test_names_joins_and_globals(name: str) -> None:
-    found = text(name)
+    results = text(name)
     # addGlobalStore ("custom-global") and globalTable look the same: nothing is said about the source.
-    assert found.global_stores == {
+    assert results.global_stores == {
         "countries-store": "countries",
         "currencies-store": "currencies",
         "nameless-STATE-STORE-0000000004": "nameless",
         "custom-global": "custom",
     }
-    assert all(store.source is None for store in found.draft().stores)
-    assert found.of("users-store").number == found.of("per-minute").number == 4
-    assert found.of("users-store").topics == ("orders-us", "orders-eu", "payments", "users")
-    assert found.of("KSTREAM-OUTERSHARED-0000000022-store").number == 4
-    assert found.of("counts").number == 5
+    assert all(store.source is None for store in results.draft().stores)
+    assert results.of("users-store").number == results.of("per-minute").number == 4
+    assert results.of("users-store").topics == ("orders-us", "orders-eu", "payments", "users")
+    assert results.of("KSTREAM-OUTERSHARED-0000000022-store").number == 4
+    assert results.of("counts").number == 5
 
 
 def test_names_of_processors_cannot_be_mistaken() -> None:
     """A processor is called "P (stores: [no])", another "none", a source "all of (topics: [x])"."""
-    found = text("4.3.1-processors")
-    assert found.stores == ("store.with-dots_1", "memory", "global-one")
-    first = found.subtopologies[0]
+    results = text("4.3.1-processors")
+    assert results.stores == ("store.with-dots_1", "memory", "global-one")
+    first = results.subtopologies[0]
     assert first.topics == ("alpha", "beta.x") and first.pattern
-    assert found.subtopologies[2].stores == ()
+    assert results.subtopologies[2].stores == ()
 
 
 def test_empty_and_named() -> None:
     assert text("4.3.1-empty").subtopologies == ()
-    found = text("3.9.2-named")
-    assert {(p.topology, p.number) for p in found.subtopologies} == {("orders", 0), ("visits", 0), ("visits", 1)}
+    results = text("3.9.2-named")
+    assert {(p.topology, p.number) for p in results.subtopologies} == {("orders", 0), ("visits", 0), ("visits", 1)}
 
 
 def test_what_the_tool_of_4_4_prints() -> None:
@@ -70,19 +70,19 @@ def test_what_the_tool_of_4_4_prints() -> None:
     (last,) = [part for part in printed.subtopologies if part.is_global]
     assert last.number in {part.number for part in printed.subtopologies if not part.is_global}
     assert printed.inner_topics != described.inner_topics
-    found, usual = printed.undecorated("kip-kinds"), described.undecorated("kip-kinds")
+    results, usual = printed.undecorated("kip-kinds"), described.undecorated("kip-kinds")
     assert usual == described
-    assert found.inner_topics == described.inner_topics
-    assert found.global_stores == described.global_stores
-    assert set(found.stores) == set(described.stores)
-    for store in found.stores:
-        part, same = found.of(store), described.of(store)
+    assert results.inner_topics == described.inner_topics
+    assert results.global_stores == described.global_stores
+    assert set(results.stores) == set(described.stores)
+    for store in results.stores:
+        part, same = results.of(store), described.of(store)
         assert part is not None and same is not None
         assert (part.number, part.is_global) == (same.number, same.is_global) or part.is_global
-        assert found.origin(store) == described.origin(store)
+        assert results.origin(store) == described.origin(store)
         assert set(part.read_directly(store)) == set(same.read_directly(store))
     of_store = {store.name: store for store in described.draft().stores}
-    assert {store.name: store for store in found.draft().stores} == of_store
+    assert {store.name: store for store in results.draft().stores} == of_store
 
 
 def test_a_log_line_before_and_carriage_returns() -> None:
@@ -96,7 +96,7 @@ GLOBAL = "   Sub-topology: 1 for global store (will not generate tasks)\n    Sou
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "text"),
     [
         ("", "no line 'Topologies:'"),
         ("Sub-topology: 0\n", "no line 'Topologies:'"),
@@ -113,19 +113,19 @@ GLOBAL = "   Sub-topology: 1 for global store (will not generate tasks)\n    Sou
         ("Topology: ../x:\n", "no name of a topology"),
     ],
 )
-def test_refusals(body: str, said: str) -> None:
-    with pytest.raises(UsageError, match=r"^t") as refused:
+def test_refusals(body: str, text: str) -> None:
+    with pytest.raises(UsageError, match=r"^t") as refusal:
         parse_topology(body, "t")
-    assert said in refused.value.message
+    assert text in refusal.value.message
 
 
 def test_a_store_of_which_two_subtopologies_have_a_copy() -> None:
     """As 4.2.1 prints one StoreBuilder of two suppliers."""
-    found = parse_topology(
+    text = parse_topology(
         f"{HEAD}    Processor: a (stores: [b])\n   Sub-topology: 1\n    Processor: c (stores: [b, d])\n"
     )
-    assert found.shared == {"b"} and found.stores == ("b", "d")
-    drafts = {store.name: store.subtopology for store in found.draft().stores}
+    assert text.shared == {"b"} and text.stores == ("b", "d")
+    drafts = {store.name: store.subtopology for store in text.draft().stores}
     assert drafts == {"b": None, "d": 1}
 
 
@@ -133,10 +133,10 @@ def test_a_store_of_which_two_subtopologies_have_a_copy() -> None:
 def test_any_text_is_read_or_refused(body: str) -> None:
     for candidate in (body, HEAD + body):
         try:
-            found = parse_topology(candidate)
+            text = parse_topology(candidate)
         except UsageError:
             continue
-        assert isinstance(found, TopologyText)
+        assert isinstance(text, TopologyText)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
