@@ -49,10 +49,10 @@ def _index() -> str:
     for explanation in explanations():
         for sentence in explanation.log or ():
             messages.setdefault(sentence, []).append(_link(explanation))
-    listed = [f"| `{sentence}` | {', '.join(links)} |" for sentence, links in sorted(messages.items())]
+    texts = [f"| `{sentence}` | {', '.join(links)} |" for sentence, links in sorted(messages.items())]
     contents = "\n".join(["```{toctree}", ":hidden:", "", *(f"codes/{group.name}" for group in groups()), "```"])
     table = ["| group | prefix | printed by |", "| --- | --- | --- |", *rows, ""]
-    index = ["| message | codes |", "| --- | --- |", *listed, ""]
+    index = ["| message | codes |", "| --- | --- |", *texts, ""]
     return "\n".join([_HEAD, *table, _MESSAGES, *index, contents, ""])
 
 

@@ -19,12 +19,12 @@ def _below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     inner = getattr(command, "commands", None)
     if inner is None:
         yield path, command
-    for name, one in (inner or {}).items():
-        yield from _below(one, f"{path} {name}".strip())
+    for name, entry in (inner or {}).items():
+        yield from _below(entry, f"{path} {name}".strip())
 
 
 def groups() -> Iterator[tuple[str, Any]]:
     """`query` and its click group, and so on: what has subcommands."""
-    for name, one in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-        if hasattr(one, "commands"):
-            yield name, one
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        if hasattr(command, "commands"):
+            yield name, command

@@ -70,8 +70,8 @@ class GrowingDump:
         with RangeFile(path, schema(), new_file=self._store.new_file) as file:
             if rows:
                 file.add(_batch(key, start, rows))
-            written = file.finish(path)
-        files = (*(() if before is None else before.files), *([] if written is None else [written]))
+            finish = file.finish(path)
+        files = (*(() if before is None else before.files), *([] if finish is None else [finish]))
         read = Round(start, end, now if before is None else before.as_of_ms, now)
         ranges = (read,) if before is None or before.end == before.start else (*before.ranges, read)
         began = self.generation if before is None else before.began
@@ -79,13 +79,13 @@ class GrowingDump:
         topic_id = "t" if before is None else before.topic_id
         full = Full(key, began, log_start, end, now, ranges, files, topic_id, "compact", DAY_MS, 1)
         if self._pack:
-            full, gone = pack(self._store, full, self.generation, run)
-            self._forgotten += [Forgotten(one, now) for one in gone]
+            full, missing = pack(self._store, full, self.generation, run)
+            self._forgotten += [Forgotten(entry, now) for entry in missing]
         return full
 
 
 def _batch(key: TopicPartition, start: int, rows: Sequence[Record]) -> pa.RecordBatch:
-    wanted = schema()
+    target = schema()
     columns = [
         pa.array([row[0] for row in rows], pa.binary()),
         pa.array([row[1] for row in rows], pa.binary()),
@@ -94,6 +94,6 @@ def _batch(key: TopicPartition, start: int, rows: Sequence[Record]) -> pa.Record
         pa.array(range(start, start + len(rows)), pa.int64()),
         pa.array([row[2] for row in rows], pa.int64()).cast(pa.timestamp("ms", tz="UTC")),
         pa.array([0] * len(rows), pa.int32()),
-        pa.nulls(len(rows), wanted.field("headers").type),
+        pa.nulls(len(rows), target.field("headers").type),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return pa.RecordBatch.from_arrays(columns, schema=target)

@@ -23,11 +23,11 @@ def properties(version: str) -> bytes:
 
 def archive(files: dict[str, bytes], packed: int = zipfile.ZIP_DEFLATED) -> bytes:
     """A zip of these files."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", packed) as zipped:
+    outputs = io.BytesIO()
+    with zipfile.ZipFile(outputs, "w", packed) as zipped:
         for name, data in files.items():
             zipped.writestr(name, data)
-    return made.getvalue()
+    return outputs.getvalue()
 
 
 def fat_jar(version: str) -> bytes:

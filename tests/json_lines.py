@@ -39,14 +39,14 @@ def results(out: str) -> list[Line]:
 
 def summary(out: str) -> Line:
     """The `summary`."""
-    (found,) = (line for line in parsed(out) if line["type"] == "summary")
-    return found
+    (results,) = (line for line in parsed(out) if line["type"] == "summary")
+    return results
 
 
 def error(out: str) -> Line:
     """The `error`."""
-    (found,) = (line for line in parsed(out) if line["type"] == "error")
-    return found
+    (results,) = (line for line in parsed(out) if line["type"] == "error")
+    return results
 
 
 def check(arguments: Sequence[object], status: int, out: str, err: str = "") -> None:
@@ -78,9 +78,9 @@ def _check_warnings(words: Sequence[str], status: int, out: str, err: str) -> No
     """Fails if a command warns and ends with exit code 0: whoever looks at that alone would hear of nothing."""
     if status != 0 or "--warnings-ok" in words or "--help" in words:
         return
-    told = [line for line in err.splitlines() if line.startswith("warning: ") and not line.startswith(_OF_NO_RESULT)]
-    told += [line for line in out.splitlines() if line.startswith("{") and json.loads(line).get("type") == "warning"]
-    assert not told, f"exit code 0, and warnings: {words}: {told}"
+    lines = [line for line in err.splitlines() if line.startswith("warning: ") and not line.startswith(_OF_NO_RESULT)]
+    lines += [line for line in out.splitlines() if line.startswith("{") and json.loads(line).get("type") == "warning"]
+    assert not lines, f"exit code 0, and warnings: {words}: {lines}"
 
 
 def check_line(command: str, line: Line) -> None:
@@ -88,12 +88,12 @@ def check_line(command: str, line: Line) -> None:
     assert tuple(line)[: len(HEAD)] == HEAD, f"{command}: {line}"
     if line["type"] in _MANY:
         shape = (command, _shape(line))
-        if shape in _seen:
+        if shape in _names:
             return
-        _seen.add(shape)
-    known = validators(command)
-    assert line["type"] in known, f"{command}: no schema for {line}"
-    wrong = [f"{one.json_path}: {one.message}" for one in known[line["type"]].iter_errors(line)]
+        _names.add(shape)
+    facts = validators(command)
+    assert line["type"] in facts, f"{command}: no schema for {line}"
+    wrong = [f"{entry.json_path}: {entry.message}" for entry in facts[line["type"]].iter_errors(line)]
     assert not wrong, f"{command}: {wrong}\n{line}"
 
 
@@ -115,8 +115,8 @@ def commands() -> list[str]:
 
 def types(command: str) -> Iterator[tuple[str, Any]]:
     """The types of line that a command prints, each with its schema."""
-    for one in schema(command)["oneOf"]:
-        where, _, name = one["$ref"].rpartition("#/$defs/")
+    for entry in schema(command)["oneOf"]:
+        where, _, name = entry["$ref"].rpartition("#/$defs/")
         yield name, (schema(where.removesuffix(".json")) if where else schema(command))["$defs"][name]
 
 
@@ -129,14 +129,14 @@ def validators(command: str) -> dict[str, Draft202012Validator]:
     return {name: Draft202012Validator(of_type, registry=registry) for name, of_type in types(command)}
 
 
-_seen: set[object] = set()
+_names: set[object] = set()
 
 
 def _shape(value: Any) -> object:
     if isinstance(value, dict):
-        return tuple((name, _shape(one)) for name, one in value.items())
+        return tuple((name, _shape(entry)) for name, entry in value.items())
     if isinstance(value, list):
-        return ("list", *{_shape(one) for one in value})
+        return ("list", *{_shape(entry) for entry in value})
     return type(value)
 
 

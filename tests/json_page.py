@@ -24,20 +24,20 @@ def page(text: str) -> str:
 
 def tables() -> str:
     """What each command prints, and what the members mean."""
-    known = json_lines.schemas()
+    schemas = json_lines.schemas()
     error = dict(json_lines.types("ls"))[_ERROR]
     parts = [f"`{_ERROR}`: {members_of(error)}. {error['description']}\n"]
-    parts += [_command(f"`kstate {name}`", name) for name in COMMANDS if name in known]
+    parts += [_command(f"`kstate {name}`", name) for name in COMMANDS if name in schemas]
     parts.append(_command("`kstate restore` on standard error", json_lines.PROGRESS))
     members = json_lines.schema("members")["$defs"]
-    rows = [(f"`{name}`", _cell(one["description"]), _kind(one)) for name, one in sorted(members.items())]
+    rows = [(f"`{name}`", _cell(entry["description"]), _kind(entry)) for name, entry in sorted(members.items())]
     return "\n".join([*parts, "## Members\n", _table(("member", "meaning", "value"), rows)])
 
 
 def _command(title: str, name: str) -> str:
     rows = [
-        (f"`{kind}`", _cell(one["description"]), members_of(one))
-        for kind, one in json_lines.types(name)
+        (f"`{kind}`", _cell(entry["description"]), members_of(entry))
+        for kind, entry in json_lines.types(name)
         if kind != _ERROR
     ]
     return f"### {title}\n\n{_table(('type', 'what it tells', 'members'), rows)}"
@@ -46,10 +46,10 @@ def _command(title: str, name: str) -> str:
 def members_of(line: Any) -> str:
     """The members of a line: with ``?`` where it may be null, in parentheses where not every line has it."""
     names = []
-    for name, one in line["properties"].items():
+    for name, property_ in line["properties"].items():
         if name not in json_lines.HEAD:
-            shown = f"`{name}`{'' if '$ref' in one else '?'}"
-            names.append(shown if name in line["required"] else f"({shown})")
+            text = f"`{name}`{'' if '$ref' in property_ else '?'}"
+            names.append(text if name in line["required"] else f"({text})")
     return ", ".join(names)
 
 
@@ -58,11 +58,11 @@ def _kind(member: Any) -> str:
     if "const" in member:
         return f"`{member['const']}`"
     if "enum" in member:
-        return ", ".join(f"`{one}`" for one in member["enum"])
+        return ", ".join(f"`{entry}`" for entry in member["enum"])
     if "type" not in member:
         return "any"
-    found = member["type"] if isinstance(member["type"], list) else [member["type"]]
-    return " or ".join(found)
+    results = member["type"] if isinstance(member["type"], list) else [member["type"]]
+    return " or ".join(results)
 
 
 def _cell(text: str) -> str:

@@ -25,14 +25,14 @@ _SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolea
 
 def schemas() -> dict[str, Any]:
     """Return each schema by the name of its file."""
-    made = {MEMBERS: _members(), SHARED: _shared()}
+    outputs = {MEMBERS: _members(), SHARED: _shared()}
     for command, union in LINES.items():
         own = {kind: line for kind, line in _lines(union) if not _is_shared(line)}
         references = [f"{SHARED}.json" if _is_shared(line) else "" for _, line in _lines(union)]
         title = f"A line of kstate {command} -o json"
         if command == PROGRESS:
             title = "A line of kstate restore -o json on standard error"
-        made[command] = {
+        outputs[command] = {
             "$schema": _DRAFT,
             "title": title,
             "oneOf": [
@@ -40,7 +40,7 @@ def schemas() -> dict[str, Any]:
             ],
             "$defs": {kind: _line(kind, line, null_app=command in WITHOUT_APP) for kind, line in own.items()},
         }
-    return made
+    return outputs
 
 
 def files() -> dict[str, str]:
@@ -76,13 +76,13 @@ def member_name(alias: str) -> str:
 def aliases() -> Iterator[tuple[str, Any]]:
     """Yield each member and its annotation, from all modules of lines; raise if one has two definitions."""
     names = [name for name in sys.modules if name.startswith(f"{shared.__package__}.")]
-    seen: set[str] = set()
+    values: set[str] = set()
     for module in sorted(names, key=lambda name: (name != shared.__name__, name)):
         for alias, annotation in vars(sys.modules[module]).items():
             if get_origin(annotation) is Annotated:
                 name = member_name(alias)
-                assert name not in seen, f"two definitions of {name}"
-                seen.add(name)
+                assert name not in values, f"two definitions of {name}"
+                values.add(name)
                 yield name, annotation
 
 

@@ -45,19 +45,19 @@ _EXIT: Final = re.compile(r"(.*) \(exit (?:code )?(.*)\)")
 def errors() -> str:
     """The codes of errors, as ``kstate explain`` has them."""
     rows = []
-    for one in _explained("error"):
-        said = _EXIT.fullmatch(one.brief)
-        assert said, one.brief
-        number = said[2] if said[2].isdigit() else "128+N"
-        rows.append((f"`{one.code}`", number, markdown(f"{said[1]}. {one.more}".rstrip())))
+    for explanation in _explained("error"):
+        match = _EXIT.fullmatch(explanation.brief)
+        assert match, explanation.brief
+        number = match[2] if match[2].isdigit() else "128+N"
+        rows.append((f"`{explanation.code}`", number, markdown(f"{match[1]}. {explanation.more}".rstrip())))
     return markdown_table(("`code`", "`exit`", ""), rows)
 
 
 def query_lines() -> str:
     """The lines of ``query -o json``, from the schema."""
     rows = [
-        (f"`{kind}`", members_of(one), markdown(one["description"]))
-        for kind, one in json_lines.types("query")
+        (f"`{kind}`", members_of(entry), markdown(entry["description"]))
+        for kind, entry in json_lines.types("query")
         if kind != "error"
     ]
     return markdown_table(("type", "members", "what it tells"), rows)
@@ -66,15 +66,15 @@ def query_lines() -> str:
 def query_failures() -> str:
     """Why a partition did not answer, from the catalogue of codes."""
     rows = []
-    for one in _explained("query"):
-        unreadable = one.code == FailureReason.STORE_EXCEPTION.value
+    for explanation in _explained("query"):
+        unreadable = explanation.code == FailureReason.STORE_EXCEPTION.value
         exits = (StoreUnreadable, InUse) if unreadable else (ConditionNotMet,)
         rows.append(
             (
-                f"`{one.code}`",
+                f"`{explanation.code}`",
                 " or ".join(str(kind.exit_code) for kind in exits),
-                markdown(one.meaning),
-                "; ".join(_code(line) for line in one.do),
+                markdown(explanation.meaning),
+                "; ".join(_code(line) for line in explanation.do),
             )
         )
     return markdown_table(("failure", "exit", "what it means offline", "what to do"), rows)
@@ -99,24 +99,24 @@ def export_columns() -> str:
 def confluent(known: Mapping[str, str] = CONFLUENT) -> str:
     """Releases of Confluent Platform that have an Apache release which kstate knows."""
     names = {release.name: f"{release.name} (unproven)" if release.unproven else release.name for release in RELEASES}
-    shown = {theirs: names[apache] for theirs, apache in known.items() if apache in names}
-    return markdown_table(("Confluent Platform", *shown), [("Apache Kafka, for `--to` and `--for`", *shown.values())])
+    output = {theirs: names[apache] for theirs, apache in facts.items() if apache in names}
+    return markdown_table(("Confluent Platform", *output), [("Apache Kafka, for `--to` and `--for`", *output.values())])
 
 
 def pair_matrix() -> str:
     """From each release to each: under which guarantees it was run."""
-    found: dict[tuple[str, str], dict[str, pairs.Proof]] = {}
+    proofs: dict[tuple[str, str], dict[str, pairs.Proof]] = {}
     for proof in pairs.proofs():
         if len(proof.chain) == 2 and set(proof.chain) <= set(pairs.LINES):
-            found.setdefault((proof.chain[0], proof.chain[1]), {})[proof.guarantee] = proof
+            proofs.setdefault((proof.chain[0], proof.chain[1]), {})[proof.guarantee] = proof
     theirs = {apache: name for name, apache in CONFLUENT.items()}
     rows = []
     for source in pairs.LINES:
         cells = []
         for target in pairs.LINES:
-            here = found.get((source, target), {})
-            star = "\\*" if any(one.restored for one in here.values()) else ""
-            cells.append("·" if source == target else ", ".join(_SHORT[one] for one in sorted(here)) + star)
+            here = proofs.get((source, target), {})
+            star = "\\*" if any(entry.restored for entry in here.values()) else ""
+            cells.append("·" if source == target else ", ".join(_SHORT[entry] for entry in sorted(here)) + star)
         rows.append((f"{source} ({CONFLUENT_NAME}{theirs[pairs.line(source)]})", *cells))
     return markdown_table(("from ↓ to →", *pairs.LINES), rows)
 
@@ -134,7 +134,7 @@ def proven_releases() -> str:
 
 def start_rows() -> str:
     """Every row of the record of starts."""
-    told = {"restored": "until RUNNING", "after": "after that", "moved": "active tasks elsewhere"}
+    messages = {"restored": "until RUNNING", "after": "after that", "moved": "active tasks elsewhere"}
     rows = []
     recorded = starts.recorded()
     for case in starts.cases():
@@ -149,7 +149,7 @@ def start_rows() -> str:
             ]
             rows.append((
                 case.lost, case.protocol, f"{case.delay_ms / 1000:g} s", f"{case.apart} s", ", ".join(extra),
-                *(f"{row[name]:,}" for name in told), str(row["tasks"]).strip("[]"), f"{row['seconds']} s",
+                *(f"{row[name]:,}" for name in messages), str(row["tasks"]).strip("[]"), f"{row['seconds']} s",
             ))  # fmt: skip
     head = (
         "lost",
@@ -157,7 +157,7 @@ def start_rows() -> str:
         "the broker waits",
         "apart",
         "",
-        *told.values(),
+        *messages.values(),
         "active tasks of each",
         "RUNNING after",
     )
@@ -167,11 +167,11 @@ def start_rows() -> str:
 def rolling_rows() -> str:
     """Every way of going from one release to another that was run under load, the last run of each."""
     ways = [*rolling.WAYS]
-    found = {(row["from"], row["to"], row["way"]): row for row in rolling.recorded()}
+    results = {(row["from"], row["to"], row["way"]): row for row in rolling.recorded()}
     rows = [
         (f"{source} → {target}", rolling.WAYS[way] + ("; one of the three" if row.get("only") == 1 else ""), _away(row), _restored(row), f"{row['still_median']} s",
          f"{row['still_longest']} s", f"{row['seconds']} s")
-        for (source, target, way), row in sorted(found.items(), key=lambda one: (one[0][:2], ways.index(one[0][2])))
+        for (source, target, way), row in sorted(results.items(), key=lambda pair: (pair[0][:2], ways.index(pair[0][2])))
     ]  # fmt: skip
     head = ("", "how", "away, of a session of", "restored by the group", "a partition stood still", "the longest",
             "until all had started")  # fmt: skip
@@ -211,8 +211,8 @@ def marked(text: str) -> list[str]:
 
 
 def _explained(group: str) -> Sequence[Explanation]:
-    (found,) = (one for one in groups() if one.name == group)
-    return found.explanations
+    (results,) = (entry for entry in groups() if entry.name == group)
+    return results.explanations
 
 
 def _code(line: str) -> str:

@@ -8,6 +8,6 @@ from pathlib import Path
 
 def peak_bytes() -> int:
     """Of this program alone: ``getrusage`` also counts what the process had before ``execve``, as a copy of its parent."""
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text("ascii"), re.MULTILINE)
-    assert found
-    return int(found[1]) * 1024
+    match = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text("ascii"), re.MULTILINE)
+    assert match
+    return int(match[1]) * 1024

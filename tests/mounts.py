@@ -14,9 +14,9 @@ import pytest
 def mounted(folder: Path, *options: str) -> Iterator[Path]:
     """What `mount OPTIONS FOLDER` mounts, until the block is left. Only root may mount: others are told so."""
     folder.mkdir(exist_ok=True)
-    done = subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"only root can mount a file system: {done.stderr.strip()}")
+    process = subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True, check=False)
+    if process.returncode:
+        pytest.skip(f"only root can mount a file system: {process.stderr.strip()}")
     try:
         yield folder
     finally:

@@ -99,13 +99,13 @@ class ObjectStore:
 
     def requests(self) -> list[str]:
         """``METHOD /bucket/key?query`` of each that came since."""
-        found: list[str] = self._ask(None)
-        return found
+        lines: list[str] = self._ask(None)
+        return lines
 
     def keys(self, prefix: str = "") -> list[str]:
         """Of all objects below it, sorted, without it."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
-        return sorted(one["Key"].removeprefix(prefix) for page in pages for one in page.get("Contents", ()))
+        return sorted(entry["Key"].removeprefix(prefix) for page in pages for entry in page.get("Contents", ()))
 
     def content(self, key: str) -> bytes:
         return bytes(self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read())
@@ -115,7 +115,7 @@ class ObjectStore:
 
     def uploads(self) -> list[str]:
         """Keys of uploads that are not complete."""
-        return [one["Key"] for one in self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", ())]
+        return [entry["Key"] for entry in self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", ())]
 
     def copied(self, prefix: str, to: Path) -> Path:
         """All of a dump, as files."""
@@ -162,29 +162,29 @@ def action_of(request: str) -> tuple[str, str, str | None]:
     """The action that a request asks for, its resource, and the prefix that it lists, if it says one."""
     method, _, target = request.partition(" ")
     path, _, query = target.partition("?")
-    asked = parse_qs(query, keep_blank_values=True)
+    requests = parse_qs(query, keep_blank_values=True)
     bucket, _, key = unquote(path).strip("/").partition("/")
     resource = f"arn:aws:s3:::{bucket}" + (f"/{key}" if key else "")
-    prefix = asked.get("prefix", [None])[0]
+    prefix = requests.get("prefix", [None])[0]
     if not key:
-        return ("s3:ListBucketMultipartUploads" if "uploads" in asked else "s3:ListBucket"), resource, prefix
+        return ("s3:ListBucketMultipartUploads" if "uploads" in requests else "s3:ListBucket"), resource, prefix
     if method in ("PUT", "POST"):
         return "s3:PutObject", resource, None
     if method == "DELETE":
-        return ("s3:AbortMultipartUpload" if "uploadId" in asked else "s3:DeleteObject"), resource, None
-    return ("s3:ListMultipartUploadParts" if "uploadId" in asked else "s3:GetObject"), resource, None
+        return ("s3:AbortMultipartUpload" if "uploadId" in requests else "s3:DeleteObject"), resource, None
+    return ("s3:ListMultipartUploadParts" if "uploadId" in requests else "s3:GetObject"), resource, None
 
 
 def granted(policy: Mapping[str, Any], request: str) -> bool:
     """Whether a policy of such statements as the documentation has allows a request."""
     action, resource, prefix = action_of(request)
-    for one in policy["Statement"]:
-        actions = one["Action"] if isinstance(one["Action"], list) else [one["Action"]]
-        wanted = one.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
+    for entry in policy["Statement"]:
+        actions = entry["Action"] if isinstance(entry["Action"], list) else [entry["Action"]]
+        get = entry.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
         if (
             action in actions
-            and fnmatchcase(resource, one["Resource"])
-            and (wanted is None or (prefix is not None and fnmatchcase(prefix, wanted)))
+            and fnmatchcase(resource, entry["Resource"])
+            and (get is None or (prefix is not None and fnmatchcase(prefix, get)))
         ):
             return True
     return False
@@ -249,9 +249,9 @@ class _Before:
     def _control(self, environ: dict[str, Any], start: _Start) -> Iterable[bytes]:
         with self._changed:
             if environ["REQUEST_METHOD"] == "POST":
-                told = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
-                told["faults"] = [Fault(**one) for one in told["faults"]]
-                self.conduct = Conduct(**told)
+                document = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+                document["faults"] = [Fault(**fault) for fault in document["faults"]]
+                self.conduct = Conduct(**document)
                 self._requests = []
                 self._changed.notify_all()
             body = json.dumps(self._requests).encode()

@@ -56,8 +56,10 @@ class Box:
 
     def drawn(self) -> Iterator[str]:
         """Its elements."""
-        left, top = self.x - self.width // 2, self.y - self.height // 2
-        yield (f'<rect class="{self.kind}" x="{left}" y="{top}" width="{self.width}" height="{self.height}" rx="6"/>')
+        remainder, top = self.x - self.width // 2, self.y - self.height // 2
+        yield (
+            f'<rect class="{self.kind}" x="{remainder}" y="{top}" width="{self.width}" height="{self.height}" rx="6"/>'
+        )
         first = self.y + 5 - 8 * (len(self.lines) - 1)
         for number, line in enumerate(self.lines):
             kind = "small" if number else "code" if self.code else ""
@@ -73,11 +75,11 @@ def _arrow(points: Sequence[tuple[int, int]], kind: str = "line") -> str:
     return f'<path class="{kind}" d="{path}" marker-end="url(#tip)"/>'
 
 
-def _picture(width: int, height: int, title: str, says: str, parts: Sequence[str]) -> str:
+def _picture(width: int, height: int, title: str, statement: str, parts: Sequence[str]) -> str:
     inner = "\n".join(f"  {part}" for part in parts)
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="t d">
   <title id="t">{html.escape(title)}</title>
-  <desc id="d">{html.escape(says)}</desc>
+  <desc id="d">{html.escape(statement)}</desc>
   <style>{_STYLE}  </style>
   <defs>
     <marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
@@ -137,12 +139,12 @@ def restoration_states() -> str:
         wrong = state in (_S.PENDING_ERROR, _S.ERROR)
         kind = "bad" if wrong else "end" if state.terminal else "kept" if state is _S.RUNNING else "box"
         parts += Box(x, y, (state.value,), kind, 170 if "PENDING" in state.value else 150, code=True).drawn()
-    says = "; ".join(
+    text = "; ".join(
         f"{before.value} to {', '.join(after.value for after in RestoreState if after in afters)}"
         for before, afters in TRANSITIONS.items()
         if afters
     )
-    return _picture(830, 310, "States of a restoration", f"{says}. Dashed: what has failed.", parts)
+    return _picture(830, 310, "States of a restoration", f"{text}. Dashed: what has failed.", parts)
 
 
 # --- the pipeline -----------------------------------------------------------------------------------------------------
@@ -172,12 +174,12 @@ def pipeline() -> str:
         _arrow(((420, 270), (395, 270))),
         _arrow(((205, 270), (190, 270))),
     ]
-    says = (
+    text = (
         "Dump and kstate.toml are judged store by store; what is to be restored is cut into slices of offsets. Tasks keep "
         "the last record of each key, sort, and write sorted files. They are ingested oldest first, offsets and Positions "
         "are set, everything is verified, and one exchange puts it in place."
     )
-    return _picture(880, 310, "The restore pipeline", says, parts)
+    return _picture(880, 310, "The restore pipeline", text, parts)
 
 
 # --- the exchange -----------------------------------------------------------------------------------------------------
@@ -204,11 +206,11 @@ def exchange() -> str:
         _arrow(((695, 160), (725, 160), (725, 66), (697, 66))),
         _label(735, 117, "undo: the same, back", "small left"),
     ]
-    says = (
+    text = (
         "Before: the application directory is the old one, and the new one lies staged in the run's tree. One renameat2 "
         "exchanges them. After: the new one is in place, and the old one is kept in the tree until kstate clean."
     )
-    return _picture(880, 290, "One exchange of two directories", says, parts)
+    return _picture(880, 290, "One exchange of two directories", text, parts)
 
 
 PICTURES: Final[dict[str, Callable[[], str]]] = {

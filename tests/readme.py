@@ -94,13 +94,13 @@ def _of_block(block: re.Match[str]) -> Iterator[Output]:
         yield Output(command, tuple(lines), first, last)
 
 
-def run(wanted: Sequence[Output], programs: Path = Path(sys.executable).parent) -> list[Output]:
+def run(outputs: Sequence[Output], programs: Path = Path(sys.executable).parent) -> list[Output]:
     """All of them, one after the other, with the kstate in ``programs``, in a folder that is empty."""
     state_dir = tempfile.mkdtemp(prefix="kst", dir="/tmp")
     assert len(state_dir) == len(STATE_DIR), state_dir
     here = tempfile.mkdtemp(prefix="kstate-readme-")
     try:
-        return [replace(one, lines=_run(one.command, state_dir, here, programs)) for one in wanted]
+        return [replace(entry, lines=_run(entry.command, state_dir, here, programs)) for entry in outputs]
     finally:
         shutil.rmtree(state_dir)
         shutil.rmtree(here)
@@ -110,13 +110,13 @@ def _run(command: str, state_dir: str, here: str, programs: Path) -> tuple[str, 
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("KSTATE_", "PYTEST_"))}
     environment.pop("COLUMNS", None)  # whole lines: what a pipe gets
     environment |= {"NO_COLOR": "1", "PATH": f"{programs}:{os.environ['PATH']}"}
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", command.replace(STATE_DIR, state_dir)],
         cwd=here, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert done.returncode in (0, 1), f"{command}: exit {done.returncode}\n{done.stdout}"
-    lines = [line.rstrip() for line in done.stdout.replace(state_dir, STATE_DIR).splitlines()]
+    assert process.returncode in (0, 1), f"{command}: exit {process.returncode}\n{process.stdout}"
+    lines = [line.rstrip() for line in process.stdout.replace(state_dir, STATE_DIR).splitlines()]
     return tuple(line for line in lines if line)
 
 

@@ -29,7 +29,7 @@ from tests.readme import ROOT, STATE_DIR
 from tests.terminal import shown_on
 
 FOLDER: Final = ROOT / "docs" / "recordings"
-KEPT: Final = ROOT / "tests" / "screens"
+FINAL: Final = ROOT / "tests" / "screens"
 COLUMNS, ROWS = 100, 28
 _APP: Final = f"{STATE_DIR}/orders"
 _RESTORE: Final = f"kstate restore {_APP} --from-changelog examples/dump --spec examples/dump.toml --for 4.3"
@@ -78,8 +78,8 @@ def record(recording: Recording) -> str:
             subprocess.run(["tar", "-xJf", ROOT / "examples" / "orders.tar.xz", "-C", state_dir], check=True)
         lines: list[str] = []
         for command in recording.commands:
-            shown = _on_a_terminal(command.replace(STATE_DIR, state_dir), here)
-            lines += [f"$ {command}", *(line.replace(state_dir, STATE_DIR) for line in shown)]
+            output = _on_a_terminal(command.replace(STATE_DIR, state_dir), here)
+            lines += [f"$ {command}", *(line.replace(state_dir, STATE_DIR) for line in output)]
     finally:
         shutil.rmtree(state_dir)
         shutil.rmtree(here)
@@ -96,9 +96,9 @@ def _on_a_terminal(command: str, here: str) -> list[str]:
         words, cwd=here, env={**own, "TERM": "xterm"}, stdin=side, stdout=side, stderr=side, close_fds=True
     ) as process:
         os.close(side)
-        shown = shown_on(main)
-    assert process.returncode in (0, 1), shown.decode()
-    return left_on_screen(shown.decode())
+        content = shown_on(main)
+    assert process.returncode in (0, 1), content.decode()
+    return left_on_screen(content.decode())
 
 
 _CONTROL: Final = re.compile(r"\x1b\[(\??[0-9;]*)([A-HJKSTfhlsu])|\r\n|\r|\n")
@@ -106,12 +106,12 @@ _CONTROL: Final = re.compile(r"\x1b\[(\??[0-9;]*)([A-HJKSTfhlsu])|\r\n|\r|\n")
 
 def left_on_screen(sent: str) -> list[str]:
     """The lines that stay, with their styles: bars that were drawn over and wiped away are gone."""
-    lines, row, begun = [""], 0, 0
+    lines, row, start = [""], 0, 0
     for control in [*_CONTROL.finditer(sent), None]:
-        lines[row] += sent[begun : control.start() if control else len(sent)]
+        lines[row] += sent[start : control.start() if control else len(sent)]
         if control is None:
             break
-        begun = control.end()
+        start = control.end()
         if control[0] in ("\n", "\r\n"):
             row += 1
             lines += [""] * (row + 1 - len(lines))
@@ -121,8 +121,8 @@ def left_on_screen(sent: str) -> list[str]:
             row -= int(control[1] or 1)
         else:
             assert control[1].startswith("?"), f"{control[0]!r}: a terminal would do something here"
-    kept = [line.rstrip() for line in lines]
-    return [line for line in kept if plain(line)]
+    rstrips = [line.rstrip() for line in lines]
+    return [line for line in rstrips if plain(line)]
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
@@ -143,19 +143,19 @@ _COLOURS: Final = """
 """
 
 
-def frames(kept: str) -> Iterator[tuple[list[str], float]]:
+def frames(backup: str) -> Iterator[tuple[list[str], float]]:
     """What is on the screen, and for how many seconds: a command as it is typed, then what it prints, page by page."""
     screen: list[str] = []
-    for part in re.split(r"^(?=\$ )", kept, flags=re.MULTILINE)[1:]:
+    for part in re.split(r"^(?=\$ )", backup, flags=re.MULTILINE)[1:]:
         command, *printed = part.splitlines()
         lines = [row for line in printed for row in _rows(line)]
         screen = [*screen, *_rows(command)][-ROWS:]
         yield screen, 1.6
         page = ROWS - 2
         for start in range(0, len(lines), page):
-            shown = lines[start : start + page]
-            screen = [*screen, *shown][-ROWS:]
-            yield screen, 1.5 + 0.2 * len(shown)
+            output = lines[start : start + page]
+            screen = [*screen, *output][-ROWS:]
+            yield screen, 1.5 + 0.2 * len(output)
 
 
 def _rows(line: str) -> list[str]:
@@ -163,9 +163,9 @@ def _rows(line: str) -> list[str]:
     return [line] if ESCAPE in line else [line[start : start + COLUMNS] for start in range(0, len(line), COLUMNS)]
 
 
-def draw(recording: Recording, kept: str) -> str:
+def draw(recording: Recording, backup: str) -> str:
     """The picture."""
-    film = [*frames(kept)]
+    film = [*frames(backup)]
     whole = sum(seconds for _, seconds in film)
     steps, past = [], 0.0
     for number, (_, seconds) in enumerate(film):
@@ -207,7 +207,7 @@ def _spans(line: str) -> str:
 
 def kept_file(name: str) -> Path:
     """Where the text of a recording is kept."""
-    return KEPT / f"recorded-{name}.txt"
+    return FINAL / f"recorded-{name}.txt"
 
 
 def picture_file(name: str) -> Path:
@@ -219,9 +219,9 @@ def write() -> None:
     """Records and draws all of them."""
     FOLDER.mkdir(exist_ok=True)
     for name, recording in RECORDINGS.items():
-        kept = record(recording)
-        kept_file(name).write_text(kept, encoding="utf-8")
-        picture_file(name).write_text(draw(recording, kept), encoding="utf-8")
+        backup = record(recording)
+        kept_file(name).write_text(backup, encoding="utf-8")
+        picture_file(name).write_text(draw(recording, backup), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from tests import json_lines, syntax
 from tests.command_line import commands, groups
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "reference"
-_MADE: Final = "<!-- from the code: KSTATE_WRITE_DOCS=1 pytest tests/unit/test_reference.py -->"
+_FINAL: Final = "<!-- from the code: KSTATE_WRITE_DOCS=1 pytest tests/unit/test_reference.py -->"
 
 Tree = Sequence[tuple[str, Any]]
 """Commands by their path, as Click has them."""
@@ -81,7 +81,7 @@ def command_pages(tree: Tree) -> dict[str, str]:
 def _commands_page() -> str:
     parts = [
         "# Commands",
-        _MADE,
+        _FINAL,
         (
             "This page lists the commands. The page of a command shows its arguments and options, as `kstate COMMAND --help` "
             "does."
@@ -107,7 +107,7 @@ def _command(path: str, command: Any) -> list[str]:
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     words = ["[OPTIONS]", *(_argument(argument) for argument in arguments)]
     usage = " ".join(["kstate", path, *(["COMMAND", "…"] if hasattr(command, "commands") else words)])
-    parts = [f"# kstate {path}", _MADE, f"```text\n{usage}\n```", _help(command.help)]
+    parts = [f"# kstate {path}", _FINAL, f"```text\n{usage}\n```", _help(command.help)]
     panels: dict[str, list[tuple[str, ...]]] = {}
     for parameter in command.params:
         if getattr(parameter, "hidden", False):
@@ -118,31 +118,31 @@ def _command(path: str, command: Any) -> list[str]:
     return parts
 
 
-def _argument(one: Any) -> str:
-    name = one.metavar or one.name.upper()
-    return name if one.required else f"[{name}]"
+def _argument(entry: Any) -> str:
+    name = entry.metavar or entry.name.upper()
+    return name if entry.required else f"[{name}]"
 
 
-def _parameter(path: str, one: Any) -> tuple[str, str, str]:
-    if not one.help:
-        raise Undocumented(f"kstate {path}: {one.name} has no help")
-    says = [markdown(one.help)]
-    if one.param_type_name == "argument":
-        name = f"`{_argument(one)}`"
+def _parameter(path: str, entry: Any) -> tuple[str, str, str]:
+    if not entry.help:
+        raise Undocumented(f"kstate {path}: {entry.name} has no help")
+    texts = [markdown(entry.help)]
+    if entry.param_type_name == "argument":
+        name = f"`{_argument(entry)}`"
     else:
-        value = "" if one.is_flag else f" {one.metavar or '|'.join(_choices(one)) or 'VALUE'}"
-        name = f"`{', '.join([*one.opts, *one.secondary_opts])}{value}`"
-        if one.required:
-            says.append("Has to be given.")
-        elif not one.is_flag and one.default not in (None, [], ()) and not callable(one.default):
-            shown = one.default.value if isinstance(one.default, Enum) else one.default
-            says.append(f"Default: `{shown}`.")
-    variable = getattr(one, "envvar", None)
-    return name, " ".join(says), f"`{variable}`" if variable else ""
+        value = "" if entry.is_flag else f" {entry.metavar or '|'.join(_choices(entry)) or 'VALUE'}"
+        name = f"`{', '.join([*entry.opts, *entry.secondary_opts])}{value}`"
+        if entry.required:
+            texts.append("Has to be given.")
+        elif not entry.is_flag and entry.default not in (None, [], ()) and not callable(entry.default):
+            output = entry.default.value if isinstance(entry.default, Enum) else entry.default
+            texts.append(f"Default: `{output}`.")
+    variable = getattr(entry, "envvar", None)
+    return name, " ".join(texts), f"`{variable}`" if variable else ""
 
 
-def _choices(one: Any) -> list[str]:
-    kind = one.type_descriptor.annotation
+def _choices(entry: Any) -> list[str]:
+    kind = entry.type_descriptor.annotation
     return [str(member.value) for member in kind] if inspect.isclass(kind) and issubclass(kind, Enum) else []
 
 
@@ -151,8 +151,8 @@ def _help(text: str) -> str:
     parts = []
     for paragraph in re.split(r"\n\n+", inspect.cleandoc(text)):
         if "\b" in paragraph:
-            kept = textwrap.dedent(paragraph.replace("\b\n", "").replace("\b", "")).strip("\n")
-            parts.append(f"```text\n{kept}\n```")
+            dedent = textwrap.dedent(paragraph.replace("\b\n", "").replace("\b", "")).strip("\n")
+            parts.append(f"```text\n{dedent}\n```")
         else:
             parts.append(markdown(" ".join(paragraph.split())))
     return "\n\n".join(parts)
@@ -166,7 +166,9 @@ def endings() -> Iterator[type[CommandEnd]]:
     for module in pkgutil.walk_packages(kstate_cli.__path__, "kstate_cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    yield from sorted({*_below(CommandEnd)}, key=lambda one: (one.exit_code, one.code, one.__module__, one.__name__))
+    yield from sorted(
+        {*_below(CommandEnd)}, key=lambda entry: (entry.exit_code, entry.code, entry.__module__, entry.__name__)
+    )
 
 
 def _below(kind: type[CommandEnd]) -> Iterator[type[CommandEnd]]:
@@ -188,7 +190,7 @@ _GIVEN_CODES: Final = {
 @functools.cache
 def given_codes() -> frozenset[str]:
     """The codes that errors are given where they are raised: `KstateError(…, code="…")`."""
-    kinds = {one.__name__ for one in _below(CommandEnd)}
+    kinds = {entry.__name__ for entry in _below(CommandEnd)}
     names = set()
     for path in Path(kstate_cli.__path__[0]).rglob("*.py"):
         for node in syntax.nodes(path):
@@ -210,20 +212,20 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
     for kind in classes:
         if kind.code == "interrupted" or kind is errors.KstateError:
             continue
-        says = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
-        if not says or kind.__doc__ == CommandEnd.__doc__:
+        statement = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
+        if not statement or kind.__doc__ == CommandEnd.__doc__:
             raise Undocumented(f"{kind.__module__}.{kind.__name__} has no docstring")
-        codes.setdefault((kind.exit_code, kind.code), []).append(markdown(" ".join(says.split())))
+        codes.setdefault((kind.exit_code, kind.code), []).append(markdown(" ".join(statement.split())))
     for name in given_codes():
         if name not in _GIVEN_CODES and name not in {code for _, code in codes}:
             raise Undocumented(f"the code {name} of an error")
-    codes |= {(errors.RunFailed.exit_code, name): [markdown(says)] for name, says in _GIVEN_CODES.items()}
+    codes |= {(errors.RunFailed.exit_code, name): [markdown(code)] for name, code in _GIVEN_CODES.items()}
     codes |= {(128, errors.Interrupted.code): ["A signal ended the command; its number is added."]}
     return (
         "\n\n".join(
             [
                 "# Exit codes",
-                _MADE,
+                _FINAL,
                 markdown_table(("exit code", "meaning"), rows),
                 (
                     "What would be 6 is 7 once the directory was changed. Results that could not be written in full are never 0; "
@@ -237,8 +239,8 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                 markdown_table(
                     ("code", "exit code", "meaning"),
                     [
-                        (f"`{code}`", str(number), " ".join(dict.fromkeys(says)))
-                        for (number, code), says in sorted(codes.items())
+                        (f"`{code}`", str(number), " ".join(dict.fromkeys(text)))
+                        for (number, code), text in sorted(codes.items())
                     ],
                 ),
             ]
@@ -253,14 +255,14 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
 def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree) -> str:
     """The gauges of `--metrics-file`."""
     of = [path for path, command in tree if any("--metrics-file" in parameter.opts for parameter in command.params)]
-    for name, (what, _) in metrics.items():
-        if not what:
+    for name, (subject, _) in metrics.items():
+        if not subject:
             raise Undocumented(f"the metric {name} says nothing")
     return (
         "\n\n".join(
             [
                 "# Metrics",
-                _MADE,
+                _FINAL,
                 (
                     f"`--metrics-file FILE` of {_listed(f'`{path}`' for path in of)} writes a file for the textfile collector of "
                     "Prometheus' node exporter. It is replaced as a whole; a file that kstate has not written is refused. A command that fails keeps the time of the last one "
@@ -269,8 +271,8 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                 markdown_table(
                     ("gauge", "meaning", "labels"),
                     [
-                        (f"`{name}`", markdown(what), ", ".join(f"`{label}`" for label in labels))
-                        for name, (what, labels) in metrics.items()
+                        (f"`{name}`", markdown(topic), ", ".join(f"`{label}`" for label in labels))
+                        for name, (topic, labels) in metrics.items()
                     ],
                 ),
                 "`kstate_records` and `kstate_findings` are there where the command counts them.",
@@ -298,14 +300,14 @@ def states_page() -> str:
         if state not in runs and state not in _SHOWN_STATES:
             raise Undocumented(f"the state {state} of a run")
     follows = {
-        one.value: ", ".join(f"`{after.value}`" for after in RestoreState if after in TRANSITIONS[one]) or "nothing"
-        for one in RestoreState
+        entry.value: ", ".join(f"`{after.value}`" for after in RestoreState if after in TRANSITIONS[entry]) or "nothing"
+        for entry in RestoreState
     }
     return (
         "\n\n".join(
             [
                 "# States and other words",
-                _MADE,
+                _FINAL,
                 "## Runs",
                 "`state` of a run in `kstate status`. A run is one command that changes a directory.",
                 markdown_table(
@@ -319,7 +321,10 @@ def states_page() -> str:
                 ),
                 markdown_table(
                     ("state", "meaning", "followed by"),
-                    [(f"`{name}`", markdown(says), follows[name]) for name, says in documented(RestoreState).items()],
+                    [
+                        (f"`{name}`", markdown(statement), follows[name])
+                        for name, statement in documented(RestoreState).items()
+                    ],
                 ),
                 "## What the next start does",
                 "`outcome` of a prediction of `kstate check`.",
@@ -341,7 +346,7 @@ def states_page() -> str:
 
 def _words(title: str, kind: type[Enum]) -> str:
     return markdown_table(
-        (title, "meaning"), [(f"`{name}`", markdown(says)) for name, says in documented(kind).items()]
+        (title, "meaning"), [(f"`{name}`", markdown(statement)) for name, statement in documented(kind).items()]
     )
 
 
@@ -349,15 +354,15 @@ def documented(kind: type[Enum]) -> dict[str, str]:
     """Value of each member -> the text below it in the source. Raises Undocumented where one has none."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
         if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
             continue
-        says = after.value if isinstance(after, ast.Expr) else None
-        if not (isinstance(says, ast.Constant) and isinstance(says.value, str)):
+        statement = after.value if isinstance(after, ast.Expr) else None
+        if not (isinstance(statement, ast.Constant) and isinstance(statement.value, str)):
             raise Undocumented(f"{kind.__name__}.{node.targets[0].id}")
-        found[str(kind[node.targets[0].id].value)] = " ".join(says.value.split())
-    return found
+        results[str(kind[node.targets[0].id].value)] = " ".join(statement.value.split())
+    return results
 
 
 # --- kstate.toml ------------------------------------------------------------------------------------------------------
@@ -365,14 +370,14 @@ def documented(kind: type[Enum]) -> dict[str, str]:
 
 def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
     """The keys of `kstate.toml`."""
-    for name, one in keys.items():
-        if not one.meaning:
+    for name, entry in keys.items():
+        if not entry.meaning:
             raise Undocumented(f"the key {name} of kstate.toml")
     return (
         "\n\n".join(
             [
                 "# kstate.toml",
-                _MADE,
+                _FINAL,
                 (
                     "What cannot be known from the bytes of a directory, and what `kstate restore` has to know of one that is lost. "
                     "`kstate ls APP --spec` writes it from a healthy directory, and asks for what it could not find out; with "
@@ -381,7 +386,9 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     "are not here are refused. Examples that have all of them: "
                     "[examples/kstate.toml](../../examples/kstate.toml), [examples/maintain.toml](../../examples/maintain.toml)."
                 ),
-                markdown_table(("key", "meaning"), [(f"`{name}`", markdown(says)) for name, says in top.items()]),
+                markdown_table(
+                    ("key", "meaning"), [(f"`{name}`", markdown(statement)) for name, statement in top.items()]
+                ),
                 "## A store",
                 "In its table, `[stores.NAME]`:",
                 markdown_table(
@@ -389,10 +396,10 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     [
                         (
                             f"`{name}`",
-                            "a kind ([below](#kinds))" if name == "kind" else markdown(one.expected),
-                            markdown(one.meaning),
+                            "a kind ([below](#kinds))" if name == "kind" else markdown(key.expected),
+                            markdown(key.meaning),
                         )
-                        for name, one in keys.items()
+                        for name, key in keys.items()
                     ],
                 ),
                 "## Defaults of commands",
@@ -404,8 +411,13 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
                     [
-                        (f"`{name}`", markdown(one.expected), ", ".join(map(_filled, one.fills)), markdown(one.meaning))
-                        for name, one in DEFAULTS.items()
+                        (
+                            f"`{name}`",
+                            markdown(element.expected),
+                            ", ".join(map(_filled, element.fills)),
+                            markdown(element.meaning),
+                        )
+                        for name, element in DEFAULTS.items()
                     ],
                 ),
                 "## Spark",
@@ -426,13 +438,23 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 "In `[maintain]`, for [`kstate maintain`](../how-to/maintain.md); a step is done that has a table, `[maintain.STEP]`:",
                 markdown_table(
                     ("key", "value", "meaning"),
-                    [(f"`{name}`", markdown(one.expected), markdown(one.meaning)) for name, one in MAINTAIN.items()],
+                    [
+                        (f"`{name}`", markdown(element.expected), markdown(element.meaning))
+                        for name, element in MAINTAIN.items()
+                    ],
                 ),
-                markdown_table(("step", "does"), [(f"`{name}`", markdown(says)) for name, (says, _) in STEPS.items()]),
+                markdown_table(
+                    ("step", "does"), [(f"`{name}`", markdown(statement)) for name, (statement, _) in STEPS.items()]
+                ),
                 markdown_table(
                     ("key of a step", "of", "value", "meaning"),
                     [
-                        (f"`{name}`", _listed(f"`{one}`" for one in of), markdown(key.expected), markdown(key.meaning))
+                        (
+                            f"`{name}`",
+                            _listed(f"`{element}`" for element in of),
+                            markdown(key.expected),
+                            markdown(key.meaning),
+                        )
                         for name, (key, of) in _step_keys().items()
                     ],
                 ),
@@ -454,11 +476,11 @@ def _filled(option: str) -> str:
 
 def _step_keys() -> dict[str, tuple[Any, list[str]]]:
     """Each key of a step, and the steps that have it."""
-    found: dict[str, tuple[Any, list[str]]] = {}
+    results: dict[str, tuple[Any, list[str]]] = {}
     for step in STEPS:
         for name, key in keys_of(step).items():
-            found.setdefault(name, (key, []))[1].append(step)
-    return found
+            results.setdefault(name, (key, []))[1].append(step)
+    return results
 
 
 def _since(kind: str) -> str:
@@ -481,7 +503,7 @@ def releases_page(releases: Iterable[Release]) -> str:
         "\n\n".join(
             [
                 "# Releases",
-                _MADE,
+                _FINAL,
                 (
                     "`--to` and `--for` take one of these, or a patch release of one, or `cp-` and a release of Confluent Platform; `--to-jar` and `--for-jar` read it from the application's jar. With Confluent's numbers see "
                     "[Confluent](../how-to/confluent.md)."
@@ -538,9 +560,9 @@ def _listed(words: Iterable[str]) -> str:
     return f"{', '.join(some)} and {last}" if some else last
 
 
-def write(folder: Path = FOLDER, made: Callable[[], dict[str, str]] = pages) -> None:
+def write(folder: Path = FOLDER, outputs: Callable[[], dict[str, str]] = pages) -> None:
     """Writes every page."""
-    for name, text in made().items():
+    for name, text in outputs().items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")

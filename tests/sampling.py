@@ -45,8 +45,8 @@ def deselect_most(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("sample") is not None:
             by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    named = any("::" in argument for argument in config.args)
-    left_out = set() if named else {item for item in items if item.get_closest_marker(IN_FULL) is not None}
+    names = any("::" in argument for argument in config.args)
+    left_out = set() if names else {item for item in items if item.get_closest_marker(IN_FULL) is not None}
     left_out |= {case_ for cases in by_test.values() for case_ in cases} - {
         item for cases in by_test.values() for item in evenly(cases, _number(cases[0]))
     }

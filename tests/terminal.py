@@ -7,11 +7,11 @@ import os
 
 def shown_on(main: int) -> bytes:
     """All that is written to the terminal, until nobody has its other side open; closes this one."""
-    shown = b""
+    text = b""
     try:
         while piece := os.read(main, 1 << 16):
-            shown += piece
+            text += piece
     except OSError:
         pass  # Linux says EIO at the end
     os.close(main)
-    return shown
+    return text

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from . import trees
 from .export import TIMESTAMP_AND_LONG
-from .migrate import MIB, ROOT, Bench, Side, Taken, report, shape, timed
+from .migrate import MIB, ROOT, Bench, Side, Timing, report, shape, timed
 from .query import ROW_BYTES, STORE, one_store
 from .trees import clone
 
-WHAT = ("help", "ls", "query", "export", "verify", "migrate-4.2", "migrate-3.9")
+TEXTS = ("help", "ls", "query", "export", "verify", "migrate-4.2", "migrate-3.9")
 
 
 class BeforeAndAfter(Bench):
@@ -33,24 +33,24 @@ class BeforeAndAfter(Bench):
         self.rows: int = namespace.rows
         self.bytes: int = namespace.size * MIB
 
-    def measured(self, what: str) -> dict[str, list[Taken]]:
-        data = self.data(what)
-        return self.in_turns({side: self.side(what, tree, data) for side, tree in self.trees.items()})
+    def measured(self, subject: str) -> dict[str, list[Timing]]:
+        data = self.data(subject)
+        return self.in_turns({side: self.side(subject, tree, data) for side, tree in self.trees.items()})
 
-    def data(self, what: str) -> Path:
+    def data(self, subject: str) -> Path:
         trees.VALUE_BYTES = 1000
-        if what == "export":
+        if subject == "export":
             return one_store(self.folder, TIMESTAMP_AND_LONG, self.rows * (TIMESTAMP_AND_LONG + ROW_BYTES))
-        if what in ("ls", "migrate-4.2"):
-            return self.made(what, shape(200, 50 * MIB))
-        if what in ("verify", "migrate-3.9"):
-            return self.made(what, shape(16, self.bytes))
+        if subject in ("ls", "migrate-4.2"):
+            return self.made(subject, shape(200, 50 * MIB))
+        if subject in ("verify", "migrate-3.9"):
+            return self.made(subject, shape(16, self.bytes))
         return one_store(self.folder, 1000, MIB)
 
-    def side(self, what: str, tree: Path, app: Path) -> Side:
+    def side(self, subject: str, tree: Path, app: Path) -> Side:
         kstate, copy, out = (sys.executable, "-m", "kstate_cli"), self.folder / "copy", self.folder / "out"
-        if what.startswith("migrate"):
-            to = ("--to", what.removeprefix("migrate-"), "-q", "-o", "json", "--workers", self.workers)
+        if subject.startswith("migrate"):
+            to = ("--to", subject.removeprefix("migrate-"), "-q", "-o", "json", "--workers", self.workers)
             return lambda: timed(*kstate, "migrate", clone(app, copy), *to, tree=tree)
         words: dict[str, tuple[object, ...]] = {
             "help": ("--help",),
@@ -62,27 +62,27 @@ class BeforeAndAfter(Bench):
             ),
             "verify": ("verify", app, "-q", "-o", "json", "--workers", self.workers),
         }
-        return lambda: timed(*kstate, *words[what], tree=tree)
+        return lambda: timed(*kstate, *words[subject], tree=tree)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.before_and_after")
     parser.add_argument("tree", type=Path)
-    parser.add_argument("what", nargs="*", default=WHAT)
+    parser.add_argument("what", nargs="*", default=TEXTS)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-before-and-after"))
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=2048, metavar="MIB", help="of verify and of migrate-3.9")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True)
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True)
     try:
-        for what in given.what:
-            print(json.dumps(report(what, BeforeAndAfter(given.folder, given).measured(what))), flush=True)
-            for made in given.folder.iterdir():
-                shutil.rmtree(made)
+        for subject in args.what:
+            print(json.dumps(report(subject, BeforeAndAfter(args.folder, args).measured(subject))), flush=True)
+            for path in args.folder.iterdir():
+                shutil.rmtree(path)
     finally:
-        shutil.rmtree(given.folder, ignore_errors=True)
+        shutil.rmtree(args.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -54,12 +54,12 @@ class Bulk:
             if event["event"] == "state" and event["to"] == "RUNNING":
                 runs.append(time.monotonic())
 
-        begun = time.monotonic()
+        start = time.monotonic()
         with Jvm(RELEASE, self.state.parent / "harness" / "started.log", heap="2g", quick=False) as jvm:
-            reply = jvm.call(command, timeout=3600, heard=hear)
+            reply = jvm.call(command, timeout=3600, messages=hear)
         assert reply.rc == 0, reply.told()
         self._judge(reply.of("summary")[-1])
-        return runs[0] - begun
+        return runs[0] - start
 
     def _restoring(self, threads: int) -> Event:
         shutil.rmtree(self.state, ignore_errors=True)
@@ -67,8 +67,8 @@ class Bulk:
         return {**self.harness.run_command(self.app, self.state, Run(read=False, conf=conf)), "timeout": 1800}
 
     def _judge(self, summary: Event) -> None:
-        told = sum(int(one.rpartition("=")[2]) for one in summary["restored"])
-        assert told >= self.records, summary
+        total = sum(int(entry.rpartition("=")[2]) for entry in summary["restored"])
+        assert total >= self.records, summary
 
 
 @contextmanager

@@ -13,29 +13,29 @@ _PARENT, _TIMES = 1, slice(11, 15)
 
 def cpu_seconds(root: int, without: Collection[int] = ()) -> float:
     """Of ``root`` and of everything below it, but not of what is below ``without``."""
-    told: dict[int, list[str]] = {}
+    lines: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                told[int(entry.name)] = (entry / "stat").read_text().rpartition(")")[2].split()
+                lines[int(entry.name)] = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue  # it has ended
     below: dict[int, list[int]] = {}
-    for pid, facts in told.items():
+    for pid, facts in lines.items():
         below.setdefault(int(facts[_PARENT]), []).append(pid)
     waiting, ticks = [root], 0
     while waiting:
         pid = waiting.pop()
-        if pid in without or pid not in told:
+        if pid in without or pid not in lines:
             continue
-        ticks += sum(int(one) for one in told[pid][_TIMES])
+        ticks += sum(int(entry) for entry in lines[pid][_TIMES])
         waiting += below.get(pid, [])
     return ticks / _TICKS
 
 
 def children(of: int) -> set[int]:
     """The processes that it has started and that still run."""
-    found = set()
+    results = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
@@ -43,5 +43,5 @@ def children(of: int) -> set[int]:
             except OSError:
                 continue
             if int(facts[_PARENT]) == of:
-                found.add(int(entry.name))
-    return found
+                results.add(int(entry.name))
+    return results

@@ -52,10 +52,10 @@ def duckdb(folder: Path, dump: Path, memory: int) -> tuple[float, int]:
     target.mkdir()
     patterns = [f"{dump}/{TOPIC}/part-{partition:05d}-*.parquet" for partition in range(PARTITIONS)]
     began = time.monotonic()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _QUERY, str(target), str(memory), *patterns], check=True, capture_output=True, text=True
     )
-    return time.monotonic() - began, int(done.stdout)
+    return time.monotonic() - began, int(process.stdout)
 
 
 def main() -> None:
@@ -64,27 +64,27 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, default=3 * GIB)
-    given = parser.parse_args()
+    args = parser.parse_args()
     if importlib.util.find_spec("duckdb") is None:
         raise SystemExit("pip install duckdb")
     folder = Path(tempfile.mkdtemp(prefix="kstate-duckdb-"))
     try:
         dump = folder / "dump"
-        make_dump(dump, TOPIC, records=given.records, keys=given.keys, value_bytes=VALUE_BYTES, partitions=PARTITIONS)
-        taken: dict[str, list[float]] = {"DuckDB": [], "kstate, sorted files": [], "kstate, databases too": []}
-        for _ in range(given.rounds):
-            seconds, rows = duckdb(folder, dump, given.memory)
-            taken["DuckDB"].append(seconds)
-            ours = limit(folder, dump, given.memory)
-            taken["kstate, sorted files"].append(ours["runs"])
-            taken["kstate, databases too"].append(ours["whole"])
+        make_dump(dump, TOPIC, records=args.records, keys=args.keys, value_bytes=VALUE_BYTES, partitions=PARTITIONS)
+        numbers: dict[str, list[float]] = {"DuckDB": [], "kstate, sorted files": [], "kstate, databases too": []}
+        for _ in range(args.rounds):
+            seconds, rows = duckdb(folder, dump, args.memory)
+            numbers["DuckDB"].append(seconds)
+            ours = limit(folder, dump, args.memory)
+            numbers["kstate, sorted files"].append(ours["runs"])
+            numbers["kstate, databases too"].append(ours["whole"])
             # A key may have a row in each slice of its partition: with one slice the counts are equal.
             assert rows <= ours["rows"], (rows, ours)
             assert ours["slices"] > PARTITIONS or rows == ours["rows"], (rows, ours)
-        for side, times in taken.items():
+        for side, times in numbers.items():
             median = statistics.median(times)
-            print(f"{side:24} {median:8.1f} s  {given.records / median / 1e6:6.2f} M records/s")
-        print(json.dumps({"records": given.records, "keys": given.keys, "memory": given.memory, "seconds": taken}))
+            print(f"{side:24} {median:8.1f} s  {args.records / median / 1e6:6.2f} M records/s")
+        print(json.dumps({"records": args.records, "keys": args.keys, "memory": args.memory, "seconds": numbers}))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

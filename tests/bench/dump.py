@@ -83,9 +83,9 @@ def sparks_source(session: Any, bootstrap: str, topic: str, out: str) -> None:
 
 def jars() -> list[str]:
     """The connector, and of what it needs all that Spark does not bring."""
-    brought = {path.name for path in (Path(pyspark.__file__).parent / "jars").iterdir()}
-    found = sorted(connector_jars(pyspark.__version__).glob("*.jar"))
-    return [str(path) for path in found if path.name not in brought and not path.name.startswith("slf4j-")]
+    names = {path.name for path in (Path(pyspark.__file__).parent / "jars").iterdir()}
+    paths = sorted(connector_jars(pyspark.__version__).glob("*.jar"))
+    return [str(path) for path in paths if path.name not in names and not path.name.startswith("slf4j-")]
 
 
 def peak(job: RangeJob) -> int:
@@ -105,19 +105,19 @@ class Sides:
         """``work`` gets a folder for its output, and says how many records it had."""
         out = self._folder / "out"
         os.sync()
-        used, began = cpu_seconds(os.getpid(), self._without), time.monotonic()
+        usage, began = cpu_seconds(os.getpid(), self._without), time.monotonic()
         count = work(str(out))
         seconds = time.monotonic() - began
-        self.tell(side, seconds, cpu_seconds(os.getpid(), self._without) - used, expected)
+        self.tell(side, seconds, cpu_seconds(os.getpid(), self._without) - usage, expected)
         if count < 0:
             count = pyarrow.dataset.dataset(out, format="parquet").count_rows()
         assert count == expected, (side, count, expected)
         shutil.rmtree(out, ignore_errors=True)
 
-    def tell(self, side: str, seconds: float, used: float, records: int) -> None:
+    def tell(self, side: str, seconds: float, usage: float, records: int) -> None:
         """Another round of it."""
-        self.found.setdefault(side, []).append((seconds, used))
-        print(f"{side}: {seconds:.1f} s, {records / seconds:,.0f}/s, processor {used:.1f} s", flush=True)
+        self.found.setdefault(side, []).append((seconds, usage))
+        print(f"{side}: {seconds:.1f} s, {records / seconds:,.0f}/s, processor {usage:.1f} s", flush=True)
 
 
 ON_SPARK, IN_PROCESSES = EngineChoice(Engine.spark, REQUESTED), EngineChoice(Engine.local, REQUESTED)
@@ -177,14 +177,16 @@ def main() -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="kstate-bench-"))
     folder.mkdir(exist_ok=True)
     try:
-        found = measured(folder, options.records, options.keys, options.rounds)
+        results = measured(folder, options.records, options.keys, options.rounds)
     finally:
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
-    for side, rounds in found.items():
-        seconds, used = (statistics.median(of) for of in zip(*rounds, strict=True))
-        print(f"{side:28} {seconds:7.1f} s {options.records / seconds / 1e6:6.2f} M records/s, processor {used:7.1f} s")
-    print(json.dumps({"records": options.records, "spark": pyspark.__version__, "sides": found}))
+    for side, rounds in results.items():
+        seconds, usage = (statistics.median(of) for of in zip(*rounds, strict=True))
+        print(
+            f"{side:28} {seconds:7.1f} s {options.records / seconds / 1e6:6.2f} M records/s, processor {usage:7.1f} s"
+        )
+    print(json.dumps({"records": options.records, "spark": pyspark.__version__, "sides": results}))
     return 0
 
 

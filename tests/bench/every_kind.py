@@ -41,7 +41,7 @@ KINDS: Final = (
 def spec(app: str, kind: str) -> str:
     """The application's ``kstate.toml``."""
     about = store_kind(kind)
-    kept = f"retention_ms = {RETENTION_MS}\n" if about.has_retention else ""
+    text = f"retention_ms = {RETENTION_MS}\n" if about.has_retention else ""
     indexed = "indexed = true\n" if about.key.time_ordered else ""
     return f"""format = 1
 application = "{app}"
@@ -49,7 +49,7 @@ application = "{app}"
 kind = "{kind}"
 subtopology = 0
 partitions = {PARTITIONS}
-{kept}{indexed}"""
+{text}{indexed}"""
 
 
 def nothing_is_restored(topic: Bulk, restored: Path) -> None:
@@ -58,7 +58,7 @@ def nothing_is_restored(topic: Bulk, restored: Path) -> None:
     shutil.copytree(restored, topic.state)
     run = topic.harness.run_command(topic.app, topic.state, Run(read=False))
     summary = topic.call({**run, "timeout": 600}).of("summary")[-1]
-    assert all(one.endswith("=0") for one in summary["restored"]), summary
+    assert all(entry.endswith("=0") for entry in summary["restored"]), summary
 
 
 def measured(folder: Path, kind: str, records: int, keys: int, rounds: int) -> dict[str, Any]:
@@ -93,20 +93,20 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kind", action="append", choices=KINDS, help="several times; all without")
-    given = parser.parse_args()
-    for kind in given.kind or KINDS:
+    args = parser.parse_args()
+    for kind in args.kind or KINDS:
         folder = Path(tempfile.mkdtemp(prefix="kstate-bench-"))
         try:
-            one = measured(folder, kind, given.records, given.keys, given.rounds)
+            entry = measured(folder, kind, args.records, args.keys, args.rounds)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         print(
-            f"{kind:26} Streams {one['started']:6.1f} s with its start, {one['warm']:6.1f} s warm; kstate {one['whole']:6.1f} s, "
-            f"{one['without_spark']:6.1f} s without Spark's start: {one['started'] / one['without_spark']:.1f} and "
-            f"{one['warm'] / one['without_spark']:.1f} times as fast",
+            f"{kind:26} Streams {entry['started']:6.1f} s with its start, {entry['warm']:6.1f} s warm; kstate {entry['whole']:6.1f} s, "
+            f"{entry['without_spark']:6.1f} s without Spark's start: {entry['started'] / entry['without_spark']:.1f} and "
+            f"{entry['warm'] / entry['without_spark']:.1f} times as fast",
             flush=True,
         )
-        print(json.dumps(one), flush=True)
+        print(json.dumps(entry), flush=True)
 
 
 if __name__ == "__main__":

@@ -62,31 +62,31 @@ def main() -> None:
             keys = count // RECORDS_OF_A_KEY
             topic = f"{APP}-bulk-changelog"
             make_dump(dump, topic, records=count, keys=keys, value_bytes=VALUE_BYTES, partitions=2)
-    told: dict[tuple[int, str, str], list[float]] = {}
+    numbers: dict[tuple[int, str, str], list[float]] = {}
     for _ in range(arguments.rounds):
         for count, dump in dumps.items():
             for where, prepare in places(dump):
                 for engine in arguments.engine:
                     prepare(dump)
                     seconds = kstate(arguments.folder, dump, arguments.memory, engine=engine)
-                    for what in ("whole", "without spark") if engine == "spark" else ("whole",):
-                        told.setdefault((count, where, f"{engine}, {what}"), []).append(seconds[what])
-                        print(f"{count:>12,}  {where:10}  {engine}, {what:13} {seconds[what]:7.1f} s", flush=True)
-    report(told, arguments.records[0])
+                    for text in ("whole", "without spark") if engine == "spark" else ("whole",):
+                        numbers.setdefault((count, where, f"{engine}, {text}"), []).append(seconds[text])
+                        print(f"{count:>12,}  {where:10}  {engine}, {text:13} {seconds[text]:7.1f} s", flush=True)
+    report(numbers, arguments.records[0])
 
 
-def report(told: dict[tuple[int, str, str], list[float]], first_size: int) -> None:
+def report(numbers: dict[tuple[int, str, str], list[float]], first_size: int) -> None:
     """Medians, and what they are of those of the first size."""
-    for (count, where, what), times in told.items():
+    for (count, where, subject), times in numbers.items():
         rate = count / statistics.median(times)
         ratios = ""
         for place in ("page cache", "disk"):
-            first = told.get((first_size, place, what))
+            first = numbers.get((first_size, place, subject))
             if first is not None:
                 of_first = rate * statistics.median(first) / first_size
                 ratios += f"  {of_first:.2f} of the first size from the {place}"
         print(
-            f"{count:>12,}  {where:10}  {what:20} {statistics.median(times):7.1f} s"
+            f"{count:>12,}  {where:10}  {subject:20} {statistics.median(times):7.1f} s"
             f" ({min(times):.1f} to {max(times):.1f})  {rate / 1e6:5.2f} M records/s{ratios}"
         )
 

@@ -15,7 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from .migrate import Bench, Side, Taken, report, timed
+from .migrate import Bench, Side, Timing, report, timed
 from .query import ROW_BYTES, STORE, one_store, ours
 
 TIMESTAMP_AND_LONG = 16
@@ -24,11 +24,11 @@ TIMESTAMP_AND_LONG = 16
 class ExportBench(Bench):
     """Sides that read one store."""
 
-    def sides(self, app: Path) -> dict[str, list[Taken]]:
+    def sides(self, app: Path) -> dict[str, list[Timing]]:
         out = self.folder / "out"
 
         def export(workers: int) -> Side:
-            def side() -> Taken:
+            def side() -> Timing:
                 shutil.rmtree(out, ignore_errors=True)
                 serdes = ("--key-serde", "string", "--value-serde", "long")
                 return timed(
@@ -54,17 +54,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--scan", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.scan:
-        print(ours(given.scan))
+    args = parser.parse_args()
+    if args.scan:
+        print(ours(args.scan))
         return
-    given.folder.mkdir(parents=True)
+    args.folder.mkdir(parents=True)
     try:
-        app = one_store(given.folder, TIMESTAMP_AND_LONG, given.rows * (TIMESTAMP_AND_LONG + ROW_BYTES))
-        found = ExportBench(given.folder, given.workers, given.rounds, []).sides(app)
-        print(json.dumps(report(f"export of {given.rows:,} rows", found)), flush=True)
+        app = one_store(args.folder, TIMESTAMP_AND_LONG, args.rows * (TIMESTAMP_AND_LONG + ROW_BYTES))
+        sides = ExportBench(args.folder, args.workers, args.rounds, []).sides(app)
+        print(json.dumps(report(f"export of {args.rows:,} rows", sides)), flush=True)
     finally:
-        shutil.rmtree(given.folder, ignore_errors=True)
+        shutil.rmtree(args.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

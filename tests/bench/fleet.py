@@ -47,14 +47,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, usual in (("--hosts", 100), ("--tasks", 50), ("--stores", 4), ("--rounds", 3)):
         parser.add_argument(name, type=int, default=usual)
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kstate-fleet-") as name:
         folder = Path(name)
-        files = made(folder, given.hosts, given.tasks, given.stores)
+        files = made(folder, args.hosts, args.tasks, args.stores)
         size = sum((folder / file).stat().st_size for file in files)
         for form, words in FORMS.items():
-            rounds = [timed(folder, [*files, *words]) for _ in range(given.rounds)]
-            wall, spent = (min(one) for one in zip(*rounds, strict=True))
+            rounds = [timed(folder, [*files, *words]) for _ in range(args.rounds)]
+            wall, spent = (min(entry) for entry in zip(*rounds, strict=True))
             row = {"form": form, "bytes": size, "wall": round(wall, 2), "processor": round(spent, 2)}
             print(json.dumps(row), flush=True)
     return 0

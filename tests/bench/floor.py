@@ -15,16 +15,16 @@ from pathlib import Path
 from .trees import databases
 
 
-def edit(path: str, what: str) -> None:
+def edit(path: str, subject: str) -> None:
     from rocksdict import BottommostLevelCompaction, CompactOptions, Env, Options, Rdict
 
     options, families = Options.load_latest(path, Env(), True)
-    for one in families.values():
-        one.set_disable_auto_compactions(True)
-        one.set_optimize_filters_for_hits(False)
+    for entry in families.values():
+        entry.set_disable_auto_compactions(True)
+        entry.set_optimize_filters_for_hits(False)
     database = Rdict(path, options, column_families=families)
     database.drop_column_family("offsets")
-    _, _, checksum = what.partition("-")
+    _, _, checksum = subject.partition("-")
     if checksum:
         for name in families:
             if name != "offsets":
@@ -43,15 +43,15 @@ def main() -> None:
     parser.add_argument("app", type=Path)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--pool", choices=("threads", "processes"), default="processes")
-    given = parser.parse_args()
+    args = parser.parse_args()
     pool: Executor = (
-        ThreadPoolExecutor(given.workers)
-        if given.pool == "threads"
-        else ProcessPoolExecutor(given.workers, mp_context=get_context("fork"))
+        ThreadPoolExecutor(args.workers)
+        if args.pool == "threads"
+        else ProcessPoolExecutor(args.workers, mp_context=get_context("fork"))
     )
     with pool:
-        paths = [str(path) for path in databases(given.app)]
-        for _ in pool.map(edit, paths, [given.what] * len(paths), chunksize=1):
+        paths = [str(path) for path in databases(args.app)]
+        for _ in pool.map(edit, paths, [args.what] * len(paths), chunksize=1):
             pass
     os.sync()
 

@@ -57,7 +57,7 @@ def made(folder: Path, kind: StoreKind, records: int, keys: int) -> Path:
     header = pa.StructArray.from_arrays(
         [pa.array(["trace"] * records), pa.array([b"0123456789abcdef"] * records, pa.binary())], ["key", "value"]
     )
-    one = records if kind.needs_headers else 0
+    entry = records if kind.needs_headers else 0
     columns = {
         "key": keys_of(kind, ids, windows),
         "value": pa.BinaryArray.from_buffers(pa.binary(), records, [None, pa.py_buffer(ends), pa.py_buffer(values)]),
@@ -66,7 +66,7 @@ def made(folder: Path, kind: StoreKind, records: int, keys: int) -> Path:
         "offset": pa.array(np.arange(records)),
         "timestamp": pa.array(times * 1000, pa.timestamp("us", tz="UTC")),
         "headers": pa.ListArray.from_arrays(
-            pa.array(np.minimum(np.arange(records + 1), one).astype(np.int32)), header.slice(0, one)
+            pa.array(np.minimum(np.arange(records + 1), entry).astype(np.int32)), header.slice(0, entry)
         ),
     }
     pq.write_table(
@@ -83,9 +83,9 @@ def seconds(dump: Path, kind: StoreKind, staging: Path) -> tuple[float, float]:
         job = replace(job, retention_ms=24 * HOUR)
     began, processor = time.monotonic(), time.process_time()
     build_sorted_files(job)
-    taken = time.monotonic() - began, time.process_time() - processor
+    starts = time.monotonic() - began, time.process_time() - processor
     shutil.rmtree(staging)
-    return taken
+    return starts
 
 
 def main() -> None:
@@ -95,15 +95,15 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=500_000)
     parser.add_argument("--kind", action="append", help="several times; all without")
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kstate-kinds-"))
     try:
-        for name in given.kind or [kind.name for kind in store_kinds() if kind.is_exact]:
+        for name in args.kind or [kind.name for kind in store_kinds() if kind.is_exact]:
             kind = store_kind(name)
-            dump = made(folder / "dump", kind, given.records, given.keys)
-            taken = [seconds(dump, kind, folder / "staging") for _ in range(given.rounds)]
+            dump = made(folder / "dump", kind, args.records, args.keys)
+            choice = [seconds(dump, kind, folder / "staging") for _ in range(args.rounds)]
             shutil.rmtree(dump)
-            clock, processor = (statistics.median(one) / given.records * 1e6 for one in zip(*taken, strict=True))
+            clock, processor = (statistics.median(entry) / args.records * 1e6 for entry in zip(*choice, strict=True))
             print(f"{name:32} {clock:6.2f} µs a record, {processor:6.2f} of the processor", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

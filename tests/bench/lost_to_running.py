@@ -46,9 +46,9 @@ def to_running(topic: Bulk, state: Path, expected: int) -> float:
     run = topic.harness.run_command(topic.app, state, Run(read=False, conf={"num.stream.threads": str(THREADS)}))
     reply = topic.call({**run, "timeout": 3600})
     summary = reply.of("summary")[-1]
-    told = sum(int(one.rpartition("=")[2]) for one in summary["restored"])
-    assert told == expected, (told, expected, summary)
-    return float(next(one["ms"] for one in reply.of("state") if one["to"] == "RUNNING")) / 1000
+    total = sum(int(entry.rpartition("=")[2]) for entry in summary["restored"])
+    assert total == expected, (total, expected, summary)
+    return float(next(entry["ms"] for entry in reply.of("state") if entry["to"] == "RUNNING")) / 1000
 
 
 def more(topic: Bulk, batch: Batch) -> None:
@@ -60,10 +60,10 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
     """Seconds of each side, round by round."""
     since = int(records * SINCE)
     first = Batch(records=records - since - ROUND, keys=keys, value_bytes=VALUE_BYTES)
-    found: dict[str, list[float]] = {}
+    numbers: dict[str, list[float]] = {}
 
     def tell(side: str, seconds: float) -> None:
-        found.setdefault(side, []).append(seconds)
+        numbers.setdefault(side, []).append(seconds)
         print(f"{side}: {seconds:.1f} s", flush=True)
 
     dump, standby, spec = folder / "dump", folder / "standby" / APP, folder / "kstate.toml"
@@ -93,7 +93,7 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
             shutil.copytree(standby.parent, topic.state)
             tell("from a standby", to_running(topic, topic.state, since))
             print(f"round {number + 1} of {rounds} is done", flush=True)
-    return found
+    return numbers
 
 
 def main() -> int:
@@ -107,15 +107,15 @@ def main() -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="kstate-bench-"))
     folder.mkdir(exist_ok=True)
     try:
-        found = measured(folder, options.records, options.keys, options.rounds)
+        results = measured(folder, options.records, options.keys, options.rounds)
     finally:
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
-    alone = statistics.median(found["real Streams alone"])
-    for side, seconds in found.items():
+    alone = statistics.median(results["real Streams alone"])
+    for side, seconds in results.items():
         median = statistics.median(seconds)
         print(f"{side:48} {median:8.1f} s, {median / alone:5.2f} of Streams' own")
-    print(json.dumps({"records": options.records, "sides": found}))
+    print(json.dumps({"records": options.records, "sides": results}))
     return 0
 
 

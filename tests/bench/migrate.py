@@ -27,21 +27,21 @@ from .trees import Shape, clone, make
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).resolve().parents[2]
-Taken = tuple[float, float]
+Timing = tuple[float, float]
 """Seconds by the clock, and of the processors."""
-Side = Callable[[], Taken]
+Side = Callable[[], Timing]
 
 
-def timed(*command: object, tree: Path = ROOT) -> Taken:
+def timed(*command: object, tree: Path = ROOT) -> Timing:
     """What a command takes, of the sources in ``tree``, with everything it wrote on disk."""
     # As what is installed, whose byte code is there.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
+    process = subprocess.run(
         [str(part) for part in command], cwd=tree, env=environment, capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        raise SystemExit(f"{command}: exit {done.returncode}\n{done.stderr[-2000:]}")
+    if process.returncode:
+        raise SystemExit(f"{command}: exit {process.returncode}\n{process.stderr[-2000:]}")
     os.sync()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -63,7 +63,7 @@ class Bench:
         return app
 
     def migrate(self, app: Path, to: str) -> Side:
-        def side() -> Taken:
+        def side() -> Timing:
             copy = clone(app, self.folder / "copy")
             return timed(
                 sys.executable, "-m", "kstate_cli", "migrate", copy, "--to", to, "--quiet", "-o", "json",
@@ -72,50 +72,50 @@ class Bench:
 
         return side
 
-    def floor(self, app: Path, what: str, pool: str) -> Side:
-        def side() -> Taken:
+    def floor(self, app: Path, subject: str, pool: str) -> Side:
+        def side() -> Timing:
             copy = clone(app, self.folder / "copy")
             return timed(
-                sys.executable, "-m", "tests.bench.floor", what, copy, "--workers", self.workers, "--pool", pool
+                sys.executable, "-m", "tests.bench.floor", subject, copy, "--workers", self.workers, "--pool", pool
             )
 
         return side
 
     def copied(self, app: Path) -> Side:
-        def side() -> Taken:
+        def side() -> Timing:
             os.sync()
             target = self.folder / "copied"
-            taken = timed("cp", "-a", app, target)
+            selection = timed("cp", "-a", app, target)
             shutil.rmtree(target)
-            return taken
+            return selection
 
         return side
 
-    def in_turns(self, sides: dict[str, Side]) -> dict[str, list[Taken]]:
+    def in_turns(self, sides: dict[str, Side]) -> dict[str, list[Timing]]:
         """Every side once per round; the first round only warms up."""
-        found: dict[str, list[Taken]] = {name: [] for name in sides}
+        results: dict[str, list[Timing]] = {name: [] for name in sides}
         for number in range(self.rounds + 1):
             for name, side in sides.items():
                 seconds, spent = side()
                 if number:
-                    found[name].append((seconds, spent))
-                shown = "warm-up" if number == 0 else f"round {number}"
-                print(f"  {shown}: {name} {seconds:.2f} s, {spent:.2f} s of CPU", file=sys.stderr, flush=True)
-        return found
+                    results[name].append((seconds, spent))
+                text = "warm-up" if number == 0 else f"round {number}"
+                print(f"  {text}: {name} {seconds:.2f} s, {spent:.2f} s of CPU", file=sys.stderr, flush=True)
+        return results
 
-    def drop(self, stores: int, size: int) -> dict[str, list[Taken]]:
+    def drop(self, stores: int, size: int) -> dict[str, list[Timing]]:
         app = self.made("drop", shape(stores, size))
         floors = {f"floor, {pool}": self.floor(app, "drop", pool) for pool in self.pools}
         return self.in_turns({"kstate": self.migrate(app, "4.2"), **floors})
 
-    def size(self, stores: int, small: int, large: int) -> dict[str, list[Taken]]:
+    def size(self, stores: int, small: int, large: int) -> dict[str, list[Timing]]:
         sides = {
             f"kstate, {size // MIB} MiB": self.migrate(self.made(f"size-{size}", shape(stores, size)), "4.2")
             for size in (small, large)
         }
         return self.in_turns(sides)
 
-    def rewrite(self, stores: int, size: int) -> dict[str, list[Taken]]:
+    def rewrite(self, stores: int, size: int) -> dict[str, list[Timing]]:
         app = self.made("rewrite", shape(stores, size))
         floors = {
             f"bare compaction, {checksum}, {pool}": self.floor(app, f"compact-{checksum}", pool)
@@ -134,19 +134,19 @@ def shape(stores: int, size: int) -> Shape:
     return Shape(tasks, key_value, windows, max(1, (each - key_value) // windows), size)
 
 
-def report(name: str, found: dict[str, list[Taken]]) -> dict[str, object]:
+def report(name: str, results: dict[str, list[Timing]]) -> dict[str, object]:
     """Prints a table; the first side is compared with each other one."""
-    clock = {side: median(seconds for seconds, _ in taken) for side, taken in found.items()}
-    cpu = {side: median(spent for _, spent in taken) for side, taken in found.items()}
-    first = next(iter(found))
+    clock = {side: median(seconds for seconds, _ in taken) for side, taken in results.items()}
+    cpu = {side: median(spent for _, spent in taken) for side, taken in results.items()}
+    first = next(iter(results))
     print(f"{name}:")
-    for side, taken in found.items():
-        low, high = min(taken)[0], max(taken)[0]
+    for side, selection in results.items():
+        low, high = min(selection)[0], max(selection)[0]
         line = f"  {side:<32} {clock[side]:7.2f} s  ({low:.2f} to {high:.2f})  {cpu[side]:7.2f} s of CPU"
         if side != first:
             line += f"  ratio {clock[first] / clock[side]:.2f}, of CPU {cpu[first] / cpu[side]:.2f}"
         print(line)
-    return {"bench": name, "seconds": clock, "cpu_seconds": cpu, "rounds": found, "cores": os.cpu_count()}
+    return {"bench": name, "seconds": clock, "cpu_seconds": cpu, "rounds": results, "cores": os.cpu_count()}
 
 
 def main() -> None:
@@ -161,22 +161,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--pools", nargs="+", default=["processes"], choices=("processes", "threads"))
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True)
-    bench = Bench(given.folder, given.workers, given.rounds, given.pools)
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True)
+    bench = Bench(args.folder, args.workers, args.rounds, args.pools)
     try:
-        for what in given.what:
-            if what == "drop":
-                found = bench.drop(given.stores, given.small * MIB)
-            elif what == "size":
-                found = bench.size(given.stores, given.small * MIB, given.large * MIB)
+        for subject in args.what:
+            if subject == "drop":
+                drop = bench.drop(args.stores, args.small * MIB)
+            elif subject == "size":
+                drop = bench.size(args.stores, args.small * MIB, args.large * MIB)
             else:
-                found = bench.rewrite(given.rewrite_stores, given.rewrite * MIB)
-            print(json.dumps(report(what, found)), flush=True)
-            for made in given.folder.iterdir():
-                shutil.rmtree(made)
+                drop = bench.rewrite(args.rewrite_stores, args.rewrite * MIB)
+            print(json.dumps(report(subject, drop)), flush=True)
+            for path in args.folder.iterdir():
+                shutil.rmtree(path)
     finally:
-        shutil.rmtree(given.folder, ignore_errors=True)
+        shutil.rmtree(args.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -45,32 +45,32 @@ def ours(app: Path) -> tuple[int, float]:
     with OfflineStreams(app) as streams:
         answer = streams.query(in_store(STORE).with_query(RawScanQuery())).partition_results[0]
         rows = 0
-        with answer.result as found:
-            for _key, _value in found:
+        with answer.result as result:
+            for _key, _value in result:
                 rows += 1
     return rows, time.perf_counter() - began
 
 
 def scans(app: Path, folder: Path, version: str, rounds: int) -> dict[str, object]:
-    taken: dict[str, list[float]] = {"kstate": [], "rocksdbjni": []}
+    numbers: dict[str, list[float]] = {"kstate": [], "rocksdbjni": []}
     rows: set[int] = set()
     with Jvm(version, folder / "jvm.log", quick=False) as jvm:
         store = app / "0_0" / "rocksdb" / STORE
         scan(jvm, store, FAMILY, 2)
         for _ in range(rounds):
-            found, seconds = ours(app)
-            taken["kstate"].append(seconds)
-            (said,) = scan(jvm, store, FAMILY)
-            taken["rocksdbjni"].append(said["seconds"])
-            rows |= {found, said["rows"]}
+            results, seconds = ours(app)
+            numbers["kstate"].append(seconds)
+            (text,) = scan(jvm, store, FAMILY)
+            numbers["rocksdbjni"].append(text["seconds"])
+            rows |= {results, text["rows"]}
     (count,) = rows  # both have read the same
-    speed = {side: count / median(seconds) for side, seconds in taken.items()}
+    speed = {side: count / median(seconds) for side, seconds in numbers.items()}
     ratio = speed["kstate"] / speed["rocksdbjni"]
     print(f"raw scan of {count:,} rows:")
     for side, value in speed.items():
-        print(f"  {side:<12} {value:12,.0f} rows/s  ({', '.join(f'{s:.2f} s' for s in taken[side])})")
+        print(f"  {side:<12} {value:12,.0f} rows/s  ({', '.join(f'{s:.2f} s' for s in numbers[side])})")
     print(f"  ratio {ratio:.2f}")
-    return {"bench": "raw scan", "rows": count, "seconds": taken, "ratio": round(ratio, 3), "cores": os.cpu_count()}
+    return {"bench": "raw scan", "rows": count, "seconds": numbers, "ratio": round(ratio, 3), "cores": os.cpu_count()}
 
 
 def first_row(large: Path, small: Path, rounds: int) -> dict[str, object]:
@@ -86,15 +86,15 @@ def first_row(large: Path, small: Path, rounds: int) -> dict[str, object]:
         "--help": lambda: timed(sys.executable, "-m", "kstate_cli", "query", "--help")[0],
         "python": lambda: timed(sys.executable, "-c", "import typer, rich, rocksdict")[0],
     }
-    taken: dict[str, list[float]] = {side: [] for side in sides}
+    numbers: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(rounds):
         for side, measure in sides.items():
-            taken[side].append(measure())
-    shown = {side: median(seconds) for side, seconds in taken.items()}
+            numbers[side].append(measure())
+    medians = {side: median(seconds) for side, seconds in numbers.items()}
     print("first row of a key query:")
-    for side, seconds in shown.items():
+    for side, seconds in medians.items():
         print(f"  {side:<12} {seconds * 1000:8.0f} ms")
-    return {"bench": "first row", "seconds": taken, "median": shown, "cores": os.cpu_count()}
+    return {"bench": "first row", "seconds": numbers, "median": medians, "cores": os.cpu_count()}
 
 
 def main() -> None:
@@ -105,16 +105,16 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=5120, metavar="MIB", help="of the store that is asked for a key")
     parser.add_argument("--version", default="4.3.1")
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True)
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True)
     try:
-        app = one_store(given.folder, given.value_bytes, given.rows * (given.value_bytes + ROW_BYTES))
-        print(json.dumps(scans(app, given.folder, given.version, given.rounds)), flush=True)
-        large = one_store(given.folder, 1000, given.size * MIB)
-        small = one_store(given.folder, 1000, 1 * MIB)
-        print(json.dumps(first_row(large, small, given.rounds)), flush=True)
+        app = one_store(args.folder, args.value_bytes, args.rows * (args.value_bytes + ROW_BYTES))
+        print(json.dumps(scans(app, args.folder, args.version, args.rounds)), flush=True)
+        large = one_store(args.folder, 1000, args.size * MIB)
+        small = one_store(args.folder, 1000, 1 * MIB)
+        print(json.dumps(first_row(large, small, args.rounds)), flush=True)
     finally:
-        shutil.rmtree(given.folder, ignore_errors=True)
+        shutil.rmtree(args.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -106,8 +106,8 @@ def limit(folder: Path, dump_path: Path, memory: int) -> dict[str, float]:
         runs = time.monotonic() - began
         steps, _ = to_steps(plan.work, results, to, staging, target / "runs", app)
         builds = [step for step in steps if isinstance(step, BuildDatabase)]
-        for done in [pool.submit(build_database, step, app, app) for step in builds]:
-            done.result()
+        for submit in [pool.submit(build_database, step, app, app) for step in builds]:
+            submit.result()
     os.sync()
     whole = time.monotonic() - began
     return {"whole": whole, "runs": runs, "slices": len(jobs), "rows": sum(f.rows for r in results for f in r.files)}
@@ -119,12 +119,12 @@ def streams(folder: Path, records: int, keys: int, rounds: int) -> dict[str, lis
 
     from .bulk import bulk
 
-    found: dict[str, list[float]] = {}
+    numbers: dict[str, list[float]] = {}
     with bulk(folder, APP, Batch(records=records, keys=keys, value_bytes=VALUE_BYTES)) as changelog:
         for _ in range(rounds):
             for threads in (1, 2):
-                found.setdefault(str(threads), []).append(changelog.restored(threads)[0])
-    return found
+                numbers.setdefault(str(threads), []).append(changelog.restored(threads)[0])
+    return numbers
 
 
 def main() -> None:
@@ -173,7 +173,7 @@ def report(
     records = arguments.records
     whole = statistics.median(our["whole"] for our in ours)
     without = statistics.median(our["without spark"] for our in ours)
-    bare = statistics.median(one["whole"] for one in limits)
+    bare = statistics.median(limit["whole"] for limit in limits)
     rows: dict[str, Any] = {"kstate": whole, "kstate without Spark's start": without, "limit": bare}
     rows |= {f"Streams, {threads} thread(s)": statistics.median(seconds) for threads, seconds in theirs.items()}
     for name, seconds in rows.items():

@@ -36,12 +36,12 @@ def tree(pid: int) -> list[int]:
             except OSError:
                 continue
             parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(name))
-    found, waiting = [], [pid]
+    results, waiting = [], [pid]
     while waiting:
-        one = waiting.pop()
-        found.append(one)
-        waiting += parents.get(one, [])
-    return found
+        entry = waiting.pop()
+        results.append(entry)
+        waiting += parents.get(entry, [])
+    return results
 
 
 def pss(pid: int) -> int:
@@ -57,7 +57,7 @@ def pss(pid: int) -> int:
 
 def used(folder: Path) -> int:
     """Bytes on disk below a folder, each file once however many links it has."""
-    seen = set()
+    values = set()
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -65,8 +65,8 @@ def used(folder: Path) -> int:
                 stat = os.stat(os.path.join(path, name), follow_symlinks=False)
             except OSError:
                 continue
-            if stat.st_ino not in seen:
-                seen.add(stat.st_ino)
+            if stat.st_ino not in values:
+                values.add(stat.st_ino)
                 total += stat.st_blocks * 512
     return total
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from . import trees
-from .migrate import MIB, Bench, Side, Taken, shape, timed
+from .migrate import MIB, Bench, Side, Timing, shape, timed
 
 
 def loop(path: str, how: str) -> int:
@@ -65,7 +65,7 @@ def _size(path: Path) -> int:
 class VerifyBench(Bench):
     """Sides that read one application."""
 
-    def sides(self, app: Path) -> dict[str, list[Taken]]:
+    def sides(self, app: Path) -> dict[str, list[Timing]]:
         def verify(*more: str) -> Side:
             command = (sys.executable, "-m", "kstate_cli", "verify", app, "-o", "json", "-q", "--workers", self.workers)
             return lambda: timed(*command, *more)
@@ -85,10 +85,10 @@ class VerifyBench(Bench):
         )
 
 
-def report(name: str, found: dict[str, list[Taken]]) -> dict[str, object]:
+def report(name: str, results: dict[str, list[Timing]]) -> dict[str, object]:
     """Prints a table; speeds are compared with those of the loops."""
-    clock = {side: median(seconds for seconds, _ in taken) for side, taken in found.items()}
-    cpu = {side: median(spent for _, spent in taken) for side, taken in found.items()}
+    clock = {side: median(seconds for seconds, _ in selection) for side, selection in results.items()}
+    cpu = {side: median(spent for _, spent in selection) for side, selection in results.items()}
     ratios = {
         f"{side} / {bare}": (round(clock[bare] / clock[side], 2), round(cpu[bare] / cpu[side], 2))
         for side in clock
@@ -96,9 +96,9 @@ def report(name: str, found: dict[str, list[Taken]]) -> dict[str, object]:
         if side.startswith("kstate") and bare.startswith("loop")
     }
     print(f"{name}:")
-    for side, taken in found.items():
+    for side, choice in results.items():
         print(
-            f"  {side:<26} {clock[side]:7.2f} s  ({min(taken)[0]:.2f} to {max(taken)[0]:.2f})  {cpu[side]:7.2f} s of CPU"
+            f"  {side:<26} {clock[side]:7.2f} s  ({min(choice)[0]:.2f} to {max(choice)[0]:.2f})  {cpu[side]:7.2f} s of CPU"
         )
     for pair, (by_clock, by_cpu) in ratios.items():
         print(f"  {pair:<46} {by_clock:.2f}, of CPU {by_cpu:.2f}")
@@ -108,7 +108,7 @@ def report(name: str, found: dict[str, list[Taken]]) -> dict[str, object]:
         "cpu_seconds": cpu,
         "speed_ratio": {pair: by_clock for pair, (by_clock, _) in ratios.items()},
         "speed_ratio_of_cpu": {pair: by_cpu for pair, (_, by_cpu) in ratios.items()},
-        "rounds": found,
+        "rounds": results,
         "cores": os.cpu_count(),
     }
 
@@ -123,21 +123,21 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--loop", choices=("RdictIter", "items"), help=argparse.SUPPRESS)
     parser.add_argument("--app", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.loop:
-        loops(given.app, given.loop, given.workers)
+    args = parser.parse_args()
+    if args.loop:
+        loops(args.app, args.loop, args.workers)
         return
-    given.folder.mkdir(parents=True)
-    bench = VerifyBench(given.folder, given.workers, given.rounds, [])
+    args.folder.mkdir(parents=True)
+    bench = VerifyBench(args.folder, args.workers, args.rounds, [])
     try:
-        for size in given.values:
+        for size in args.values:
             trees.VALUE_BYTES = size
-            app = bench.made(f"values-{size}", shape(given.stores, given.size * MIB))
-            found = bench.sides(app)
-            print(json.dumps(report(f"verify, values of {size} bytes, {given.size} MiB", found)), flush=True)
+            app = bench.made(f"values-{size}", shape(args.stores, args.size * MIB))
+            sides = bench.sides(app)
+            print(json.dumps(report(f"verify, values of {size} bytes, {args.size} MiB", sides)), flush=True)
             shutil.rmtree(app.parent)
     finally:
-        shutil.rmtree(given.folder, ignore_errors=True)
+        shutil.rmtree(args.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

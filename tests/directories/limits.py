@@ -85,9 +85,9 @@ def _set(limit: str, level: int) -> None:
     if limit == "descriptors":
         resource.setrlimit(resource.RLIMIT_NOFILE, (level, level))
     elif limit == "memory":
-        found = re.search(r"^VmSize:\s+(\d+) kB$", Path("/proc/self/status").read_text("ascii"), re.MULTILINE)
-        assert found
-        most = (int(found[1]) << 10) + (level << 20)
+        match = re.search(r"^VmSize:\s+(\d+) kB$", Path("/proc/self/status").read_text("ascii"), re.MULTILINE)
+        assert match
+        most = (int(match[1]) << 10) + (level << 20)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     elif limit == "threads":
         resource.setrlimit(resource.RLIMIT_NPROC, (level, level))

@@ -30,7 +30,7 @@ def three_hosts(top: Path) -> dict[str, Path]:
         (app / "kafka-streams-process-metadata").write_text(
             json.dumps({"processId": f"{number}" * 8 + "-0000-4000-8000-000000000000"})
         )
-        mine = [one for at, one in enumerate(tasks) if at % 3 == number and one != "3_0"]
+        mine = [task for at, task in enumerate(tasks) if at % 3 == number and task != "3_0"]
         for task in {*mine, "global", *(("0_0",) if name == "web-2" else ())}:
             shutil.copytree(whole / task, app / task)
         listings[name] = listed(app)

@@ -18,7 +18,7 @@ def digest(app: Path) -> dict[str, tuple[str, int, int, int]]:
 
     Not the lock file, which every command may create, and of no run its journal: that a run failed is written down.
     """
-    found = {}
+    results = {}
     for root in (app, app.parent / ".kstate" / app.name):
         for folder, _, files in os.walk(root):
             for name in files:
@@ -26,12 +26,12 @@ def digest(app: Path) -> dict[str, tuple[str, int, int, int]]:
                 if name == ".lock" or (root != app and path.relative_to(root).parts[1:] == (_RECORD,)):
                     continue
                 stat = path.lstat()
-                what = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else os.readlink(path)
-                found[os.path.relpath(path, app.parent)] = (what, stat.st_mode, stat.st_uid, stat.st_mtime_ns)
-    return found
+                text = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else os.readlink(path)
+                results[os.path.relpath(path, app.parent)] = (text, stat.st_mode, stat.st_uid, stat.st_mtime_ns)
+    return results
 
 
-def hold_to_its_word(told: str, before: dict[str, tuple[str, int, int, int]], app: Path) -> None:
+def hold_to_its_word(messages: str, before: dict[str, tuple[str, int, int, int]], app: Path) -> None:
     """Fail where "nothing has changed" was said, and something has."""
-    if NOTHING.search(told):
-        assert digest(app) == before, told
+    if NOTHING.search(messages):
+        assert digest(app) == before, messages

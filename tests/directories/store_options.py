@@ -98,7 +98,7 @@ _INNER: Final = {
 }
 """A member of an option that has several."""
 
-REFUSED: Final = {
+UNREADABLE: Final = {
     "wal_dir": "/elsewhere",
     "comparator": "rocksdb.ReverseBytewiseComparator",
     "env": "{id=EncryptedEnv;}",
@@ -166,14 +166,14 @@ def other_values(stored: StoredOptions, family: str) -> Iterator[OtherValue]:
     sections = (DATABASE, stored.db), (FAMILY, stored.column_families[family]), (TABLE, stored.tables[family])
     for section, options in sections:
         unlisted = {DATABASE: ("db_log_dir", "daily_offpeak_time_utc"), FAMILY: ("compression_per_level",)}
-        for name in sorted({*options, *unlisted.get(section, ())} - REFUSED.keys() - OBJECTS):
+        for name in sorted({*options, *unlisted.get(section, ())} - UNREADABLE.keys() - OBJECTS):
             for value in _others(name, options.get(name, "")):
                 yield OtherValue(section, name, value)
 
 
 def _others(name: str, value: str) -> tuple[str, ...]:
     if name in _VALUES:
-        return tuple(one for one in _VALUES[name] if one != value)
+        return tuple(entry for entry in _VALUES[name] if entry != value)
     if name in _INNER:
         member = _INNER[name].partition("=")[0]
         changed = re.sub(rf"\b{member}=[^;]*", _INNER[name], value)
@@ -187,20 +187,20 @@ def _others(name: str, value: str) -> tuple[str, ...]:
 
 def groups(values: Sequence[OtherValue]) -> list[list[OtherValue]]:
     """The values in as few groups as can be: none has an option twice, or two that exclude each other."""
-    made: list[list[OtherValue]] = []
+    valueses: list[list[OtherValue]] = []
     for value in values:
-        fitting = (group for group in made if not any(_apart(value, other) for other in group))
+        fitting = (group for group in valueses if not any(_apart(value, other) for other in group))
         group = next(fitting, None)
         if group is None:
-            made.append([value])
+            valueses.append([value])
         else:
             group.append(value)
-    return made
+    return valueses
 
 
-def _apart(one: OtherValue, other: OtherValue) -> bool:
-    names = {one.name, other.name}
-    needs = {name for value in (one, other) for name in _needed(value)}
+def _apart(entry: OtherValue, other: OtherValue) -> bool:
+    names = {entry.name, other.name}
+    needs = {name for value in (entry, other) for name in _needed(value)}
     return len(names) == 1 or any(names <= apart for apart in _APART) or bool(needs & names)
 
 
@@ -210,14 +210,14 @@ def _needed(value: OtherValue) -> set[str]:
 
 def give(path: Path, values: Sequence[OtherValue], logs: Path) -> None:
     """Opens the database with these values, in all its column families, and writes every row again."""
-    needed = [
+    needs = [
         OtherValue(FAMILY, name, text)
         for value in values
         for mark, (name, text) in _WITH.items()
         if value.value.startswith(mark)
     ]
-    now = [value for value in (*values, *needed) if value.name not in _SET_AFTERWARDS]
-    names = {one.name for one in now}
+    now = [value for value in (*values, *needs) if value.name not in _SET_AFTERWARDS]
+    names = {entry.name for entry in now}
     if names & {"enable_pipelined_write"}:
         now.append(OtherValue(DATABASE, "atomic_flush", "false"))
     if names & {"memtable_factory", "inplace_update_support"}:
@@ -230,9 +230,9 @@ def give(path: Path, values: Sequence[OtherValue], logs: Path) -> None:
 
 
 def give_refused(path: Path, name: str) -> None:
-    """Gives a database an option of :data:`REFUSED`, as far as one can without what the option names."""
+    """Gives a database an option of :data:`UNREADABLE`, as far as one can without what the option names."""
     section = FAMILY if name in ("comparator", "merge_operator", "table_factory") else DATABASE
-    value = OtherValue(section, name, REFUSED[name])
+    value = OtherValue(section, name, UNREADABLE[name])
     edit_options(path, [value], path)
     if name == "persist_stats_to_disk":
         _fill(path)
@@ -256,11 +256,11 @@ def edit_options(path: Path, values: Sequence[OtherValue], logs: Path) -> None:
     newest = newest_options(path)
     assert newest is not None
     text = newest.read_text(encoding="utf-8")
-    for one in values:
-        value = one.value.replace(LOGS, str(logs))
-        heading = re.compile(rf"^(\[{one.section}\b.*\])$", re.MULTILINE)
-        text = re.sub(rf"^  {one.name}=.*\n", "", text, flags=re.MULTILINE)
-        text = heading.sub(rf"\1\n  {one.name}={value}", text)
+    for entry in values:
+        value = entry.value.replace(LOGS, str(logs))
+        heading = re.compile(rf"^(\[{entry.section}\b.*\])$", re.MULTILINE)
+        text = re.sub(rf"^  {entry.name}=.*\n", "", text, flags=re.MULTILINE)
+        text = heading.sub(rf"\1\n  {entry.name}={value}", text)
     newest.write_text(text, encoding="utf-8")
 
 

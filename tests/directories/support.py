@@ -91,13 +91,13 @@ def kstate_here(*arguments: object, status: int | None = 0) -> Done:
 
 def tree_hash(root: Path) -> dict[str, tuple[Any, ...]]:
     """Names, bytes, modes, owners, mtimes, ctimes and link counts of a whole tree."""
-    found: dict[str, tuple[Any, ...]] = {}
+    results: dict[str, tuple[Any, ...]] = {}
     for folder, folders, files in os.walk(root):
         for name in [".", *folders, *files]:
             path = Path(folder) / name
             stat = path.lstat()
             data = path.read_bytes() if path.is_file() and not path.is_symlink() and name != ".lock" else b""
-            found[os.path.relpath(path, root)] = (
+            results[os.path.relpath(path, root)] = (
                 hashlib.sha256(data).hexdigest(),
                 stat.st_mode,
                 stat.st_uid,
@@ -106,24 +106,24 @@ def tree_hash(root: Path) -> dict[str, tuple[Any, ...]]:
                 stat.st_ctime_ns,
                 stat.st_nlink,
             )
-    return found
+    return results
 
 
 def meaning(app: Path) -> dict[str, Any]:
     """What a directory says: rows of every column family of every database, and the bytes of all offset files."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for folder, folders, files in os.walk(app):
         folders.sort()
         path = Path(folder)
         if is_database(path):
             with Shadow(path) as shadow:
                 rows = {name: list(shadow.rows(name)) for name in shadow.column_families}
-            found[os.path.relpath(path, app)] = rows
+            results[os.path.relpath(path, app)] = rows
         else:
             for name in files:
                 if name != ".lock":
-                    found[os.path.relpath(path / name, app)] = (path / name).read_bytes()
-    return found
+                    results[os.path.relpath(path / name, app)] = (path / name).read_bytes()
+    return results
 
 
 def data_rows(app: Path) -> dict[str, list[tuple[bytes, bytes]]]:

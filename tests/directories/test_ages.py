@@ -48,9 +48,9 @@ def set_offset(app: Path, value: int) -> None:
     """Rewrites an offset: the column family `offsets` is new then, as after every start of 4.3."""
     database = app / "0_0" / "rocksdb" / "latest-order"
     with Shadow(database) as shadow:
-        found = decode_rows(shadow.rows(OFFSETS_CF))
+        record = decode_rows(shadow.rows(OFFSETS_CF))
     with WritableStore(database) as store:
-        store.set_offsets(encode_rows(dataclasses.replace(found, offsets={KEY: value})))
+        store.set_offsets(encode_rows(dataclasses.replace(record, offsets={KEY: value})))
 
 
 @pytest.fixture
@@ -63,38 +63,38 @@ def behind(tmp_path: Path) -> Path:
 
 def store_of(app: Path, name: str = STORE) -> Store:
     task, _, store = name.rpartition("/")
-    (found,) = [s for t in read_application(app).tasks for s in t.stores if (t.name, s.name) == (task, store)]
-    return found
+    (results,) = [s for t in read_application(app).tasks for s in t.stores if (t.name, s.name) == (task, store)]
+    return results
 
 
 def data_ms(app: Path, name: str = STORE) -> int:
-    found = sst_age(store_of(app, name)).at_ms
-    assert found is not None
-    return found
+    at_ms = sst_age(store_of(app, name)).at_ms
+    assert at_ms is not None
+    return at_ms
 
 
-def dump(folder: Path, *, ended_ms: int | None, start: int = 0, **told: Any) -> Path:
+def dump(folder: Path, *, ended_ms: int | None, start: int = 0, **messages: Any) -> Path:
     """The example's dump, read within a minute until `ended_ms`; its first record of KEY lies above `start`."""
     out = folder / f"dump-{len(list(folder.iterdir()))}"
     shutil.copytree(EXAMPLE, out)
-    known = parse((out / NAME).read_bytes())
+    facts = parse((out / NAME).read_bytes())
 
     def dated(partition: ManifestPartition) -> ManifestPartition:
-        reading = None if ended_ms is None else Reading(ended_ms - 60_000, ended_ms, **told)
+        reading = None if ended_ms is None else Reading(ended_ms - 60_000, ended_ms, **messages)
         return dataclasses.replace(
             partition, reading=reading, topic_id=IDS.get(partition.topic), start=start or partition.start
         )
 
     partitions = [
         dated(partition) if TopicPartition(partition.topic, partition.partition) == KEY else partition
-        for partition in known.partitions
+        for partition in facts.partitions
     ]
     if ended_ms is not None:
         partitions = [
             partition if partition.reading else dataclasses.replace(partition, reading=Reading(ended_ms, ended_ms))
             for partition in partitions
         ]
-    (out / NAME).write_bytes(render(Manifest(known.isolation, tuple(partitions), known.files, known.committed)))
+    (out / NAME).write_bytes(render(Manifest(facts.isolation, tuple(partitions), facts.files, facts.committed)))
     return out
 
 
@@ -103,22 +103,24 @@ def plan(
     changelogs: Path,
     facts: dict[TopicPartition, LogFacts] | None = None,
     target: str = "4.3",
-    **allowed: Any,
+    **permissions: Any,
 ) -> RestorePlan:
-    found = read_application(app)
+    application = read_application(app)
     options = RestoreOptions(
         release(target),
         tasks=frozenset({"0_0"}),
         stores=frozenset({"latest-order"}),
-        permissions=Permissions(**allowed),
+        permissions=Permissions(**permissions),
         facts=facts or {},
     )
-    spec = resolve_spec(found, read_draft(ROOT / "examples" / "dump.toml"))
-    return plan_restore(app, found, spec, read_dump(str(changelogs), complete=False, committed_only=False), options)
+    spec = resolve_spec(application, read_draft(ROOT / "examples" / "dump.toml"))
+    return plan_restore(
+        app, application, spec, read_dump(str(changelogs), complete=False, committed_only=False), options
+    )
 
 
-def decided(app: Path, changelogs: Path, **allowed: Any) -> str:
-    (work,) = plan(app, changelogs, **allowed).work
+def decided(app: Path, changelogs: Path, **permissions: Any) -> str:
+    (work,) = plan(app, changelogs, **permissions).work
     assert work.title == STORE
     return "rebuilt" if work.rebuild else "caught up"
 
@@ -140,16 +142,16 @@ def test_old_data_is_not_caught_up(behind: Path, tmp_path: Path) -> None:
 
 def test_old_data_and_a_dump_that_is_no_base(behind: Path, tmp_path: Path) -> None:
     late = dump(tmp_path, ended_ms=data_ms(behind) + 25 * HOUR)
-    found = read_application(behind)
+    application = read_application(behind)
     whole = read_dump(str(late), complete=False, committed_only=False)
     part = dataclasses.replace(whole.partitions[KEY], start=20, first=20)
     cut = dataclasses.replace(whole, partitions={**whole.partitions, KEY: part})
-    spec = resolve_spec(found, read_draft(ROOT / "examples" / "dump.toml"))
+    spec = resolve_spec(application, read_draft(ROOT / "examples" / "dump.toml"))
     options = RestoreOptions(release("4.3"), tasks=frozenset({"0_0"}), stores=frozenset({"latest-order"}))
     with pytest.raises(Refused, match="--accept-resurrected"):
-        plan_restore(behind, found, spec, cut, options)
+        plan_restore(behind, application, spec, cut, options)
     options = dataclasses.replace(options, permissions=Permissions(accept_resurrected=True))
-    (work,) = plan_restore(behind, found, spec, cut, options).work
+    (work,) = plan_restore(behind, application, spec, cut, options).work
     assert not work.rebuild
 
 
@@ -237,10 +239,10 @@ MARKS = {
 @pytest.mark.parametrize("name", MARKS)
 def test_another_log_under_the_same_name(behind: Path, tmp_path: Path, name: str) -> None:
     changelogs = dump(tmp_path, ended_ms=data_ms(behind) + HOUR, leader_epoch=4)
-    known = read_dump(str(changelogs), complete=False, committed_only=False).partitions[KEY]
-    digest = digest_at(open_location(str(changelogs))[0], known, 25)
+    partition = read_dump(str(changelogs), complete=False, committed_only=False).partitions[KEY]
+    digest = digest_at(open_location(str(changelogs))[0], partition, 25)
     assert digest is not None
-    assert known.reading is not None
+    assert partition.reading is not None
     same = LogMark("an-id", 4, 25, digest)
     add_ages(behind, [Age(STORE, {KEY: 25}, data_ms(behind), {KEY: same})])
     assert decided(behind, changelogs) == "caught up"
@@ -259,17 +261,17 @@ def test_a_log_that_is_shorter_than_when_it_was_dumped(behind: Path, tmp_path: P
     assert not plan(behind, changelogs, {KEY: LogFacts(0, 37, leader_epoch=4)}).work[0].rebuild
     with pytest.raises(Refused, match=r"cut or created again\. Do not start the application"):
         plan(behind, changelogs, {KEY: now})
-    asked = plan(behind, changelogs, {KEY: now}, rebuild="asked for", by_user=True)
-    assert any("cut or created again" in line for line in asked.change.warnings)
+    requests = plan(behind, changelogs, {KEY: now}, rebuild="asked for", by_user=True)
+    assert any("cut or created again" in line for line in requests.change.warnings)
 
 
 def test_an_offset_that_the_broker_never_had(behind: Path, tmp_path: Path) -> None:
     changelogs = dump(tmp_path, ended_ms=data_ms(behind) + HOUR)
     cut = {KEY: LogFacts(0, 20)}
     choices: tuple[dict[str, Any], ...] = ({}, {"accept_resurrected": True, "allow_empty": True})
-    for allowed in choices:
+    for choice in choices:
         with pytest.raises(Refused, match="Do not start the application") as caught:
-            plan(behind, changelogs, cut, **allowed)
+            plan(behind, changelogs, cut, **choice)
         assert "export first" in (caught.value.hint or "")
         assert caught.value.hint_details == (command("export", behind, STORE.partition("/")[2], "--out", "DIR"),)
     (work,) = plan(behind, changelogs, cut, rebuild="asked for", by_user=True).work

@@ -20,13 +20,13 @@ LINE = re.compile(rf"kstate (?:{'|'.join(sorted(COMMANDS_WITH_OPTION[LOCK_IS_SHA
 
 
 def said(*argv: object) -> str:
-    done = kstate_here(*argv, status=None)
-    return done.out + done.err
+    result = kstate_here(*argv, status=None)
+    return result.out + result.err
 
 
 def course(app: Path, *more: str) -> dict[str, str]:
     """Changes, the way back, refusals before and amid, and what each of them prints."""
-    told = {
+    messages = {
         "plan": said("migrate", app, "--to", "4.2", "--dry-run", *more),
         "migrate": said("migrate", app, "--to", "4.2", *more),
         "wipe": said("wipe", app, "--store", "visits", "--warnings-ok", *more),
@@ -35,22 +35,22 @@ def course(app: Path, *more: str) -> dict[str, str]:
         "refused": said("migrate", app, "--to", "3.1", *more),
     }
     (app / "0_0" / "rocksdb" / "latest-order" / "new").touch()
-    told["undo refused"] = said("undo", app, *more)
+    messages["undo refused"] = said("undo", app, *more)
     failed = create_run(app, "restore --for 4.3")
     failed.write("state", state="ERROR")
     failed.write("failed", why="no room")
-    told["after an error"] = said("wipe", app, "--store", "visits", *more)
-    return told
+    messages["after an error"] = said("wipe", app, "--store", "visits", *more)
+    return messages
 
 
 @pytest.mark.parametrize("more", [(), (LOCK_IS_SHARED,)], ids=["without", "with"])
 def test_every_line_has_what_the_next_command_needs(tmp_path: Path, more: tuple[str, ...]) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    told = course(app, *more)
-    lines = {name: LINE.findall(text) for name, text in told.items()}
+    messages = course(app, *more)
+    lines = {name: LINE.findall(text) for name, text in messages.items()}
     for name in ("plan", "migrate", "wipe", "restore"):
-        assert lines[name], told[name]
-    wrong = [line for found in lines.values() for line in found if line.count(LOCK_IS_SHARED) != len(more)]
+        assert lines[name], messages[name]
+    wrong = [line for results in lines.values() for line in results if line.count(LOCK_IS_SHARED) != len(more)]
     assert not wrong, "\n".join(wrong)
 
 

@@ -44,16 +44,16 @@ def check(app: Path, release: str, *options: object, status: int | None = None) 
     return kstate("check", app, "--for", release, "-o", "json", *options, status=status)
 
 
-def of(done: Done, kind: str) -> list[dict[str, Any]]:
-    return [row for row in done.rows if row["type"] == kind]
+def of(result: Done, kind: str) -> list[dict[str, Any]]:
+    return [row for row in result.rows if row["type"] == kind]
 
 
-def codes(done: Done, *levels: str) -> set[str]:
-    return {row["code"] for row in of(done, "finding") if row["level"] in (levels or ("error", "warning"))}
+def codes(result: Done, *levels: str) -> set[str]:
+    return {row["code"] for row in of(result, "finding") if row["level"] in (levels or ("error", "warning"))}
 
 
-def outcomes(done: Done, task: str = "0_0") -> dict[str, str]:
-    return {row["store"]: row["outcome"] for row in of(done, "prediction") if row["task"] == task}
+def outcomes(result: Done, task: str = "0_0") -> dict[str, str]:
+    return {row["store"]: row["outcome"] for row in of(result, "prediction") if row["task"] == task}
 
 
 @pytest.fixture
@@ -88,28 +88,28 @@ def test_checking_changes_nothing(tmp_path: Path, name: str) -> None:
 def test_a_report_needs_no_directory(tmp_path: Path, name: str, target: str) -> None:
     """All that rules look at is in the snapshot: they say the same when the directory is gone."""
     app = unpack(name, tmp_path)
-    seen = read_snapshot(read_application(app), CheckRequest(release(target)))
-    report = judge(seen)
+    snapshot = read_snapshot(read_application(app), CheckRequest(release(target)))
+    report = judge(snapshot)
     shutil.rmtree(tmp_path)
-    assert judge(seen) == report and report.predictions
+    assert judge(snapshot) == report and report.predictions
 
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize(("name", "release"), HEALTHY)
 def test_a_healthy_directory_is_clean(tmp_path: Path, name: str, release: str) -> None:
-    done = check(unpack(name, tmp_path), release, status=0)
-    assert not codes(done)
-    assert {row["outcome"] for row in of(done, "prediction")} <= {"opens", "restores-all"}
+    result = check(unpack(name, tmp_path), release, status=0)
+    assert not codes(result)
+    assert {row["outcome"] for row in of(result, "prediction")} <= {"opens", "restores-all"}
 
 
 def test_a_release_that_cannot_open_it_and_the_command_that_mends_it(demo: Path) -> None:
-    done = check(demo, "4.2", status=3)
-    assert done.summary["start_fails"] is True
-    (row,) = [r for r in of(done, "prediction") if (r["task"], r["store"]) == ("0_0", "latest-order")]
+    result = check(demo, "4.2", status=3)
+    assert result.summary["start_fails"] is True
+    (row,) = [r for r in of(result, "prediction") if (r["task"], r["store"]) == ("0_0", "latest-order")]
     assert row["outcome"] == "start-fails"
     assert row["messages"][-1] == "Column families not opened: offsets"
-    assert "offsets-in-column-family" in codes(done, "error")
-    hint = next(r["hint"] for r in of(done, "finding") if r["code"] == "offsets-in-column-family")
+    assert "offsets-in-column-family" in codes(result, "error")
+    hint = next(r["hint"] for r in of(result, "finding") if r["code"] == "offsets-in-column-family")
     kstate(*hint.split()[1:])
     assert not codes(check(demo, "4.2", status=0))
 
@@ -123,20 +123,20 @@ def test_people_are_told_how_to_learn_more_of_the_worst_finding(demo: Path) -> N
 def test_stores_with_the_same_cause_are_one_entry_and_all_lists_each(demo: Path) -> None:
     predictions = of(check(demo, "4.2", status=3), "prediction")
     grouped = kstate("check", demo, "--for", "4.2", status=3).out
-    listed = kstate("check", demo, "--for", "4.2", "--all", status=3).out
+    output = kstate("check", demo, "--for", "4.2", "--all", status=3).out
     by_cause = {(row["code"], row["outcome"]) for row in predictions}
     part = grouped.split("the next start of 4.2:\n")[1].split("\n\n")[0]
     assert len([line for line in part.splitlines() if line.startswith("    ") and line[4] != " "]) == len(by_cause) == 2
-    assert "(--all lists each)" in part and "the next start of 4.2:" not in listed
+    assert "(--all lists each)" in part and "the next start of 4.2:" not in output
     for row in predictions:
-        assert re.search(rf"^{row['task']} +{re.escape(row['store'])} ", listed, re.MULTILINE)
+        assert re.search(rf"^{row['task']} +{re.escape(row['store'])} ", output, re.MULTILINE)
 
 
 def test_a_report_ends_with_what_to_do(demo: Path) -> None:
     """The command of each finding, as it can be pasted, and none where all is well."""
-    done = check(demo, "4.2", status=3)
+    result = check(demo, "4.2", status=3)
     end = kstate("check", demo, "--for", "4.2", status=3).out.split("\nwhat to do:\n")[1]
-    for row in of(done, "finding"):
+    for row in of(result, "finding"):
         if row["level"] == "error":
             assert f"    {row['code']}:\n" in end and f"        {row['hint']}\n" in end
     assert "    nothing: start 4.3\n" in kstate("check", demo, "--for", "4.3").out.split("\nwhat to do:\n")[1]
@@ -144,26 +144,26 @@ def test_a_report_ends_with_what_to_do(demo: Path) -> None:
 
 def test_every_line_has_its_members(demo: Path) -> None:
     (demo / "0_0" / "notes").touch()
-    done = check(demo, "4.2.1")
-    assert {row["type"] for row in done.rows} == {"prediction", "finding"}
-    for row in of(done, "finding"):
+    result = check(demo, "4.2.1")
+    assert {row["type"] for row in result.rows} == {"prediction", "finding"}
+    for row in of(result, "finding"):
         code = CODES[row["code"]]
         assert (row["rule"], bool(row["hint"])) == (code.rule, True)
         assert "APP" not in row["hint"]
-    assert done.summary["as_of"] == "closed"
+    assert result.summary["as_of"] == "closed"
 
 
 def test_nothing_is_said_of_records_without_a_log(demo: Path) -> None:
-    done = check(demo, "4.3", status=0)
-    assert {row["records"] for row in of(done, "prediction")} == {None}
+    result = check(demo, "4.3", status=0)
+    assert {row["records"] for row in of(result, "prediction")} == {None}
 
 
 def test_how_many_records_follow(demo: Path) -> None:
     offset = own_offset(demo)
     for end, outcome, records in ((offset + 1, "opens", 0), (offset + 2, "opens", 0), (offset + 12, "restores", 10)):
         log = offsets_file(demo, 0, end)
-        done = check(demo, "4.3", "--offsets", log, "--delete-retention", "36500d", status=0)
-        (row,) = [r for r in of(done, "prediction") if (r["task"], r["store"]) == ("0_0", "latest-order")]
+        result = check(demo, "4.3", "--offsets", log, "--delete-retention", "36500d", status=0)
+        (row,) = [r for r in of(result, "prediction") if (r["task"], r["store"]) == ("0_0", "latest-order")]
         assert (row["outcome"], row["records"]) == (outcome, records), end
         assert row["records_exact"] is (records == 0)
 
@@ -176,10 +176,10 @@ def test_offsets_at_the_edges_of_the_log(demo: Path, start: int, end: int, code:
     """Start and end are told from the next offset of the store."""
     following = own_offset(demo) + 1
     at = {"below-log-start": following + 1, "beyond-log-end": 0, "near-log-start": following - start}[code]
-    done = check(demo, "4.3", "--offsets", offsets_file(demo, at, following + end), status=3)
-    assert code in codes(done)
+    result = check(demo, "4.3", "--offsets", offsets_file(demo, at, following + end), status=3)
+    assert code in codes(result)
     wiped = code != "near-log-start"
-    assert set(outcomes(done).values()) == ({"task-wiped"} if wiped else {"opens", "restores"})
+    assert set(outcomes(result).values()) == ({"task-wiped"} if wiped else {"opens", "restores"})
     loose = check(demo, "4.3", "--offsets", offsets_file(demo, at, following + end), "--guarantee", "at_least_once")
     assert set(outcomes(loose).values()) == ({"restores-all"} if wiped else {"opens", "restores"})
 
@@ -194,21 +194,21 @@ def test_a_store_without_a_changelog_is_lost_with_its_task(
     (changelog,) = next(row["changelog"] for row in rows if (row["task"], row["store"]) == ("0_0", "count"))
     file = tmp_path / "offsets.json"
     file.write_text(json.dumps({changelog: {"0": {"start": 1_000_000, "end": 2_000_000}}}), encoding="utf-8")
-    done = check(app, name[:3], "--offsets", file, status=3)
-    found = outcomes(done)
-    assert found.pop("kv-nolog") == "lost"
-    assert set(found.values()) == {"task-wiped"}
-    (row,) = [row for row in of(done, "finding") if row["code"] == "lost-with-its-task" and row["task"] == "0_0"]
+    result = check(app, name[:3], "--offsets", file, status=3)
+    results = outcomes(result)
+    assert results.pop("kv-nolog") == "lost"
+    assert set(results.values()) == {"task-wiped"}
+    (row,) = [row for row in of(result, "finding") if row["code"] == "lost-with-its-task" and row["task"] == "0_0"]
     assert (row["level"], row["store"]) == ("error", "kv-nolog")
     monkeypatch.setenv("COLUMNS", "500")
-    shown = kstate("check", app, "--for", name[:3], "--offsets", file, status=3).out
-    assert "task wiped, its rows are lost: it has no changelog" in shown
+    output = kstate("check", app, "--for", name[:3], "--offsets", file, status=3).out
+    assert "task wiped, its rows are lost: it has no changelog" in output
 
     loose = check(app, name[:3], "--offsets", file, "--guarantee", "at_least_once", status=3)
     assert "lost-with-its-task" not in codes(loose)
-    found = outcomes(loose)
-    assert found.pop("kv-nolog") == "opens"
-    assert set(found.values()) == {"restores-all"}
+    results = outcomes(loose)
+    assert results.pop("kv-nolog") == "opens"
+    assert set(results.values()) == {"restores-all"}
 
 
 def test_a_topic_that_was_made_anew(demo: Path, tmp_path: Path) -> None:
@@ -226,14 +226,14 @@ def test_a_topic_that_was_made_anew(demo: Path, tmp_path: Path) -> None:
 
 def test_records_of_a_dump_are_counted(demo: Path) -> None:
     shutil.rmtree(demo / "0_0" / "rocksdb")
-    done = check(demo, "4.3", "--dump", ROOT / "examples" / "dump", status=3)
+    result = check(demo, "4.3", "--dump", ROOT / "examples" / "dump", status=3)
     content = json.loads((ROOT / "examples" / "dump" / "_manifest.json").read_text(encoding="utf-8"))
-    rows = {(one["topic"], one["partition"]): one["rows"] for one in content["partitions"]}
-    for row in of(done, "prediction"):
+    rows = {(partition["topic"], partition["partition"]): partition["rows"] for partition in content["partitions"]}
+    for row in of(result, "prediction"):
         if row["task"] == "0_0":
             assert (row["outcome"], row["records_exact"]) == ("task-wiped", True)
             assert row["records"] == rows[f"orders-{row['store']}-changelog", 0]
-    assert "store-missing" in codes(done)
+    assert "store-missing" in codes(result)
 
 
 def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
         def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
             return None
 
-        def prepare(self, wanted: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
+        def prepare(self, numbers: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
             pass
 
         def time_of(self, key: TopicPartition, first: int) -> int | None:
@@ -267,8 +267,8 @@ def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
     app = read_application(demo)
     for live, outcome, code in ((False, Outcome.OPENS, "past-the-dump"), (True, Outcome.WIPED, "beyond-log-end")):
         report = predict(app, CheckRequest(release("4.3"), logs=(Known(live=live),)))
-        (one,) = [p for p in report.predictions if (p.task, p.store) == ("0_0", "latest-order")]
-        assert one.outcome is outcome
+        (prediction,) = [p for p in report.predictions if (p.task, p.store) == ("0_0", "latest-order")]
+        assert prediction.outcome is outcome
         assert code in {finding.code.name for finding in report.findings}
         assert report.clean is not live
 
@@ -278,8 +278,8 @@ def test_what_was_kept_too_long(demo: Path) -> None:
     assert "kept-too-long" not in codes(check(demo, "4.2", status=0))
     (journal,) = (demo.parent / ".kstate").rglob("journal.jsonl")
     make_old(journal)
-    done = check(demo, "4.2", status=3)
-    (finding,) = [row for row in of(done, "finding") if row["code"] == "kept-too-long"]
+    result = check(demo, "4.2", status=3)
+    (finding,) = [row for row in of(result, "finding") if row["code"] == "kept-too-long"]
     kstate(*finding["hint"].split()[1:])
     assert not codes(check(demo, "4.2", status=0))
 
@@ -289,13 +289,13 @@ def test_tombstones_that_are_gone(demo: Path) -> None:
     for path in (demo, *demo.rglob("*")):
         os.utime(path)
     log = offsets_file(demo, 0, own_offset(demo) + 20)
-    done = check(demo, "4.3", "--offsets", log, "--delete-retention", "520w")
-    assert "older-than-tombstones" not in codes(done)
+    result = check(demo, "4.3", "--offsets", log, "--delete-retention", "520w")
+    assert "older-than-tombstones" not in codes(result)
     assert "older-than-tombstones" in codes(check(demo, "4.3", "--offsets", log, "--delete-retention", "1h", status=3))
-    for more, found in (({"delete_retention_ms": 1000}, True), ({"delete_retention_ms": 10**12}, False),
+    for more, is_reported in (({"delete_retention_ms": 1000}, True), ({"delete_retention_ms": 10**12}, False),
                         ({"delete_retention_ms": 1000, "policy": "delete"}, False)):  # fmt: skip
         log = offsets_file(demo, 0, own_offset(demo) + 20, **more)
-        assert ("older-than-tombstones" in codes(check(demo, "4.3", "--offsets", log))) is found
+        assert ("older-than-tombstones" in codes(check(demo, "4.3", "--offsets", log))) is is_reported
 
 
 def test_data_that_kstate_knows_to_be_old(demo: Path) -> None:
@@ -312,12 +312,12 @@ def test_data_that_kstate_knows_to_be_old(demo: Path) -> None:
 
 def test_an_offset_beyond_the_end_is_an_error(demo: Path) -> None:
     """A start would restore from a log that has lost records: nobody is told to rebuild the only copy."""
-    done = check(demo, "4.3", "--offsets", offsets_file(demo, 0, own_offset(demo)), status=3)
-    assert "beyond-log-end" in codes(done, "error")
+    result = check(demo, "4.3", "--offsets", offsets_file(demo, 0, own_offset(demo)), status=3)
+    assert "beyond-log-end" in codes(result, "error")
     file = demo.parent / "global.json"
     file.write_text(json.dumps({"shop-global": {str(p): {"start": 0, "end": 1} for p in (0, 1)}}), encoding="utf-8")
     beyond_global = check(demo, "4.3", "--offsets", file, status=3)
-    for row in (*of(done, "finding"), *of(beyond_global, "finding")):
+    for row in (*of(result, "finding"), *of(beyond_global, "finding")):
         if row["code"] in ("beyond-log-end", "topic-recreated"):
             assert row["hint"].startswith("do not start the application")
             assert f"kstate export {demo} {row['store']}" in row["hint"]
@@ -389,21 +389,26 @@ def test_how_long_it_takes_until_running(tmp_path: Path) -> None:
     assert rows == 328
     by_dump = kstate("check", app, "--for", "4.3", "--dump", dump)
     assert by_dump.out.splitlines()[0] == "4.3: 7 stores open; nothing to restore up to the end of the dump"
-    told = kstate("check", app, "--for", "4.3", "--dump", dump, "-o", "json").summary
-    assert (told["restores"], told["restores_exact"], told["seconds_to_running"], told["rate"]) == (0, True, 0, None)
+    summary = kstate("check", app, "--for", "4.3", "--dump", dump, "-o", "json").summary
+    assert (summary["restores"], summary["restores_exact"], summary["seconds_to_running"], summary["rate"]) == (
+        0,
+        True,
+        0,
+        None,
+    )
     # Of one store a file says more; of the others nobody says anything, and so nothing of the whole.
     log = offsets_file(app, 0, own_offset(app) + 101)
     alone = kstate("check", app, "--for", "4.3", "--offsets", log, "-o", "json", status=None)
     assert (alone.summary["restores"], alone.summary["rate_from"]) == (None, None)
-    known = ("check", app, "--for", "4.3", "--offsets", log, "--dump", dump, "--guarantee", "at_least_once")
-    both = kstate(*known, "-o", "json", status=None).summary
+    texts = ("check", app, "--for", "4.3", "--offsets", log, "--dump", dump, "--guarantee", "at_least_once")
+    both = kstate(*texts, "-o", "json", status=None).summary
     assert (both["restores"], both["restores_exact"], both["rate_from"]) == (100, False, "0001-restore")
     assert both["seconds_to_running"] == pytest.approx(100 / both["rate"], abs=0.1)
-    (line, *_) = kstate(*known, status=None).out.splitlines()
+    (line, *_) = kstate(*texts, status=None).out.splitlines()
     assert (
         "at most 100 records to restore up to the ends that the file and the dump say: " in line
         and "at the rate of 0001-restore" in line
     )
     kstate("clean", app)
-    (line, *_) = kstate(*known, status=None).out.splitlines()
+    (line, *_) = kstate(*texts, status=None).out.splitlines()
     assert line.endswith("(no rate was measured here)")

@@ -17,9 +17,9 @@ from .test_locks import held
 def check(app: Path, target: str, status: int | None) -> Done:
     (app / ".lock").touch()
     with held(app, "application"):
-        done = kstate_here("check", app, "--for", target, "-o", "json", status=status)
-    assert (done.summary["running"], done.summary["as_of"]) == (True, "last-flush")
-    return done
+        result = kstate_here("check", app, "--for", target, "-o", "json", status=status)
+    assert (result.summary["running"], result.summary["as_of"]) == (True, "last-flush")
+    return result
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def check(app: Path, target: str, status: int | None) -> Done:
 )
 def test_a_start_that_fails_is_not_foretold(tmp_path: Path, name: str, target: str) -> None:
     app = unpack(name, tmp_path)
-    done = check(app, target, 0)
-    outcomes = {row["outcome"] for row in done.rows if row["type"] == "prediction"}
+    result = check(app, target, 0)
+    outcomes = {row["outcome"] for row in result.rows if row["type"] == "prediction"}
     assert outcomes <= {"opens", "unknown", "restores-all"}, outcomes
-    assert {row["level"] for row in done.rows if row["type"] == "finding"} <= {"expected"}
-    for row in [row for row in done.rows if row["type"] == "finding"]:
+    assert {row["level"] for row in result.rows if row["type"] == "finding"} <= {"expected"}
+    for row in [row for row in result.rows if row["type"] == "finding"]:
         # No command that changes the directory of a running application.
         assert not CODES[row["code"]].changes_at_close or "kstate" not in row["hint"], row
 
@@ -55,10 +55,10 @@ def test_what_is_wrong_whatever_comes_is_a_finding(tmp_path: Path) -> None:
     (app / "0_1" / "kv-plain.position").write_text("0\n1\nx 0\n")
     sst = next((app / "0_1" / "rocksdb" / "count").glob("*.sst"))
     sst.write_bytes(b"no table")
-    done = check(app, "4.3", 3)
-    assert {row["code"] for row in done.rows if row.get("level") == "error"} >= {
+    result = check(app, "4.3", 3)
+    assert {row["code"] for row in result.rows if row.get("level") == "error"} >= {
         "foreign-in-segments",
         "malformed-position",
         "does-not-open",
     }
-    assert "start-fails" in {row["outcome"] for row in done.rows if row["type"] == "prediction"}
+    assert "start-fails" in {row["outcome"] for row in result.rows if row["type"] == "prediction"}

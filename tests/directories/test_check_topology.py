@@ -24,18 +24,18 @@ from tests.golden import names, unpack
 from tests.unit.rehome.texts import text
 
 from .support import kstate, tree_hash
-from .test_rehome import FAMILY, LEGACY, NAMED, World, changed, parts, rows, written
+from .test_rehome import FAMILY, LEGACY, NAMES, World, changed, parts, rows, written
 
 
 def said(*words: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The predictions and the findings."""
-    done = kstate("check", *words, "-o", "json", status=None)
-    assert done.status in (0, 3), done.told
-    found: dict[str, list[dict[str, Any]]] = {"prediction": [], "finding": []}
-    for row in done.rows:
-        if row["type"] in found:
-            found[row["type"]].append({name: value for name, value in row.items() if name not in ("app", "hint")})
-    return found["prediction"], found["finding"]
+    result = kstate("check", *words, "-o", "json", status=None)
+    assert result.status in (0, 3), result.told
+    rows: dict[str, list[dict[str, Any]]] = {"prediction": [], "finding": []}
+    for row in result.rows:
+        if row["type"] in rows:
+            rows[row["type"]].append({name: value for name, value in row.items() if name not in ("app", "hint")})
+    return rows["prediction"], rows["finding"]
 
 
 def codes(findings: list[dict[str, Any]]) -> set[str]:
@@ -57,27 +57,27 @@ def test_where_everything_is_at_home_nothing_else_is_said(name: str, tmp_path: P
     same = text_of(app, tmp_path / "same.txt")
     application = read_application(app)
     for exactly_once in (True, False):
-        asked = read_topologies(application, same, same, None, at_least_once=not exactly_once)
+        topology = read_topologies(application, same, same, None, at_least_once=not exactly_once)
         for release in RELEASES:
             request = CheckRequest(release, exactly_once=exactly_once)
             without = check(application, request)
-            told = check(application, replace(request, topology=asked))
-            assert told.predictions == without.predictions
-            assert [finding for finding in told.findings if finding.code != REHOME_REFUSED] == [*without.findings]
+            messages = check(application, replace(request, topology=topology))
+            assert messages.predictions == without.predictions
+            assert [finding for finding in messages.findings if finding.code != REHOME_REFUSED] == [*without.findings]
 
 
-@pytest.mark.parametrize(("name", "release"), [(LEGACY, "4.2"), (FAMILY, "4.3"), (NAMED, "3.9")])
+@pytest.mark.parametrize(("name", "release"), [(LEGACY, "4.2"), (FAMILY, "4.3"), (NAMES, "3.9")])
 def test_what_it_prints_for_pasting_mends_it(name: str, release: str, tmp_path: Path) -> None:
     world = World(name, tmp_path)
     healthy = Counter((row["store"], row["outcome"]) for row in said(world.app, "--for", release)[0])
     words = ("check", world.app, "--for", release, "--topology", world.new, "--from", world.old)
-    told = kstate(*words, "-o", "json", status=3)
-    found = [row for row in told.rows if row["type"] == "finding"]
-    assert codes(found) >= {"store-elsewhere"}
+    messages = kstate(*words, "-o", "json", status=3)
+    rows = [row for row in messages.rows if row["type"] == "finding"]
+    assert codes(rows) >= {"store-elsewhere"}
     fails = release == "4.3"
-    assert told.summary["start_fails"] is fails
-    assert ("re-initialised with different task" in told.out) is fails
-    (line,) = {row["hint"] for row in found if row["hint"].startswith("kstate rehome")}
+    assert messages.summary["start_fails"] is fails
+    assert ("re-initialised with different task" in messages.out) is fails
+    (line,) = {row["hint"] for row in rows if row["hint"].startswith("kstate rehome")}
     in_table = kstate(*words, status=3)
     assert f"        {line}\n" in in_table.out
     kstate(*shlex.split(line)[1:], "--warnings-ok")
@@ -91,8 +91,12 @@ def test_a_line_is_quoted(tmp_path: Path) -> None:
     world = World(FAMILY, tmp_path / "it's here")
     new = tmp_path / "new $(touch x); topology.txt"
     shutil.copy(world.new, new)
-    told = kstate("check", world.app, "--for", "4.3", "--topology", new, "--from", world.old, "-o", "json", status=3)
-    (line,) = {row["hint"] for row in told.rows if row["type"] == "finding" and row["hint"].startswith("kstate rehome")}
+    messages = kstate(
+        "check", world.app, "--for", "4.3", "--topology", new, "--from", world.old, "-o", "json", status=3
+    )
+    (line,) = {
+        row["hint"] for row in messages.rows if row["type"] == "finding" and row["hint"].startswith("kstate rehome")
+    }
     assert shlex.split(line) == [
         "kstate", "rehome", str(world.app), "--topology", str(new), "--from", str(world.old)
     ]  # fmt: skip
@@ -101,8 +105,8 @@ def test_a_line_is_quoted(tmp_path: Path) -> None:
 def test_a_store_without_a_changelog_would_begin_empty(tmp_path: Path) -> None:
     world = World(LEGACY, tmp_path)
     predictions, findings = said(world.app, "--for", "4.2", "--topology", world.new, "--from", world.old)
-    moved = [finding for finding in findings if finding["code"] == "moved-without-changelog"]
-    assert {one["store"] for one in moved} == {"kv-nolog"} and {one["level"] for one in moved} == {"error"}
+    moves = [finding for finding in findings if finding["code"] == "moved-without-changelog"]
+    assert {entry["store"] for entry in moves} == {"kv-nolog"} and {entry["level"] for entry in moves} == {"error"}
     empty = {
         (prediction["store"], prediction["outcome"])
         for prediction in predictions
@@ -114,9 +118,9 @@ def test_a_store_without_a_changelog_would_begin_empty(tmp_path: Path) -> None:
 def test_what_is_new_costs_its_task_everything_or_nothing(tmp_path: Path) -> None:
     """A text does not say whether a store is in memory: without a word of anybody's both are foretold."""
     world = World(FAMILY, tmp_path)
-    one = {number: [*stores] for number, stores in world.parts[""].items()}
-    one[1].append("brand-new")
-    written(world.new, {"": one}, ["global-table"])
+    entry = {number: [*stores] for number, stores in world.parts[""].items()}
+    entry[1].append("brand-new")
+    written(world.new, {"": entry}, ["global-table"])
     words = (world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)
 
     def fates(*more: object) -> set[tuple[str, str | None]]:
@@ -140,13 +144,13 @@ def test_a_name_of_another_operator_is_an_error(tmp_path: Path) -> None:
     name = "KSTREAM-AGGREGATE-STATE-STORE-0000000012"
     for task in world.app.glob("1_*"):
         (task / "rocksdb" / "source-table").rename(task / "rocksdb" / name)
-    one = {number: [name if s == "source-table" else s for s in those] for number, those in world.parts[""].items()}
-    written(world.old, {"": one}, ["global-table"])
+    names = {number: [name if s == "source-table" else s for s in those] for number, those in world.parts[""].items()}
+    written(world.old, {"": names}, ["global-table"])
     old = world.old.read_text()
     world.new.write_text(old.replace(f"make-{name}", "made-by-another"))
-    found = said(world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)[1]
-    assert {one["level"] for one in found if one["code"] == "name-of-another-operator"} == {"error"}
-    assert "rehome-refused" in codes(found)
+    results = said(world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)[1]
+    assert {entry["level"] for entry in results if entry["code"] == "name-of-another-operator"} == {"error"}
+    assert "rehome-refused" in codes(results)
     world.new.write_text(old)
     assert not codes(said(world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)[1]) & {
         "name-of-another-operator", "rehome-refused"
@@ -175,27 +179,27 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize("part", HOSTILE)
 @pytest.mark.parametrize("command", ["check", "ls"])
-def test_a_text_that_is_none(command: str, what: str, tmp_path: Path) -> None:
+def test_a_text_that_is_none(command: str, part: str, tmp_path: Path) -> None:
     app = unpack(LEGACY, tmp_path / "state")
     path = tmp_path / "topology.txt"
-    content = HOSTILE[what]
+    content = HOSTILE[part]
     if content is not None:
         path.write_bytes(content)
-    elif what == "a directory":
+    elif part == "a directory":
         path.mkdir()
     before = tree_hash(app)
     words = (command, app, *(("--for", "4.2") if command == "check" else ()), "--topology", path)
-    done = kstate(*words, status=None)
-    assert "\x1b" not in done.out + done.err
+    result = kstate(*words, status=None)
+    assert "\x1b" not in result.out + result.err
     assert tree_hash(app) == before
-    if what == "of nothing":
+    if part == "of nothing":
         # A topology without any store: none of the stores here are its.
-        assert done.status == (4 if command == "check" else 1), done.told
-        assert "none of the stores here" in done.err
+        assert result.status == (4 if command == "check" else 1), result.told
+        assert "none of the stores here" in result.err
     else:
-        assert done.status == 2 and str(path) in done.err.replace("\n", ""), done.told
+        assert result.status == 2 and str(path) in result.err.replace("\n", ""), result.told
 
 
 def test_a_text_of_another_application_and_one_that_does_not_fit(
@@ -208,11 +212,11 @@ def test_a_text_of_another_application_and_one_that_does_not_fit(
         (("--topology", other), WhyRefused.OTHER_APPLICATION),
         (("--topology", world.new, "--from", other), WhyRefused.OLD_DOES_NOT_FIT),
     ):
-        done = kstate("check", world.app, "--for", "4.2", *words, "-o", "json", status=4)
-        assert json.loads(done.out.splitlines()[-1])["code"] == why
+        result = kstate("check", world.app, "--for", "4.2", *words, "-o", "json", status=4)
+        assert json.loads(result.out.splitlines()[-1])["code"] == why
     for option in ("--from", "--spec"):
-        done = kstate("check", world.app, "--for", "4.2", option, world.old, status=2)
-        assert f"{option} goes with --topology" in done.err
+        result = kstate("check", world.app, "--for", "4.2", option, world.old, status=2)
+        assert f"{option} goes with --topology" in result.err
     # A kstate.toml, or a variable, may be there for all commands: a check without a new topology has no use for it.
     spec = tmp_path / "kstate.toml"
     spec.write_text('format = 1\n[defaults]\nrelease = "4.2"\n[stores.something]\nkind = "session"\n')
@@ -228,22 +232,22 @@ def test_a_specification_that_contradicts_the_directory(tmp_path: Path) -> None:
     spec = tmp_path / "kstate.toml"
     spec.write_text('format = 1\n[stores.count]\nkind = "session"\n')
     words = ("--topology", world.new, "--from", world.old, "--spec", spec)
-    told = kstate("check", world.app, "--for", "4.3", *words, "-o", "json", status=3)
-    (refused,) = (row for row in told.rows if row["type"] == "finding" and row["code"] == "rehome-refused")
-    assert "count" in refused["message"] and "session" in refused["message"]
+    messages = kstate("check", world.app, "--for", "4.3", *words, "-o", "json", status=3)
+    (refusal,) = (row for row in messages.rows if row["type"] == "finding" and row["code"] == "rehome-refused")
+    assert "count" in refusal["message"] and "session" in refusal["message"]
 
 
-@pytest.mark.parametrize("name", [LEGACY, FAMILY, NAMED])
+@pytest.mark.parametrize("name", [LEGACY, FAMILY, NAMES])
 def test_old_and_new_home_side_by_side(name: str, tmp_path: Path) -> None:
     world = World(name, tmp_path)
-    done = kstate("ls", world.app, "--topology", world.new, "--from", world.old, "-o", "json")
-    found = [row for row in done.rows if row["type"] == "store"]
-    assert {row["home"] for row in found} == ({"moves"} if name == NAMED else {"stays", "moves"})
-    assert not [row for row in done.rows if row["type"] == "lacked"]
+    result = kstate("ls", world.app, "--topology", world.new, "--from", world.old, "-o", "json")
+    results = [row for row in result.rows if row["type"] == "store"]
+    assert {row["home"] for row in results} == ({"moves"} if name == NAMES else {"stays", "moves"})
+    assert not [row for row in result.rows if row["type"] == "lacked"]
     table = kstate("ls", world.app, "--topology", world.new, "--from", world.old)
     assert table.out.splitlines()[0].split()[:4] == ["task", "new", "task", "store"]
     kstate(*world.words, "--warnings-ok")
-    for row in found:
+    for row in results:
         assert f"{row['new_task']}/{row['store']}" in rows(world.app)
     after = kstate("ls", world.app, "--topology", world.new, "-o", "json")
     assert {row["home"] for row in after.rows if row["type"] == "store"} == {"stays"}
@@ -253,28 +257,30 @@ def test_old_and_new_home_side_by_side(name: str, tmp_path: Path) -> None:
 
 def test_a_store_that_is_gone_one_that_is_new_and_a_copy(tmp_path: Path) -> None:
     world = World(FAMILY, tmp_path)
-    one = {number: [*stores] for number, stores in world.parts[""].items()}
-    one[0].remove("count")
-    one[1].append("brand-new")
-    written(world.new, {"": changed(one)}, [])
+    entry = {number: [*stores] for number, stores in world.parts[""].items()}
+    entry[0].remove("count")
+    entry[1].append("brand-new")
+    written(world.new, {"": changed(entry)}, [])
     shutil.copytree(world.app / "6_1" / "rocksdb" / "versioned", world.app / "0_1" / "rocksdb" / "versioned")
-    done = kstate("ls", world.app, "--topology", world.new, "--from", world.old, "-o", "json")
-    homes = {(row["task"], row["store"]): (row["new_task"], row["home"]) for row in done.rows if row["type"] == "store"}
+    result = kstate("ls", world.app, "--topology", world.new, "--from", world.old, "-o", "json")
+    homes = {
+        (row["task"], row["store"]): (row["new_task"], row["home"]) for row in result.rows if row["type"] == "store"
+    }
     assert homes["0_0", "count"] == (None, "gone") and homes["global", "global-table"] == (None, "gone")
     assert homes["6_1", "versioned"] == ("0_1", "copy") and homes["0_1", "versioned"] == ("0_1", "stays")
-    lacked = [(row["new_task"], row["store"]) for row in done.rows if row["type"] == "lacked"]
+    lacked = [(row["new_task"], row["store"]) for row in result.rows if row["type"] == "lacked"]
     assert lacked == [("2_0", "brand-new"), ("2_1", "brand-new")]
     assert "not here: brand-new" in kstate("ls", world.app, "--topology", world.new, "--from", world.old).err
 
 
 def test_a_named_topology_that_is_gone(tmp_path: Path) -> None:
     """4.3 looks for the topology of every directory, and does not start; a text without names has nobody look there."""
-    world = World(NAMED, tmp_path)
+    world = World(NAMES, tmp_path)
     (folder,) = world.app.glob("__*__")
     shutil.copytree(folder, world.app / "__gone__")
     words = ("check", world.app, "--topology", world.new, "-o", "json")
-    told = kstate(*words, "--for", "4.3", status=3)
-    failing = [row for row in told.rows if row["type"] == "prediction" and row["code"] == "unknown-topology"]
+    messages = kstate(*words, "--for", "4.3", status=3)
+    failing = [row for row in messages.rows if row["type"] == "prediction" and row["code"] == "unknown-topology"]
     assert {row["task"] for row in failing} == {f"__gone__/{task.name}" for task in folder.glob("*_*")}
     assert {tuple(row["messages"]) for row in failing} == {(UNKNOWN_TOPOLOGY.format(NO_BUILDER, "gone"),)}
     older = kstate(*words, "--for", "3.9", status=3)

@@ -67,7 +67,7 @@ def test_every_command_is_here() -> None:
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("command", ASKED)
 def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
-    told = []
+    messages = []
     here = tmp_path / "here"  # one path for both, as it is part of what they say
     for run in (kstate, kstate_cold):
         shutil.copytree(template, here, symlinks=True)
@@ -75,12 +75,12 @@ def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
         places["LISTING"] = listed(here / "app" / "orders")
         places["OUT"] = here / "out"
         places["PLACE"] = here
-        done = run(command, *(places.get(one, one) for one in ASKED[command]), status=None)
-        told.append(Done(done.status, _timeless(done.out), _timeless(done.err)))
+        result = run(command, *(places.get(word, word) for word in ASKED[command]), status=None)
+        messages.append(Done(result.status, _timeless(result.out), _timeless(result.err)))
         shutil.rmtree(here)
-    assert told[0].out.splitlines() == told[1].out.splitlines()
-    assert told[0] == told[1]
-    assert told[0].status in (0, 1), told[0]
+    assert messages[0].out.splitlines() == messages[1].out.splitlines()
+    assert messages[0] == messages[1]
+    assert messages[0].status in (0, 1), messages[0]
 
 
 def _timeless(text: str) -> str:

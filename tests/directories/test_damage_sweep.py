@@ -152,17 +152,17 @@ def test_no_reader_says_that_all_is_well(tmp_path: Path, damage: Callable[[Path]
     damage(app)
     before = tree_hash(app)
     silent: dict[str, Done] = {}
-    told: dict[str, Done] = {}
+    messages: dict[str, Done] = {}
     for name, arguments in READERS.items():
-        done = told[name] = kstate_here(*arguments(app, tmp_path), status=None)
+        result = messages[name] = kstate_here(*arguments(app, tmp_path), status=None)
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
         if name in NO_MATTER.get(damage, ()):
             continue
-        if done.status == 0 or not (done.err.strip() or name in ("check", "verify")):
-            silent[name] = done
+        if result.status == 0 or not (result.err.strip() or name in ("check", "verify")):
+            silent[name] = result
     # What "ls" says of a release is never better than what "check" says.
-    fails = {(row["task"], row["store"]) for row in told["check"].rows if row.get("outcome") == "start-fails"}
-    for row in (row for row in told["ls"].rows if row["type"] == "store"):
+    fails = {(row["task"], row["store"]) for row in messages["check"].rows if row.get("outcome") == "start-fails"}
+    for row in (row for row in messages["ls"].rows if row["type"] == "store"):
         assert (row["task"], row["store"]) not in fails or "4.3" not in row["opens_in"], row
     assert not silent
     assert tree_hash(app) == before

@@ -58,19 +58,19 @@ def test_no_secret_is_in_it(app: Path, log: Path, words: tuple[str, ...]) -> Non
 
 
 def test_the_traceback_of_any_error_is_in_it_and_not_on_the_screen(tmp_path: Path, log: Path) -> None:
-    done = kstate("ls", tmp_path / "nowhere", status=2)
-    assert "Traceback" not in done.told and "Traceback" in log.read_text(encoding="utf-8")
+    result = kstate("ls", tmp_path / "nowhere", status=2)
+    assert "Traceback" not in result.told and "Traceback" in log.read_text(encoding="utf-8")
 
 
 def test_a_log_that_cannot_be_written_ends_the_command_before_it_begins(
     app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KSTATE_LOG", str(tmp_path / "no" / "such" / "log"))
-    done = kstate("ls", app, status=2)
-    assert "cannot be written" in done.err and "KSTATE_LOG" in done.err
+    result = kstate("ls", app, status=2)
+    assert "cannot be written" in result.err and "KSTATE_LOG" in result.err
 
 
 def test_standard_error_has_it_with_debug(app: Path) -> None:
-    done = kstate("--debug", "ls", app)
-    assert "exit code 0" in done.err and f"read {app}" in done.err
-    assert "exit code" not in done.out
+    result = kstate("--debug", "ls", app)
+    assert "exit code 0" in result.err and f"read {app}" in result.err
+    assert "exit code" not in result.out

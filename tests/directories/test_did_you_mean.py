@@ -52,7 +52,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
 def _line(path: str, app: Path, out: Path) -> tuple[list[object], dict[str, object]]:
     """Arguments and options of a command that would work, but for the one that is wrong."""
     arguments: dict[str, list[object]] = {"export": [app, "visits"], "diff": [app, app], "demo": []}
-    needed: dict[str, dict[str, object]] = {
+    needs: dict[str, dict[str, object]] = {
         "export": {"--out": out / "out"},
         "check": {"--for": "4.2"},
         "migrate": {"--to": "4.2", "--dry-run": None},
@@ -63,27 +63,27 @@ def _line(path: str, app: Path, out: Path) -> tuple[list[object], dict[str, obje
     }
     if path.startswith("query "):
         return [app, "visits", *(["k1"] if "range" not in path and "scan" not in path else [])], {}
-    return arguments.get(path, [app]), needed.get(path, {})
+    return arguments.get(path, [app]), needs.get(path, {})
 
 
 def _named() -> list[tuple[str, str, str]]:
     """(command, metavar, option or place) of everything that is a name."""
-    found = []
+    results = []
     for path, command in commands():
         place = 0
         for parameter in command.params:
             is_argument = parameter.param_type_name == "argument"
             if parameter.metavar in NAMES and (path, parameter.metavar) not in ELSEWHERE:
-                found.append(
+                results.append(
                     (path, str(parameter.metavar), str(place) if is_argument else max(parameter.opts, key=len))
                 )
             place += is_argument
-    return found
+    return results
 
 
 def test_commands_with_names() -> None:
-    found = {metavar for _, metavar, _ in _named()}
-    assert found == set(NAMES)
+    metavars = {metavar for _, metavar, _ in _named()}
+    assert metavars == set(NAMES)
     assert len(_named()) > 40
 
 
@@ -91,11 +91,11 @@ def test_commands_with_names() -> None:
 def test_the_name_that_is_meant(path: str, metavar: str, where: str, orders: Path, tmp_path: Path, warm: Warm) -> None:
     arguments, options = _line(path, orders, tmp_path)
     wrong, right = NAMES[metavar]
-    given: object = orders.parent / wrong if metavar == "APP" else wrong
+    parent: object = orders.parent / wrong if metavar == "APP" else wrong
     if where.isdigit():
-        arguments[int(where)] = given
+        arguments[int(where)] = parent
     else:
-        options[where] = given
+        options[where] = parent
     words = [word for name, value in options.items() for word in ([name] if value is None else [name, value])]
     ended = warm(*path.split(), *arguments, *words)
     if path == "restore" and metavar == "APP":
@@ -109,16 +109,16 @@ def test_a_topic_of_the_dump(tmp_path: Path, warm: Warm) -> None:
     text = Path(str(RESTORE[3])).read_text(encoding="utf-8")
     assert "orders-visits-changelog" in text
     spec.write_text(text.replace("orders-visits-changelog", "orders-vistis-changelog"), encoding="utf-8")
-    words = [one for one in RESTORE if one not in ("--spec", RESTORE[3])]
+    words = [entry for entry in RESTORE if entry not in ("--spec", RESTORE[3])]
     lost = tmp_path / "orders"
-    asked = ("restore", lost, *words, "--spec", spec, "--dry-run", "--ignore")
+    texts = ("restore", lost, *words, "--spec", spec, "--dry-run", "--ignore")
     # What the specification calls otherwise is not in the dump, and what the dump has is nowhere in the specification.
     for ignored in ("orders-visits-changelog", "orders-visits-changlog"):
-        ended = warm(*asked, ignored)
+        ended = warm(*texts, ignored)
         assert ended.status == 4 and "did you mean orders-visits-changelog? " in ended.err, ended.told
 
 
-@pytest.mark.parametrize(("path", "option"), [(path, one) for path, _, one in _named() if _ == "RELEASE"])
+@pytest.mark.parametrize(("path", "option"), [(path, entry) for path, _, entry in _named() if _ == "RELEASE"])
 def test_a_release_of_confluent(path: str, option: str, orders: Path, tmp_path: Path, warm: Warm) -> None:
     arguments, options = _line(path, orders, tmp_path)
     options[option] = "7.9.1"
@@ -130,9 +130,9 @@ def test_a_release_of_confluent(path: str, option: str, orders: Path, tmp_path: 
 
 
 def test_releases_of_confluent() -> None:
-    assert [confluent(one) for one in ("7.9", "v7.9.1", "7.9.1-ccs", "7.9.1-ce", " 8.0 ")] == [*["3.9"] * 4, "4.0"]
-    assert [confluent(one) for one in ("7", "7.10", "9.0", "7.9-rc1", "٧.9", "")] == [None] * 6
-    assert not set(CONFLUENT) & {one.name for one in RELEASES}, "one number would name two releases"
+    assert [confluent(text) for text in ("7.9", "v7.9.1", "7.9.1-ccs", "7.9.1-ce", " 8.0 ")] == [*["3.9"] * 4, "4.0"]
+    assert [confluent(text) for text in ("7", "7.10", "9.0", "7.9-rc1", "٧.9", "")] == [None] * 6
+    assert not set(CONFLUENT) & {release.name for release in RELEASES}, "one number would name two releases"
     with pytest.raises(Exception, match=r"Apache Kafka 3\.0") as caught:
         release("7.0")
     assert "kstate does not know that; known releases: 3.2" in str(caught.value.hint)  # type: ignore[attr-defined]
@@ -147,7 +147,7 @@ def _told(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
 
 def test_commands_and_options(capfd: pytest.CaptureFixture[str]) -> None:
     """Each with two letters changed for one another."""
-    seen = 0
+    names = 0
     for path, command in commands():
         *before, name = path.split()
         if len(name) > 4:
@@ -155,10 +155,10 @@ def test_commands_and_options(capfd: pytest.CaptureFixture[str]) -> None:
         for parameter in command.params:
             option = max(parameter.opts, key=len)
             if parameter.param_type_name == "option" and len(option) > 6:
-                said = _told([*path.split(), f"--{_swapped(option[2:])}"], capfd)
-                assert re.search(rf"did you mean .*{option}\b.*\? see kstate", said), said
-                seen += 1
-    assert seen > 100
+                text = _told([*path.split(), f"--{_swapped(option[2:])}"], capfd)
+                assert re.search(rf"did you mean .*{option}\b.*\? see kstate", text), text
+                names += 1
+    assert names > 100
 
 
 def _swapped(name: str) -> str:
@@ -166,7 +166,7 @@ def _swapped(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "known", "meant"),
+    ("name", "facts", "text"),
     [
         ("Count", ["count", "counts"], "count"),
         ("order.count", ["order-count"], "order-count"),
@@ -176,8 +176,8 @@ def _swapped(name: str) -> str:
         ("x" * 100_000, ["y" * 100_000], None),
     ],
 )
-def test_close(name: str, known: list[str], meant: str | None) -> None:
-    assert close_to(name, known) == meant
+def test_close(name: str, facts: list[str], text: str | None) -> None:
+    assert close_to(name, facts) == text
 
 
 def test_nothing_is_meant_by_what_is_known() -> None:

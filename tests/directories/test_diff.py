@@ -50,10 +50,10 @@ def _rows(database: Path, family: str) -> dict[bytes, bytes]:
 
 
 def _diff(a: Path, b: Path, *more: object, status: int = 0) -> tuple[Done, dict[str, Any], list[dict[str, Any]]]:
-    done = kstate("diff", a, b, "-o", "json", *more, status=status)
-    rows, summary = done.rows, done.summary
+    result = kstate("diff", a, b, "-o", "json", *more, status=status)
+    rows, summary = result.rows, result.summary
     assert summary["equal"] == (status == 0)
-    return done, summary, rows
+    return result, summary, rows
 
 
 def _of(rows: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -80,10 +80,10 @@ def test_nothing_differs_after_a_migration(tmp_path: Path, golden: str, target: 
     assert summary["rows_a"] == summary["rows_b"] > 100
     assert _of(rows, "difference") == []
     assert {row["verdict"] for row in _of(rows, "store")} == {"equal"}
-    said = {text for row in _of(rows, "store") for text in row["not_compared"]}
+    texts = {text for row in _of(rows, "store") for text in row["not_compared"]}
     # 4.2 has no timestamps in the windows of a join.
     lost = {"headers: B's layout has none", "timestamps: B's layout has none"}
-    assert said == (lost if "headers" in golden else set())
+    assert texts == (lost if "headers" in golden else set())
     assert "equal" in kstate("diff", b, a).out
     assert tree_hash(tmp_path) == before
 
@@ -106,9 +106,9 @@ def test_exactly_the_edited_rows_differ(tmp_path: Path) -> None:
         },
     )
     before = tree_hash(tmp_path)
-    done, summary, found = _diff(a, b, status=3)
-    assert "1 stores or tasks differ" in done.err
-    differences = {bytes.fromhex(row["key"]): row for row in _of(found, "difference")}
+    result, summary, results = _diff(a, b, status=3)
+    assert "1 stores or tasks differ" in result.err
+    differences = {bytes.fromhex(row["key"]): row for row in _of(results, "difference")}
     assert {key: row["difference"] for key, row in differences.items()} == {
         changed: "different",
         deleted: "only-in-a",
@@ -118,23 +118,23 @@ def test_exactly_the_edited_rows_differ(tmp_path: Path) -> None:
     assert differences[deleted]["b"] is None
     assert differences[restamped]["b"]["timestamp"] == 7
     assert (summary["different"], summary["only_in_a"], summary["only_in_b"]) == (2, 1, 0)
-    assert [(row["task"], row["store"]) for row in _of(found, "store") if row["verdict"] != "equal"] == [
+    assert [(row["task"], row["store"]) for row in _of(results, "store") if row["verdict"] != "equal"] == [
         ("0_1", "kv-timestamped")
     ]
-    _, summary, found = _diff(a, b, "--ignore-timestamps", status=3)
+    _, summary, results = _diff(a, b, "--ignore-timestamps", status=3)
     assert (summary["different"], summary["only_in_a"]) == (1, 1)
-    done, summary, found = _diff(b, a, "--limit", "1", "--store", "kv-timestamped", status=3)
-    assert len(_of(found, "difference")) == 1
-    assert "2 more rows differ" in done.err
+    result, summary, results = _diff(b, a, "--limit", "1", "--store", "kv-timestamped", status=3)
+    assert len(_of(results, "difference")) == 1
+    assert "2 more rows differ" in result.err
     assert (summary["different"], summary["only_in_b"]) == (2, 1)
     _diff(a, b, "--store", "count")
     _diff(a, b, "--task", "0_0")
-    shown = kstate("diff", a, b, status=3).out
-    assert "only in A: 0_1/kv-timestamped" in shown
+    output = kstate("diff", a, b, status=3).out
+    assert "only in A: 0_1/kv-timestamped" in output
     assert tree_hash(tmp_path) == before
     _edit(segment, family, {window: None})
-    _, _, found = _diff(a, b, "--task", "0_0", status=3)
-    (row,) = _of(found, "difference")
+    _, _, results = _diff(a, b, "--task", "0_0", status=3)
+    (row,) = _of(results, "difference")
     assert (row["store"], row["difference"], row["seq"]) == ("window-count", "only-in-a", 0)
     assert bytes.fromhex(row["row"]) == window
 
@@ -167,14 +167,14 @@ def test_a_store_or_task_on_one_side_only(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-kinds-eos", tmp_path)
     shutil.rmtree(b / "0_1" / "rocksdb" / "reduce")
     shutil.rmtree(b / "6_1")
-    done, summary, rows = _diff(a, b, status=3)
+    result, summary, rows = _diff(a, b, status=3)
     assert summary["differing"] == 3
     assert [(row["task"], row["only_in"]) for row in _of(rows, "task")] == [("6_1", "a")]
     assert {(row["task"], row["store"], row["verdict"]) for row in _of(rows, "store") if row["only_in"]} == {
         ("0_1", "reduce", "only in A"),
         ("6_1", "versioned", "only in A"),
     }
-    assert "task 6_1 is only in A" in done.err
+    assert "task 6_1 is only in A" in result.err
     _diff(b, a, "--store", "reduce", status=3)
     _diff(b, a, "--store", "count")
     assert "no store nothing in either" in kstate("diff", a, b, "--store", "nothing", status=2).err
@@ -187,10 +187,10 @@ def test_what_cannot_be_read_is_never_equal(tmp_path: Path) -> None:
     data[10] ^= 1
     sst.write_bytes(data)
     before = tree_hash(tmp_path)
-    done, summary, rows = _diff(a, b, status=6)
+    result, summary, rows = _diff(a, b, status=6)
     assert summary["unread"] == 1
     assert [row["store"] for row in _of(rows, "store") if row["verdict"] == "unreadable"] == ["kv-plain"]
-    assert "cannot be read: B: " in done.err
+    assert "cannot be read: B: " in result.err
     _diff(a, b, "--store", "count")
     assert tree_hash(tmp_path) == before
     # The same damage on both sides is not equality either.
@@ -198,7 +198,7 @@ def test_what_cannot_be_read_is_never_equal(tmp_path: Path) -> None:
     _diff(a, b, "--store", "kv-plain", status=6)
     for app in (a, b):
         (app / "0_0" / "link").symlink_to("nowhere")
-    done, summary, _ = _diff(a, b, "--store", "link", "--store", "count", status=6)
+    result, summary, _ = _diff(a, b, "--store", "link", "--store", "count", status=6)
     assert len(summary["messages"]) == 2
 
 
@@ -227,9 +227,9 @@ def test_positions_are_shown_and_count_only_when_asked(tmp_path: Path) -> None:
     version, count, line, *rest = path.read_text().splitlines()
     words = line.split(" ")
     path.write_text("\n".join([version, count, " ".join([*words[:-1], str(int(words[-1]) + 5)]), *rest]) + "\n")
-    done, _, rows = _diff(a, b)
+    result, _, rows = _diff(a, b)
     assert [row["offsets"] for row in _of(rows, "store") if row["offsets"]]
-    assert "position" in done.err or "changelog" in done.err
+    assert "position" in result.err or "changelog" in result.err
     _diff(a, b, "--positions", status=3)
     assert kstate("diff", a, b, "-q").err == ""
 
@@ -237,8 +237,8 @@ def test_positions_are_shown_and_count_only_when_asked(tmp_path: Path) -> None:
 def test_a_store_of_another_topology_says_nothing_of_a_kind(tmp_path: Path) -> None:
     app = tmp_path / "app"
     # A row of zeros is that of a window as well as that of a session.
-    made = {"a": ("keyValueWithTimestamp", {b"k" + bytes(12): bytes(9)}), "b": ("default", {bytes(24): b"v"})}
-    for topology, (family, rows) in made.items():
+    outputs = {"a": ("keyValueWithTimestamp", {b"k" + bytes(12): bytes(9)}), "b": ("default", {bytes(24): b"v"})}
+    for topology, (family, rows) in outputs.items():
         path = app / f"__{topology}__" / "0_0" / "store" / "store.0"
         path.mkdir(parents=True)
         options = Options(raw_mode=True)
@@ -249,8 +249,8 @@ def test_a_store_of_another_topology_says_nothing_of_a_kind(tmp_path: Path) -> N
         ).close()
         _edit(path, family, rows)
     (app / ".lock").touch()
-    _, _, shown = _diff(app, app, status=6)
-    assert {row["task"]: row["verdict"] for row in _of(shown, "store")} == {
+    _, _, output = _diff(app, app, status=6)
+    assert {row["task"]: row["verdict"] for row in _of(output, "store")} == {
         "__a__/0_0": "equal",
         "__b__/0_0": "unreadable",
     }
@@ -264,13 +264,13 @@ def test_the_rows_of_a_store_that_only_one_has_are_counted(tmp_path: Path) -> No
     for path in (b / "0_0" / "rocksdb" / "count", b / "0_0" / "session-final", b / "0_1"):
         shutil.rmtree(path)
     for first, second, side in ((a, b, "a"), (b, a, "b")):
-        done = kstate_here("diff", first, second, "-o", "json", status=3)
-        rows, summary = done.rows, done.summary
+        result = kstate_here("diff", first, second, "-o", "json", status=3)
+        rows, summary = result.rows, result.summary
         lone = {(row["task"], row["store"]): row for row in rows if row.get("only_in") == side and "verdict" in row}
         assert {("0_0", "count"), ("0_0", "session-final"), ("0_1", "window-count")} <= lone.keys()
         for name, row in lone.items():
-            told = both[name][f"rows_{side}"]
-            assert (row[f"rows_{side}"], row[f"only_in_{side}"]) == (told, told), name
+            messages = both[name][f"rows_{side}"]
+            assert (row[f"rows_{side}"], row[f"only_in_{side}"]) == (messages, messages), name
             assert row["kinds"] == both[name]["kinds"]
         assert sum(row[f"rows_{side}"] for row in lone.values()) > 100
         assert summary[f"only_in_{side}"] == sum(row[f"rows_{side}"] for row in lone.values())
@@ -281,8 +281,8 @@ def test_a_store_that_only_one_has_and_that_cannot_be_read(tmp_path: Path) -> No
     shutil.rmtree(b / "0_0" / "rocksdb" / "count")
     (sst, *_) = sorted((a / "0_0" / "rocksdb" / "count").glob("*.sst"))
     sst.write_bytes(b"no table")
-    done = kstate_here("diff", a, b, "-o", "json", status=6)
-    (row,) = [row for row in done.rows if row.get("only_in") == "a" and "verdict" in row]
+    result = kstate_here("diff", a, b, "-o", "json", status=6)
+    (row,) = [row for row in result.rows if row.get("only_in") == "a" and "verdict" in row]
     assert row["verdict"] == "unreadable"
     assert sst.name in row["message"]
 
@@ -291,14 +291,14 @@ def test_what_is_no_store_by_its_name_is_there_all_the_same(tmp_path: Path) -> N
     """Its place is written in quotes, and whoever names it does not."""
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     (a / "0_0/rocksdb/we ird").mkdir()
-    done = kstate_here("diff", a, b, "--store", "we ird", "--store", "latest-order", status=6)
-    assert "cannot be read: A: 0_0/rocksdb/'we ird': is no legal store name" in done.err
+    result = kstate_here("diff", a, b, "--store", "we ird", "--store", "latest-order", status=6)
+    assert "cannot be read: A: 0_0/rocksdb/'we ird': is no legal store name" in result.err
 
 
 def test_what_is_no_store_by_its_name_lies_in_its_task(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     (a / "0_0/we ird").mkdir()
-    for named in ((), ("--task", "0_0")):
-        done = kstate_here("diff", a, b, *named, status=6)
-        assert "cannot be read: A: '0_0/we ird': is no legal store name" in done.err
+    for text in ((), ("--task", "0_0")):
+        result = kstate_here("diff", a, b, *text, status=6)
+        assert "cannot be read: A: '0_0/we ird': is no legal store name" in result.err
     assert kstate_here("diff", a, b, "--task", "0_1", status=0).status == 0

@@ -83,30 +83,30 @@ def busy(app: Path, store: str, family: str) -> Iterator[int]:
         process.wait()
 
 
-def says_as_of(done: Done, pid: int) -> None:
-    notes = [row["message"] for row in done.rows if row["type"] == "note"]
+def says_as_of(result: Done, pid: int) -> None:
+    notes = [row["message"] for row in result.rows if row["type"] == "note"]
     assert any(note.startswith("as of the last flush: ") and f"process {pid}" in note for note in notes), notes
-    assert done.summary["executed"] is False
+    assert result.summary["executed"] is False
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
     (tmp_path / "state").mkdir()
-    found = unpack("4.3.1-demo-eos", tmp_path / "state")
-    (found / ".lock").touch()
-    return found
+    path = unpack("4.3.1-demo-eos", tmp_path / "state")
+    (path / ".lock").touch()
+    return path
 
 
 def test_a_plan_and_nothing_else(app: Path) -> None:
     before = tree_hash(app.parent)
     with held(app, "application") as pid:
         for argv in asked(app):
-            done = kstate_here(*argv, "-o", "json")
+            result = kstate_here(*argv, "-o", "json")
             if argv[0] != "clean":
-                says_as_of(done, pid)
-                assert done.summary["steps"] or argv[0] == "restore", argv
-            told = kstate_here(*argv).err
-            assert argv[0] == "clean" or "as of the last flush" in told, argv
+                says_as_of(result, pid)
+                assert result.summary["steps"] or argv[0] == "restore", argv
+            messages = kstate_here(*argv).err
+            assert argv[0] == "clean" or "as of the last flush" in messages, argv
             assert holds(app), argv
     assert tree_hash(app.parent) == before
 
@@ -123,20 +123,20 @@ def under_way(app: Path) -> dict[str, Path]:
 
 def test_what_it_is_making_is_told_and_is_no_warning(app: Path) -> None:
     """Exit code 0, whenever it is asked: nothing is wrong."""
-    made = under_way(app)
+    outputs = under_way(app)
     with held(app, "application") as pid:
         for argv in asked(app):
             quiet_of_them = [word for word in argv if word != "--warnings-ok"]
-            done = kstate_here(*quiet_of_them, "-o", "json", status=None)
+            result = kstate_here(*quiet_of_them, "-o", "json", status=None)
             if argv[0] == "clean":
                 continue
-            says_as_of(done, pid)
-            warnings = [row["message"] for row in done.rows if row["type"] == "warning"]
-            assert not [text for text in warnings if any(place in text for place in made)], argv
-            notes = [row["message"] for row in done.rows if row["type"] == "note"]
+            says_as_of(result, pid)
+            warnings = [row["message"] for row in result.rows if row["type"] == "warning"]
+            assert not [text for text in warnings if any(place in text for place in outputs)], argv
+            notes = [row["message"] for row in result.rows if row["type"] == "note"]
             if argv[0] == "migrate":
-                assert done.status == 0 and not warnings
-                for place in made:
+                assert result.status == 0 and not warnings
+                for place in outputs:
                     assert any(text.startswith(place) and "running application is making it" in text for text in notes)
 
 
@@ -163,9 +163,9 @@ def test_what_closing_writes_is_not_missed(tmp_path: Path, name: str, target: st
     app = unpack(name, tmp_path)
     (app / ".lock").touch()
     with held(app, "application") as pid:
-        done = kstate_here("migrate", app, "--to", target, "--dry-run", "-o", "json", "--warnings-ok")
-    says_as_of(done, pid)
-    assert done.summary["steps"]
+        result = kstate_here("migrate", app, "--to", target, "--dry-run", "-o", "json", "--warnings-ok")
+    says_as_of(result, pid)
+    assert result.summary["steps"]
     assert "not left clean" in kstate_here("migrate", app, "--to", target, "--dry-run", status=4).err
 
 
@@ -173,8 +173,8 @@ def test_a_run_is_refused_still(app: Path) -> None:
     before = tree_hash(app.parent)
     with held(app, "application") as pid:
         for argv in asked(app)[:-1]:
-            refused = kstate_here(*argv[:-1], status=5)
-            assert f"process {pid}" in refused.err
+            result = kstate_here(*argv[:-1], status=5)
+            assert f"process {pid}" in result.err
     assert tree_hash(app.parent) == before
 
 
@@ -185,5 +185,5 @@ def test_not_amid_a_change(app: Path) -> None:
     first = journal.read_bytes().splitlines(keepends=True)[0]
     journal.write_bytes(first)
     with held(app, "application") as pid:
-        refused = kstate_here("wipe", app, "--store", "visits", "--dry-run", status=5)
-    assert f"process {pid}" in refused.err
+        result = kstate_here("wipe", app, "--store", "visits", "--dry-run", status=5)
+    assert f"process {pid}" in result.err

@@ -57,7 +57,7 @@ def migrate(app: Path, **options: int) -> Done:
 
 def made(state: str, folder: Path) -> Path:
     """A directory with a run in this state."""
-    return make(next(one for one in STATES if one.state == state), folder)
+    return make(next(entry for entry in STATES if entry.state == state), folder)
 
 
 # --- copies ---------------------------------------------------------------------------------------------------------
@@ -80,10 +80,10 @@ def test_a_copy_without_times_can_be_undone(app: Path, tmp_path: Path, way: str)
     migrate(app)
     copy = copied(app, tmp_path / "copy", way)
     state = tree_hash(copy.parent)
-    refused = kstate("undo", copy, status=4)
-    assert "only times differ" in refused.err
-    assert f"kstate undo {copy} --times-lost\n" in refused.err
-    assert "kstate clean" not in refused.err
+    refusal = kstate("undo", copy, status=4)
+    assert "only times differ" in refusal.err
+    assert f"kstate undo {copy} --times-lost\n" in refusal.err
+    assert "kstate clean" not in refusal.err
     assert tree_hash(copy.parent) == state
     kstate("undo", copy, "--times-lost")
     assert content(copy) == before, "the times are those of before"
@@ -121,8 +121,8 @@ def test_no_file_of_what_is_put_back_may_have_other_contents(tmp_path: Path, way
             data[:-1] + bytes([data[-1] ^ 1]) if path.suffix != ".sst" else bytes([data[0] ^ 1]) + data[1:]
         )
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        refused = kstate("undo", app, *way, status=4).err
-        assert path.name in refused, refused
+        messages = kstate("undo", app, *way, status=4).err
+        assert path.name in messages, messages
         path.write_bytes(data)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     kstate("undo", app, *way)
@@ -133,8 +133,8 @@ def test_what_is_missing_is_named_before_what_has_another_time(app: Path, tmp_pa
     copy = copied(app, tmp_path / "copy", "cp -r")
     (run,) = read_runs(copy)
     next(run.tree.rglob("*.sst")).rename(run.tree / "elsewhere")
-    refused = kstate("undo", copy, "--times-lost", status=4).err
-    assert "elsewhere" in refused and ".sst" in refused and "IDENTITY" not in refused
+    messages = kstate("undo", copy, "--times-lost", status=4).err
+    assert "elsewhere" in messages and ".sst" in messages and "IDENTITY" not in messages
 
 
 def test_other_sizes_are_no_lost_times(app: Path, tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_other_sizes_are_no_lost_times(app: Path, tmp_path: Path) -> None:
     copy = copied(app, tmp_path / "copy", "cp -r")
     (run,) = read_runs(copy)
     (next(run.tree.rglob("CURRENT")).parent / "IDENTITY").write_bytes(b"x")
-    refused = kstate("undo", copy, "--times-lost", status=4).err
-    assert "is not what it was" in refused
-    assert "--times-lost" not in refused
+    messages = kstate("undo", copy, "--times-lost", status=4).err
+    assert "is not what it was" in messages
+    assert "--times-lost" not in messages
 
 
 def test_an_application_that_has_run_since_has_lost_no_times(app: Path) -> None:
@@ -156,18 +156,22 @@ def test_an_application_that_has_run_since_has_lost_no_times(app: Path) -> None:
     assert "has changed since" in kstate("undo", app, "--times-lost", status=4).err
 
 
-@pytest.mark.parametrize("given", [(), ("--times-lost",), ("--discard-newer",), ("--lock-is-shared",)], ids=" ".join)
-def test_each_printed_undo_asks_for_what_was_asked_before(app: Path, tmp_path: Path, given: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [(), ("--times-lost",), ("--discard-newer",), ("--lock-is-shared",)], ids=" ".join
+)
+def test_each_printed_undo_asks_for_what_was_asked_before(
+    app: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     """Where several things are wrong: who pastes what is printed comes to the end, and is not sent round in circles."""
     before = content(app)
     migrate(app)
     copy = copied(app, tmp_path / "copy", "cp -r")
     (next(copy.rglob("CURRENT")).parent / "LOG.old.1").write_text("another name")
-    asked = {*given}
-    while (done := kstate("undo", copy, *sorted(asked), status=None)).status:
-        printed = [shlex.split(line)[3:] for line in re.findall(r"kstate undo .*", done.err)]
-        assert printed and all(asked < {*flags} for flags in printed), done.err
-        asked = {*printed[-1]}
+    requests = {*arguments}
+    while (result := kstate("undo", copy, *sorted(requests), status=None)).status:
+        printed = [shlex.split(line)[3:] for line in re.findall(r"kstate undo .*", result.err)]
+        assert printed and all(requests < {*flags} for flags in printed), result.err
+        requests = {*printed[-1]}
     assert content(copy) == before
 
 
@@ -182,8 +186,8 @@ def test_the_runs_of_another_application_are_refused(app: Path, there: bool) -> 
     before = tree_hash(app.parent)
     commands: list[tuple[str, ...]] = [("undo",), ("undo", "--discard-newer"), ("clean",)]
     for command in [*commands, *([("migrate", "--to", "4.3")] if there else [])]:
-        refused = kstate(command[0], other, *command[1:], status=4).err
-        assert f"its journal is of application {app.name}, not of app2" in refused
+        messages = kstate(command[0], other, *command[1:], status=4).err
+        assert f"its journal is of application {app.name}, not of app2" in messages
     (row,) = kstate("status", other, "-o", "json").rows
     assert (row["state"], app.name in row["message"]) == ("damaged", True)
     assert tree_hash(app.parent) == before
@@ -204,9 +208,9 @@ def test_a_mark_of_undoing_that_nothing_proves_is_refused(app: Path, also: bool)
         put_mark(app, STAGED, run.token)
     before = tree_hash(app.parent)
     for command in (("undo",), MIGRATE):
-        refused = kstate(command[0], app, *command[1:], status=4).err
-        assert "nothing proves it" in refused
-        assert str(app / UNDOING) in refused
+        messages = kstate(command[0], app, *command[1:], status=4).err
+        assert "nothing proves it" in messages
+        assert str(app / UNDOING) in messages
     assert tree_hash(app.parent) == before
     (app / UNDOING).unlink()
     assert "is undone" in kstate("undo", app).err
@@ -230,29 +234,29 @@ def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Pat
     migrate(app)
     if undone:
         kstate("undo", app)
-    for one in app.iterdir():
-        if one.is_dir():
-            shutil.rmtree(one)
+    for entry in app.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
     before = tree_hash(app.parent)
-    left = kstate("clean", app).err
-    assert f"{app} holds no task any more" in left
-    assert f"kstate clean {app} --run 0001-migrate" in left
+    messages = kstate("clean", app).err
+    assert f"{app} holds no task any more" in messages
+    assert f"kstate clean {app} --run 0001-migrate" in messages
     # Nobody who only looks is told that all is well.
-    looked = kstate("ls", app, "-o", "json", status=1)
-    assert [row["code"] for row in looked.rows] == ["only-kept"]
-    assert f"run 0001-migrate: {app} holds no task any more" in looked.err
+    reads = kstate("ls", app, "-o", "json", status=1)
+    assert [row["code"] for row in reads.rows] == ["only-kept"]
+    assert f"run 0001-migrate: {app} holds no task any more" in reads.err
     assert f"run 0001-migrate: {app} holds no task any more" in kstate("verify", app, status=1).err
     checked = kstate("check", app, "--for", "4.3", "-o", "json", status=3)
     assert [row["code"] for row in checked.rows if row["type"] == "finding"] == ["only-kept"]
     # What one run only has put aside is found, and moved, by hand. All commands say the same of it.
     (finding,) = (row["message"] for row in checked.rows if row["type"] == "finding")
     status = kstate("status", app).out
-    for told in (left, looked.err, finding, status):
-        assert (f"kstate undo {app} --discard-newer" in told) is not undone
-        assert f"kstate clean {app} --run 0001-migrate" in told
+    for message in (messages, reads.err, finding, status):
+        assert (f"kstate undo {app} --discard-newer" in message) is not undone
+        assert f"kstate clean {app} --run 0001-migrate" in message
     assert f"kstate clean {app}\n" not in status and f"kstate undo {app}\n" not in status
-    assert {path: one for path, one in tree_hash(app.parent).items() if "tree" in path} == {
-        path: one for path, one in before.items() if "tree" in path
+    assert {path: element for path, element in tree_hash(app.parent).items() if "tree" in path} == {
+        path: element for path, element in before.items() if "tree" in path
     }
     if undone:
         kstate("clean", app, "--run", "0001-migrate")
@@ -268,11 +272,11 @@ def test_status_says_of_a_lost_directory_what_clean_says(app: Path, undone: bool
     if undone:
         kstate("undo", app)
     shutil.rmtree(app)
-    refused, status = kstate("clean", app, status=4).err, kstate("status", app).out
+    refusal, status = kstate("clean", app, status=4).err, kstate("status", app).out
     back = f"mv {app.parent}/.kstate/{app.name}/0001-migrate/tree {app}" if undone else f"kstate undo {app}"
-    for told in (refused, status):
-        assert f"{app} is lost, and run 0001-migrate keeps the only copy of " in told
-        assert f"    {back}\n" in told
+    for messages in (refusal, status):
+        assert f"{app} is lost, and run 0001-migrate keeps the only copy of " in messages
+        assert f"    {back}\n" in messages
     assert f"kstate clean {app}" not in status
 
 
@@ -291,10 +295,10 @@ def test_clean_leaves_the_copy_of_what_is_nearly_all_lost(tmp_path: Path, loss: 
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     migrate(app)
     loss(app)
-    left = kstate("clean", app).err
+    messages = kstate("clean", app).err
     (run,) = read_runs(app)
-    assert f"run {run.name} is left: {app} holds no " in left
-    assert f"kstate undo {app} --discard-newer" in left
+    assert f"run {run.name} is left: {app} holds no " in messages
+    assert f"kstate undo {app} --discard-newer" in messages
     kstate("undo", app, "--discard-newer")
     assert len(list(app.glob("[0-9]*"))) == 2
     kstate("clean", app)
@@ -305,9 +309,9 @@ def test_an_emptied_directory_is_not_migrated_back(app: Path) -> None:
     """It is where every release wants it: the only way is the one that brings something back."""
     migrate(app)
     shutil.rmtree(app / "0_0")
-    refused = kstate("undo", app, status=4).err
-    assert "kstate migrate" not in refused
-    assert f"kstate undo {app} --discard-newer" in refused
+    messages = kstate("undo", app, status=4).err
+    assert "kstate migrate" not in messages
+    assert f"kstate undo {app} --discard-newer" in messages
 
 
 def test_what_may_not_be_listed_is_not_to_be_moved_away(app: Path) -> None:
@@ -315,11 +319,11 @@ def test_what_may_not_be_listed_is_not_to_be_moved_away(app: Path) -> None:
     (app / "0_0").chmod(0)
     try:
         for command in (("migrate", "--to", "4.2", "--dry-run"), ("wipe", "--store", "kv-timestamped", "--dry-run")):
-            refused = without_privileges(command[0], app, *command[1:])
-            assert refused.status == 4
-            assert "0_0: cannot be listed: Permission denied" in refused.err
-            assert "which are to stay as they are" in refused.err
-            assert "move" not in refused.err
+            result = without_privileges(command[0], app, *command[1:])
+            assert result.status == 4
+            assert "0_0: cannot be listed: Permission denied" in result.err
+            assert "which are to stay as they are" in result.err
+            assert "move" not in result.err
     finally:
         (app / "0_0").chmod(0o755)
 
@@ -335,8 +339,8 @@ def test_no_code_comes_from_the_working_directory(app: Path, tmp_path: Path) -> 
     for name in ("pickle.py", "json.py", "kstate_cli/__init__.py"):
         (here / name).write_text(f"open({str(here / 'ran')!r}, 'w').close()\n")
     kstate_script = Path(sys.executable).with_name("kstate")
-    done = subprocess.run([kstate_script, "verify", app], cwd=here, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([kstate_script, "verify", app], cwd=here, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
     assert not (here / "ran").exists()
 
 
@@ -358,11 +362,11 @@ def test_a_directory_that_was_lost_before_an_interrupted_switch_can_be_taken_fro
     shutil.rmtree(app)
     before = tree_hash(app.parent)
     for command in ("undo", "clean"):
-        told = kstate(command, app, status=4 if command == "undo" else 0).err
+        messages = kstate(command, app, status=4 if command == "undo" else 0).err
         assert tree_hash(app.parent) == before
         if command == "undo":
             line = shell("mv", run.tree, app)
-            assert f"{line}\n" in told
+            assert f"{line}\n" in messages
     subprocess.run(line, shell=True, check=True)
     assert "finished" in kstate("migrate", app, *MIGRATE[1:-3]).err
     assert content(app) == new
@@ -396,8 +400,8 @@ def test_no_command_sweeps_the_last_links_to_what_is_lost(
     if state == "staged":
         commands += [("clean", "--run", run.name)]
     for command in commands:
-        told = kstate(command[0], app, *command[1:], status=4).err
-        assert str(run.tree) in told, told
+        messages = kstate(command[0], app, *command[1:], status=4).err
+        assert str(run.tree) in messages, messages
         assert content(run.tree) == before, command
         assert app.exists() == (loss is emptied), command
 
@@ -458,9 +462,9 @@ def test_clean_does_not_call_a_run_that_goes_on_interrupted(app: Path) -> None:
 def test_clean_says_what_settles_a_switch_and_what_that_does(tmp_path: Path) -> None:
     """Whoever wants to keep what a run has made must not be sent to undo."""
     app = made("after-switch", tmp_path)
-    left = kstate("clean", app).err
-    assert "at its switch, which the next command that changes the directory settles" in left
-    assert f"to settle it and take the run back: kstate undo {app}" in left
+    messages = kstate("clean", app).err
+    assert "at its switch, which the next command that changes the directory settles" in messages
+    assert f"to settle it and take the run back: kstate undo {app}" in messages
     new = content(app)
     assert "interrupted after its switch: finished" in kstate("migrate", app, "--to", "4.2").err
     assert content(app) == new
@@ -510,9 +514,9 @@ def without_privileges(*command: object) -> Done:
     line = [sys.executable, "-m", "kstate_cli", *map(str, command)]
     if os.geteuid() == 0:
         line = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *line]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert "Traceback" not in done.stderr, done.stderr
-    return Done(done.returncode, done.stdout, done.stderr)
+    result = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert "Traceback" not in result.stderr, result.stderr
+    return Done(result.returncode, result.stdout, result.stderr)
 
 
 @pytest.mark.parametrize(
@@ -534,13 +538,13 @@ def test_what_may_not_be_read_is_refused_as_that(app: Path, name: str) -> None:
             of_ages = name == "ages.json"
             if (command[0] == "check") != of_ages or (command[0] == "status" and "/" in name[5:]):
                 continue
-            refused = without_privileges(command[0], app, *command[1:])
-            assert refused.status == 4, (command, refused.err)
-            assert "Permission denied" in refused.err
-            assert f"{path} belongs to " in refused.err and " with mode 0000, which denies " in refused.err
-            assert "to its owner, who this is: chmod u+" in refused.err
-            assert "run as" not in refused.err, "said to that very user"
-            assert "move" not in refused.err
+            result = without_privileges(command[0], app, *command[1:])
+            assert result.status == 4, (command, result.err)
+            assert "Permission denied" in result.err
+            assert f"{path} belongs to " in result.err and " with mode 0000, which denies " in result.err
+            assert "to its owner, who this is: chmod u+" in result.err
+            assert "run as" not in result.err, "said to that very user"
+            assert "move" not in result.err
     finally:
         path.chmod(mode & 0o7777)
     assert tree_hash(app.parent).keys() == before.keys()
@@ -562,7 +566,7 @@ def _docstrings(tree: ast.Module) -> set[int]:
 
 def test_one_module_says_that_nothing_has_changed() -> None:
     """What fails or is interrupted after the exchange does not know of it."""
-    says = {
+    messages = {
         name
         for name, tree in syntax.modules()
         for node in syntax.nodes(tree)
@@ -571,7 +575,7 @@ def test_one_module_says_that_nothing_has_changed() -> None:
         and "nothing has changed" in node.value.lower()
         and id(node) not in _docstrings(tree)
     }
-    assert says == {"change/commits_made.py"}
+    assert messages == {"change/commits_made.py"}
 
 
 def _users(name: str) -> set[str]:
@@ -611,26 +615,26 @@ def test_nothing_is_swept_while_somebody_still_writes_there(
 ) -> None:
     """One database fails, or a signal comes, while another is being written: it is waited for, then all of it is swept."""
     app = fresh(SEVERAL_STORES, tmp_path / "w" / "state")
-    before, order, begun = content(app), iter(range(100)), threading.Event()
-    written: list[Path] = []
+    before, order, start = content(app), iter(range(100)), threading.Event()
+    paths: list[Path] = []
 
     def edit_or_fail(job: EditJob) -> object:
         if next(order) == 0:
-            assert begun.wait(60)
+            assert start.wait(60)
             if isinstance(ending, OSError):
                 raise ending
             os.kill(os.getpid(), signal.SIGINT)
-        begun.set()
+        start.set()
         time.sleep(0.5)
-        done = edit(job)
-        written.append(job.staged / job.step.path)
-        return done
+        result = edit(job)
+        paths.append(job.staged / job.step.path)
+        return result
 
     monkeypatch.setattr(engine, "edit", edit_or_fail)
     code = 6 if isinstance(ending, OSError) else 130
-    told = kstate_here("migrate", app, "--to", "4.2", "--workers", "2", status=code).err
-    assert written, "somebody wrote when it was over"
-    assert "still" not in told
+    messages = kstate_here("migrate", app, "--to", "4.2", "--workers", "2", status=code).err
+    assert paths, "somebody wrote when it was over"
+    assert "still" not in messages
     assert content(app) == before
     assert not any(run.tree.exists() for run in read_runs(app))
 
@@ -644,9 +648,9 @@ def test_a_read_only_file_system_is_refused_as_that(app: Path, tmp_path: Path) -
         copy = Path(shutil.copytree(app.parent, folder / "state", symlinks=True)) / app.name
         subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
         for command in (("undo",), ("clean",), ("migrate", "--to", "4.3"), ("wipe", "--all")):
-            refused = kstate(command[0], copy, *command[1:], status=4).err
-            assert "mounted read-only" in refused, command
-            assert "application's user" not in refused
+            messages = kstate(command[0], copy, *command[1:], status=4).err
+            assert "mounted read-only" in messages, command
+            assert "application's user" not in messages
 
 
 @pytest.mark.parametrize("place", ["APP", "a task", ".kstate"])
@@ -667,8 +671,8 @@ def test_a_subvolume_is_refused_before_there_is_a_run(app: Path, tmp_path: Path,
         subprocess.run(["btrfs", "subvolume", "create", where], check=True, capture_output=True)
         subprocess.run(["cp", "-a", "-T", app, copy], check=True)
         before = content(copy)
-        refused = migrate(copy, status=4).err
-        assert f"{where} is a file system of its own" in refused
+        messages = migrate(copy, status=4).err
+        assert f"{where} is a file system of its own" in messages
         assert content(copy) == before
         assert [path.name for path in state.rglob("*-migrate")] == []
         # Whatever is there already can be deleted: that exchanges nothing.
@@ -693,8 +697,8 @@ def test_a_mount_in_the_way_is_named_before_anything_is_done(app: Path, where: s
     before = content(app), content(run.tree)
     with bound(point[where]):
         for command in (("undo",), ("migrate", "--to", "4.3")):
-            refused = kstate(command[0], app, *command[1:], status=4).err
-            assert f"{point[where]} is a mount point" in refused, command
+            messages = kstate(command[0], app, *command[1:], status=4).err
+            assert f"{point[where]} is a mount point" in messages, command
         if where == "tree":
             assert f"{point[where]} is a mount point" in kstate("clean", app, status=4).err
         assert (content(app), content(run.tree)) == before

@@ -61,9 +61,9 @@ def restored(warm: Warm, state: Path, dump: Path) -> dict[str, str]:
     words = ("--spec", SPEC, "--for", "4.3", "--engine", "local", "--dump-is-complete", "--dump-is-committed")
     ended = warm("restore", state / "orders", "--from-changelog", dump, *words)
     assert ended.status in (0, 1), ended.err
-    found = digest(state / "orders")
+    results = digest(state / "orders")
     shutil.rmtree(state)
-    return found
+    return results
 
 
 def test_stores_are_the_same(warm: Warm, tmp_path: Path) -> None:

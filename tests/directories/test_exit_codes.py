@@ -62,8 +62,8 @@ class World:
         top = self.folder / f"copy-{len(list(self.folder.iterdir()))}"
         subprocess.run(["cp", "-a", str(here.parent), str(top)], check=True)
         if name == "CHANGED":
-            done = self.warm("migrate", top / here.name, "--to", "4.2", "-q")
-            assert done.status == 0, done.told
+            result = self.warm("migrate", top / here.name, "--to", "4.2", "-q")
+            assert result.status == 0, result.told
         return top / here.name
 
     def argv(self, command: str, app: Path | str) -> list[object]:
@@ -109,13 +109,13 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     top = tmp_path_factory.mktemp("templates")
     app = small(KINDS, top / "state", (STORE, "window-count", "global-table"))
     warned = small(KINDS, top / "warned", (STORE, "kv-nolog"))
-    for one in (app, warned):
-        (one / ".lock").touch()
+    for entry in (app, warned):
+        (entry / ".lock").touch()
     changed = top / "changed" / app.name
     shutil.copytree(app, changed)
     with Warm() as warm:
-        done = warm("migrate", changed, "--to", "4.2", "-q")
-    assert done.status == 0, done.told
+        result = warm("migrate", changed, "--to", "4.2", "-q")
+    assert result.status == 0, result.told
     return {"APP": app, "CHANGED": changed, "WARNED": warned}
 
 
@@ -230,10 +230,10 @@ def _after_the_exchange(world: World, command: str) -> Ended:
     assert exchange, traced
     nth = len(re.findall(rf"fsync\(\d+<{re.escape(str(app.parent))}>\)", before)) + 1
     app = world.fresh(name)
-    left = digest(app)
+    remainder = digest(app)
     place = ("-P", str(app.parent))
     ended = _injected(world, command, app, *place, "-e", "trace=fsync", "-e", f"inject=fsync:error=EIO:when={nth}")
-    assert digest(app) != left, f"it failed before the exchange: {ended.told}"
+    assert digest(app) != remainder, f"it failed before the exchange: {ended.told}"
     return ended
 
 
@@ -259,7 +259,7 @@ def _summary_lost(world: World, command: str) -> Ended:
     # The plan is the first write; Spark is not traced.
     strace = ["strace", "-o", os.devnull, "-P", out, "-e", "trace=write", "-e", "inject=write:error=ENOSPC:when=2+"]
     with out.open("w") as file:
-        done = subprocess.run(
+        result = subprocess.run(
             [*map(str, (*strace, *argv))],
             cwd=ROOT,
             env={**os.environ, "PYTHONUNBUFFERED": ""},
@@ -268,9 +268,9 @@ def _summary_lost(world: World, command: str) -> Ended:
             text=True,
             check=False,
         )
-    assert app.is_dir() and f"{app} was changed by run 0001-restore" in done.stderr, done.stderr
-    assert not NOTHING.search(done.stderr)
-    return Ended(done.returncode, "", done.stderr)
+    assert app.is_dir() and f"{app} was changed by run 0001-restore" in result.stderr, result.stderr
+    assert not NOTHING.search(result.stderr)
+    return Ended(result.returncode, "", result.stderr)
 
 
 def _signalled(world: World, command: str) -> Ended:
@@ -295,13 +295,13 @@ def _signalled(world: World, command: str) -> Ended:
     os.kill(pid, signal.SIGTERM)
     # What it says of its end must have room; or it would wait for ever.
     deadline = time.monotonic() + 30
-    told = b""
+    text = b""
     while _alive(pid) and time.monotonic() < deadline:
         if select.select([other_end], [], [], 0.05)[0]:
-            told += os.read(other_end, 1 << 16)
+            text += os.read(other_end, 1 << 16)
     ended = world.warm.wait()
     os.close(other_end)
-    hold_to_its_word(ended.told + told.decode(errors="replace"), before, app)
+    hold_to_its_word(ended.told + text.decode(errors="replace"), before, app)
     return ended
 
 
@@ -338,10 +338,12 @@ def _cut_off(world: World, command: str) -> Ended:
 def _too_many(world: World, command: str) -> Ended:
     app = world.templates["APP"]
     offsets = world.folder / "offsets.json"
-    told = listed(app)
-    (topic, *_) = [name for line in told.read_text().splitlines() for name in json.loads(line).get("changelog") or ()]
+    messages = listed(app)
+    (topic, *_) = [
+        name for line in messages.read_text().splitlines() for name in json.loads(line).get("changelog") or ()
+    ]
     offsets.write_text(json.dumps({topic: {"2147483646": {"start": 0, "end": 1}}}))
-    return world.run(app, [command, told, "--offsets", offsets])
+    return world.run(app, [command, messages, "--offsets", offsets])
 
 
 def _different(world: World, command: str) -> Ended:
@@ -440,7 +442,7 @@ def test_the_code(command: str, code: int, cell: Cell, warm: Warm, templates: di
 
 # --- "nothing has changed" --------------------------------------------------------------------------------------------
 
-SAID = {
+MESSAGES = {
     "change/commits_made.py": 1,
     "cli/app.py": 1,
     "cli/views/plan.py": 1,
@@ -451,11 +453,11 @@ it. Whoever adds one has a test that holds it to its word: see `hold_to_its_word
 
 def test_where_it_is_said_that_nothing_has_changed() -> None:
     package = Path(kstate_cli.__file__).parent
-    found = {}
+    results = {}
     for path in sorted(package.rglob("*.py")):
         # Texts, not comments and docstrings.
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if re.search(r"""["'].*["']""", line)]
         count = sum(1 for line in lines if NOTHING.search(line) and not line.strip().startswith('"""'))
         if count:
-            found[path.relative_to(package).as_posix()] = count
-    assert found == SAID
+            results[path.relative_to(package).as_posix()] = count
+    assert results == MESSAGES

@@ -48,18 +48,18 @@ LOCAL, SPARK = EngineChoice(Engine.local, REQUESTED), EngineChoice(Engine.spark,
 
 def _read(out: Path) -> list[dict[str, Any]]:
     """Rows in the order of files and rows."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for path in sorted(out.glob("part-*.parquet")):
-        found += parquet.read_table(path).to_pylist()
-    return found
+        rows += parquet.read_table(path).to_pylist()
+    return rows
 
 
-def _headers(found: ValueAndTimestamp[bytes]) -> list[dict[str, Any]]:
-    return [{"key": header.key, "value": header.value} for header in found.headers]
+def _headers(results: ValueAndTimestamp[bytes]) -> list[dict[str, Any]]:
+    return [{"key": header.key, "value": header.value} for header in results.headers]
 
 
-def _stamp(found: ValueAndTimestamp[bytes]) -> int | None:
-    return None if found.timestamp == -1 else found.timestamp
+def _stamp(results: ValueAndTimestamp[bytes]) -> int | None:
+    return None if results.timestamp == -1 else results.timestamp
 
 
 class Answers:
@@ -80,11 +80,11 @@ class Answers:
                 {
                     "partition": p,
                     "key": key,
-                    "value": found.value,
-                    "timestamp": _stamp(found),
-                    "headers": _headers(found) if kind.startswith("headers") else None,
+                    "value": results.value,
+                    "timestamp": _stamp(results),
+                    "headers": _headers(results) if kind.startswith("headers") else None,
                 }
-                for p, (key, found) in self.ask(TimestampedRangeQuery.with_no_bounds())
+                for p, (key, results) in self.ask(TimestampedRangeQuery.with_no_bounds())
             ]
         if kind == "key-value":
             return [
@@ -97,7 +97,7 @@ class Answers:
             return [self._session(kind, p, *row) for p, row in self._sessions()]
         if kind == "versioned":
             return [row for p, key in self._keys(VersionedKey) for row in self._versions(p, key)]
-        return [row for p, found in self.ask(RawScanQuery.scan()) for row in _internal(kind, p, *found)]
+        return [row for p, results in self.ask(RawScanQuery.scan()) for row in _internal(kind, p, *results)]
 
     def _all_windows(self) -> Any:
         return WindowRangeQuery.with_window_start_range(0, FOREVER)
@@ -116,7 +116,7 @@ class Answers:
 
     def _sessions(self) -> list[tuple[int | None, Any]]:
         keys = dict.fromkeys(row["key"] for row in self.exported)
-        return [found for key in keys for found in self.ask(WindowRangeQuery.with_key(key))]
+        return [results for key in keys for results in self.ask(WindowRangeQuery.with_key(key))]
 
     def _session(self, kind: str, p: int | None, window: Any, value: Any) -> dict[str, Any]:
         stamped = value if isinstance(value, ValueAndTimestamp) else ValueAndTimestamp(value, -1)
@@ -139,13 +139,13 @@ class Answers:
             {
                 "partition": p,
                 "key": key,
-                "value": one.value,
-                "valid_from": one.timestamp,
-                "valid_to": one.valid_to,
-                "is_latest": one.valid_to is None,
+                "value": entry.value,
+                "valid_from": entry.timestamp,
+                "valid_to": entry.valid_to,
+                "is_latest": entry.valid_to is None,
                 "tombstone": False,
             }
-            for q, one in self.ask(MultiVersionedKeyQuery.with_key(key))
+            for q, entry in self.ask(MultiVersionedKeyQuery.with_key(key))
             if q == p
         ]
 
@@ -197,11 +197,11 @@ def _sorted(rows: list[dict[str, Any]], names: Any) -> list[str]:
 def test_rows_are_the_answers_of_queries(tmp_path: Path, golden: str) -> None:
     app = find_application(unpack(golden, tmp_path / "state"))
     before = tree_hash(tmp_path / "state")
-    found = read_application(app)
-    kinds = {store.name: store.kind.name for task in found.tasks for store in task.stores}
+    application = read_application(app)
+    kinds = {store.name: store.kind.name for task in application.tasks for store in task.stores}
     # A store may look empty in one task and not in another.
-    kinds |= {store.name: store.kind.name for task in found.tasks for store in task.stores if store.kind.certain}
-    seen = 0
+    kinds |= {store.name: store.kind.name for task in application.tasks for store in task.stores if store.kind.certain}
+    values = 0
     with OfflineStreams(app) as streams:
         for store, kind in sorted(kinds.items()):
             out = tmp_path / "out" / store
@@ -222,49 +222,50 @@ def test_rows_are_the_answers_of_queries(tmp_path: Path, golden: str) -> None:
             if "session" not in kind and kind != "versioned":
                 # Within a partition they are in the same order, too.
                 assert [row["key"] for row in exported] == [row["key"] for row in expected], store
-            seen += len(expected)
-    assert seen > (0 if "sparse" in golden else 200)
+            values += len(expected)
+    assert values > (0 if "sparse" in golden else 200)
     assert tree_hash(tmp_path / "state") == before
 
 
 def test_columns_serdes_and_the_manifest(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     out = tmp_path / "a" / "out"
-    done = kstate("export", app, "latest-order", "--out", out, "--key-serde", "string", "-o", "json", "-q")
+    result = kstate("export", app, "latest-order", "--out", out, "--key-serde", "string", "-o", "json", "-q")
     manifest = json.loads((out / "_manifest.json").read_text())
-    assert {**done.summary, **{name: manifest[name] for name in manifest if name in done.summary}} == {
-        **done.summary, "schema_version": manifest["schema_version"]
+    assert {**result.summary, **{name: manifest[name] for name in manifest if name in result.summary}} == {
+        **result.summary, "schema_version": manifest["schema_version"]
     }  # fmt: skip
-    assert {*manifest} - {*done.summary} == {"tasks"}
-    tasks = [row for row in done.rows if row["type"] == "task"]
-    files = [(row["task"], row["path"], row["rows"]) for row in done.rows if row["type"] == "file"]
+    assert {*manifest} - {*result.summary} == {"tasks"}
+    tasks = [row for row in result.rows if row["type"] == "task"]
+    files = [(row["task"], row["path"], row["rows"]) for row in result.rows if row["type"] == "file"]
     assert [
-        {name: row[name] for name in one if name != "files"} for one, row in zip(manifest["tasks"], tasks, strict=True)
-    ] == [{name: one[name] for name in one if name != "files"} for one in manifest["tasks"]]
+        {name: row[name] for name in entry if name != "files"}
+        for entry, row in zip(manifest["tasks"], tasks, strict=True)
+    ] == [{name: task[name] for name in task if name != "files"} for task in manifest["tasks"]]
     assert files == [
-        (one["task"], str(out / file["name"]), file["rows"]) for one in manifest["tasks"] for file in one["files"]
+        (task["task"], str(out / file["name"]), file["rows"]) for task in manifest["tasks"] for file in task["files"]
     ]
-    assert [row["files"] for row in tasks] == [len(one["files"]) for one in manifest["tasks"]]
-    assert done.summary["files"] == len(files)
-    assert done.summary["engine"] == "one process"
+    assert [row["files"] for row in tasks] == [len(task["files"]) for task in manifest["tasks"]]
+    assert result.summary["files"] == len(files)
+    assert result.summary["engine"] == "one process"
     assert manifest["application"] == "orders"
     assert manifest["as_of"] == "closed"
-    assert [one["partition"] for one in manifest["tasks"]] == [0, 1]
-    assert all(one["position"] for one in manifest["tasks"])
+    assert [task["partition"] for task in manifest["tasks"]] == [0, 1]
+    assert all(task["position"] for task in manifest["tasks"])
     assert list(manifest["columns"]) == ["partition", "key", "value", "timestamp", "headers"]
     assert manifest["columns"]["key"] == "string"
     rows = _read(out)
     assert len(rows) == manifest["rows"] > 0
     assert all(isinstance(row["key"], str) and isinstance(row["value"], bytes) for row in rows)
     assert sorted(os.listdir(out)) == sorted(
-        ["_manifest.json", *(file["name"] for one in manifest["tasks"] for file in one["files"])]
+        ["_manifest.json", *(file["name"] for task in manifest["tasks"] for file in task["files"])]
     )
-    refused = kstate("export", app, "latest-order", "--out", tmp_path / "b", "--value-serde", "long", status=4)
-    assert "value cannot be read as long" in refused.err
+    refusal = kstate("export", app, "latest-order", "--out", tmp_path / "b", "--value-serde", "long", status=4)
+    assert "value cannot be read as long" in refusal.err
     assert not (tmp_path / "b").exists()
     table = kstate("export", app, "customers", "--out", tmp_path / "c")
     assert "global" in table.out
-    assert [one["partition"] for one in _read(tmp_path / "c")] == [None] * len(_read(tmp_path / "c"))
+    assert [entry["partition"] for entry in _read(tmp_path / "c")] == [None] * len(_read(tmp_path / "c"))
 
 
 def test_a_serde_that_shows_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,8 +310,8 @@ def test_where_an_export_may_go(tmp_path: Path) -> None:
     assert json.loads((out / "_manifest.json").read_text())["store"] == "latest-order"
     assert {path.name.split("-")[1] for path in out.glob("part-*")} == {"0_0", "0_1"}
     (out / "mine.txt").write_text("x")
-    refused = kstate("export", app, "visits", "--out", out, "--overwrite", status=4)
-    assert "mine.txt" in refused.err
+    refusal = kstate("export", app, "visits", "--out", out, "--overwrite", status=4)
+    assert "mine.txt" in refusal.err
     assert "no task" in kstate("export", app, "nothing", "--out", tmp_path / "x", status=2).err
     assert not (tmp_path / "x").exists()
     assert tree_hash(app) == before
@@ -348,8 +349,8 @@ def test_beside_a_running_application_only_when_asked(tmp_path: Path) -> None:
             out = tmp_path / "out"
             assert "--last-flush" in kstate("export", app, "visits", "--out", out, status=5).err
             assert "--last-flush" in kstate("diff", app, app, status=5).err
-            done = kstate("export", app, "visits", "--out", out, "--last-flush", "-o", "json")
-            assert done.summary["as_of"] == "last-flush"
+            result = kstate("export", app, "visits", "--out", out, "--last-flush", "-o", "json")
+            assert result.summary["as_of"] == "last-flush"
             summary = kstate("diff", app, app, "--last-flush", "-o", "json").summary
             assert (summary["as_of_a"], summary["as_of_b"]) == ("last-flush", "last-flush")
         finally:
@@ -359,8 +360,8 @@ def test_beside_a_running_application_only_when_asked(tmp_path: Path) -> None:
 def test_no_serde_reads_what_is_streams_own(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     out = tmp_path / "out"
-    refused = kstate("export", app, "grace-join-Buffer", "--out", out, "--value-serde", "string", status=4)
-    assert "Streams' own" in refused.err
+    refusal = kstate("export", app, "grace-join-Buffer", "--out", out, "--value-serde", "string", status=4)
+    assert "Streams' own" in refusal.err
     kstate("export", app, "grace-join-Buffer", "--out", out, "--key-serde", "string")
     assert all(isinstance(row["key"], str) for row in _read(out))
     assert "is not a serde" in kstate("export", app, "count", "--out", out, "--key-serde", "nope", status=2).err
@@ -390,8 +391,8 @@ def test_engines_write_the_same_files(tmp_path: Path, big: Path, monkeypatch: py
         ("spark", SPARK, 2),
     ):
         out = tmp_path / name.replace(" ", "-")
-        found = export_store(ExportRequest(app, "count", out, engine=engine, workers=workers), ExportWatcher())
-        assert found.engine == name
+        exported = export_store(ExportRequest(app, "count", out, engine=engine, workers=workers), ExportWatcher())
+        assert exported.engine == name
         outs[name] = _bytes_of(out)
     assert outs["one process"] == outs["processes"] == outs["spark"]
     out = tmp_path / "spark"
@@ -451,8 +452,8 @@ def test_killed_it_is_taken_up_by_the_same_export_only(tmp_path: Path, big: Path
         process.communicate(timeout=60)
     assert sorted(os.listdir(out)) == ["_incomplete"]
     other = unpack("4.3.1-demo-eos", tmp_path)
-    refused = kstate("export", other, "visits", "--out", out, status=4)
-    assert "interrupted export of something else" in refused.err
+    refusal = kstate("export", other, "visits", "--out", out, status=4)
+    assert "interrupted export of something else" in refusal.err
     kstate("export", big, "count", "--out", out, "-q")
     assert sorted(os.listdir(out)) == ["_manifest.json", "part-0_0-00000.parquet", "part-0_1-00000.parquet"]
     assert len(_read(out)) == 2 * ROWS
@@ -468,8 +469,8 @@ def test_two_exports_do_not_meet_in_one_folder(tmp_path: Path, big: Path) -> Non
 
 def test_a_database_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    found = read_application(app)
-    steady = Steady.of(found, [store for task in found.tasks for store in task.stores])
+    application = read_application(app)
+    steady = Steady.of(application, [store for task in application.tasks for store in task.stores])
     steady.check()
     os.utime(app / "0_0/rocksdb/latest-order/CURRENT")
     with pytest.raises(InUse, match="latest-order has changed"):
@@ -498,7 +499,7 @@ def test_ranges_are_even_and_hold_every_key() -> None:
     ranges = split(tables, 25)
     assert ranges[0][0] is None
     assert ranges[-1][1] is None
-    assert all(one[1] == other[0] for one, other in pairwise(ranges))
+    assert all(entry[1] == other[0] for entry, other in pairwise(ranges))
     assert 3 <= len(ranges) <= 5
     assert split([], 25) == [(None, None)]
     assert split(tables, 10_000) == [(None, None)]
@@ -509,17 +510,17 @@ def test_a_store_that_is_out_of_sight_in_one_task_is_refused(tmp_path: Path) -> 
     hidden = app / "0_1" / "rocksdb" / "latest-order"
     hidden.rename(tmp_path / "elsewhere")
     hidden.symlink_to(tmp_path / "elsewhere")
-    refused = kstate("export", app, "latest-order", "--out", tmp_path / "out", status=4)
-    assert "0_1/rocksdb/latest-order is a symbolic link" in refused.err
+    refusal = kstate("export", app, "latest-order", "--out", tmp_path / "out", status=4)
+    assert "0_1/rocksdb/latest-order is a symbolic link" in refusal.err
     assert not (tmp_path / "out").exists()
 
 
 def test_a_task_that_is_left_over_is_exported_only_when_it_is_named(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     shutil.copytree(app / "0_1", app / "99_1")
-    asked = ("export", app, "latest-order", "--out", tmp_path / "out", "-o", "json")
-    assert "several subtopologies: 0_0, 0_1, 99_1" in kstate(*asked, status=4).err
+    texts = ("export", app, "latest-order", "--out", tmp_path / "out", "-o", "json")
+    assert "several subtopologies: 0_0, 0_1, 99_1" in kstate(*texts, status=4).err
     spec = tmp_path / "kstate.toml"
     spec.write_text("format = 1\n[stores.latest-order]\nsubtopology = 0\n")
-    rows = kstate(*asked, "--spec", spec).rows
+    rows = kstate(*texts, "--spec", spec).rows
     assert [row["task"] for row in rows if row["type"] == "task"] == ["0_0", "0_1"]

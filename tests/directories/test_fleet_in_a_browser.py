@@ -38,15 +38,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three hosts of a real directory, a task on none of them; and a host whose names are hostile."""
     folder = tmp_path_factory.mktemp("fleet")
     hosts = three_hosts(folder).values()
-    told = [store("0_0", HOSTILE)]
-    (folder / "evil.json").write_text(host_line(HOSTILE) + text([*told, summary(told, HOSTILE)]))
+    stores = [store("0_0", HOSTILE)]
+    (folder / "evil.json").write_text(host_line(HOSTILE) + text([*stores, summary(stores, HOSTILE)]))
     kstate("fleet", *hosts, folder / "evil.json", "--html", folder / "fleet.html", status=3)
     return folder / "fleet.html"
 
 
 def requests(browser: webdriver.Chrome) -> list[str]:
     """What the browser asked for since the last call."""
-    entries = [json.loads(one["message"])["message"] for one in browser.get_log("performance")]  # type: ignore[no-untyped-call]
+    entries = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]  # type: ignore[no-untyped-call]
     return [entry["params"]["request"]["url"] for entry in entries if entry["method"] == "Network.requestWillBeSent"]
 
 
@@ -63,14 +63,14 @@ def test_findings_unfold_with_the_text_of_explain(browser: webdriver.Chrome, pag
     browser.get(page.as_uri())
     folded = browser.find_elements(By.TAG_NAME, "details")
     assert folded
-    for one in folded:
-        code = one.get_attribute("id")
+    for entry in folded:
+        code = entry.get_attribute("id")
         (first, *_) = kstate("explain", f"fleet:{code}", "-o", "json").rows
-        inside = one.find_element(By.TAG_NAME, "div")
+        inside = entry.find_element(By.TAG_NAME, "div")
         assert not inside.is_displayed()
-        one.find_element(By.TAG_NAME, "summary").click()
+        entry.find_element(By.TAG_NAME, "summary").click()
         assert inside.is_displayed() and first["message"] in inside.text
-        one.find_element(By.TAG_NAME, "summary").click()
+        entry.find_element(By.TAG_NAME, "summary").click()
         assert not inside.is_displayed()
 
 
@@ -85,15 +85,15 @@ def test_it_fits_the_screen_and_can_be_read(browser: webdriver.Chrome, page: Pat
     assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
     dark = luminance(browser, "body", "background-color") < 0.2
     assert dark is (scheme == "dark")
-    for chosen, back in (("body", "body"), (".t.ok", ".t.ok"), (".t.near", ".t.near"), (".t.far", ".t.far"),
+    for choice, back in (("body", "body"), (".t.ok", ".t.ok"), (".t.near", ".t.near"), (".t.far", ".t.far"),
                          (".t.worse", ".t.worse"), (".t.what", ".t.what"), (".t.none", "body"), (".dim", "body")):  # fmt: skip
-        high, low = sorted((luminance(browser, chosen, "color"), luminance(browser, back, "background-color")))[::-1]
-        assert (high + 0.05) / (low + 0.05) >= 3, (chosen, scheme)
+        high, low = sorted((luminance(browser, choice, "color"), luminance(browser, back, "background-color")))[::-1]
+        assert (high + 0.05) / (low + 0.05) >= 3, (choice, scheme)
 
 
-def luminance(browser: webdriver.Chrome, chosen: str, what: str) -> float:
+def luminance(browser: webdriver.Chrome, choice: str, what: str) -> float:
     """Relative luminance of a colour as WCAG 2 has it, 0 black to 1 white."""
-    shown = browser.find_element(By.CSS_SELECTOR, chosen).value_of_css_property(what)
-    parts = [int(part.strip()) / 255 for part in shown.partition("(")[2].rstrip(")").split(",")[:3]]
+    output = browser.find_element(By.CSS_SELECTOR, choice).value_of_css_property(what)
+    parts = [int(part.strip()) / 255 for part in output.partition("(")[2].rstrip(")").split(",")[:3]]
     red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -91,8 +91,8 @@ def test_files_of_others_are_no_part_of_the_state(leave: Callable[[Path], None],
         assert _contents(app) == contents
     # RocksDB removes its trash and old OPTIONS files, and takes every name that begins as theirs for one of them.
     names = {name for name in (*IN_DATABASES, *FOLDERS) if not name.startswith("OPTIONS-")}
-    left = {path for path in before if Path(path).name in names - {"000011.sst.trash", "lost+found"}}
-    assert left <= tree_hash(app).keys()
+    remainder = {path for path in before if Path(path).name in names - {"000011.sst.trash", "lost+found"}}
+    assert remainder <= tree_hash(app).keys()
     for _ in range(3):
         kstate_here("undo", app)
     assert {path: entry[0] for path, entry in tree_hash(app).items()} == {
@@ -119,10 +119,10 @@ def test_a_store_behind_a_link_is_unknown(place: str, tmp_path: Path) -> None:
         "task": Path("0_0"),
     }
     path = app / places[place]
-    moved = tmp_path / "elsewhere" / path.name
-    moved.parent.mkdir()
-    shutil.move(path, moved)
-    path.symlink_to(moved)
+    moves = tmp_path / "elsewhere" / path.name
+    moves.parent.mkdir()
+    shutil.move(path, moves)
+    path.symlink_to(moves)
     before = tree_hash(app)
     outcomes = _outcomes(app, 3)
     of_task = {outcome for (task, _), outcome in outcomes.items() if task == "0_0"}
@@ -132,11 +132,11 @@ def test_a_store_behind_a_link_is_unknown(place: str, tmp_path: Path) -> None:
     assert "missing" not in checked.out
     verified = kstate_here("verify", app, "-o", "json", status=4)
     assert {row["level"] for row in verified.rows if row["type"] == "finding"} == {"unknown"}
-    refused = kstate_here(
+    result = kstate_here(
         "restore", app, "--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3",
         "--engine", "local", "--warnings-ok", status=4,
     )  # fmt: skip
-    assert "is a symbolic link" in refused.err
+    assert "is a symbolic link" in result.err
     kstate_here("migrate", app, "--to", "4.2", status=4)
     assert tree_hash(app) == before
 
@@ -155,6 +155,6 @@ def test_a_folder_of_the_file_system_that_only_root_reads_stops_nothing(tmp_path
         line = [sys.executable, "-m", "kstate_cli", *command]
         if os.geteuid() == 0:
             line = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *line]
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (command, done.stderr)
+        result = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, (command, result.stderr)
     assert not (tmp_path / ".kstate" / app.name).exists()

@@ -31,8 +31,8 @@ KEYS = (TopicPartition(BULK, 0), TopicPartition(BULK, 1))
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    with Warm() as one:
-        yield one
+    with Warm() as entry:
+        yield entry
 
 
 def _restore(warm: Warm, lost: Path, dump: object, spec: object = SPEC) -> tuple[int, str]:
@@ -47,34 +47,34 @@ def test_what_is_to_be_added_to_kstate_toml(tmp_path: Path, warm: Warm) -> None:
     before, _, _ = SPEC.read_text(encoding="utf-8").partition("[stores.visits]")
     spec.write_text(before + '[stores.customers]\nkind = "timestamped-key-value"\nglobal = true\n'
                     'source = "table"\nchangelog = "shop-global"\npartitions = 2\n', encoding="utf-8")  # fmt: skip
-    status, told = _restore(warm, tmp_path / "orders", DUMP, spec)
-    assert status == 4 and "changelogs of stores that nothing describes" in told
-    lines = [line[4:] for line in told.splitlines() if line.startswith("    ") and "--ignore" not in line]
-    assert any("in-memory" in line for line in lines), told
+    status, messages = _restore(warm, tmp_path / "orders", DUMP, spec)
+    assert status == 4 and "changelogs of stores that nothing describes" in messages
+    lines = [line[4:] for line in messages.splitlines() if line.startswith("    ") and "--ignore" not in line]
+    assert any("in-memory" in line for line in lines), messages
     with spec.open("a", encoding="utf-8") as file:
         file.write("\n".join(["", *lines, ""]))
-    status, told = _restore(warm, tmp_path / "orders", DUMP, spec)
-    assert status in (0, 1), told
-    assert "visits is in memory: Streams restores it at every start" in told
+    status, messages = _restore(warm, tmp_path / "orders", DUMP, spec)
+    assert status in (0, 1), messages
+    assert "visits is in memory: Streams restores it at every start" in messages
 
 
 def test_a_dump_that_lies_further_down_or_up(tmp_path: Path, warm: Warm) -> None:
     assert (DUMP / TOPIC).is_dir()
-    for given, below in ((EXAMPLES, DUMP), (DUMP / TOPIC, DUMP)):
-        status, told = _restore(warm, tmp_path / "orders", given)
-        assert status == 4, told
-        assert f"kstate: {below} holds the dump: {given} is " in told
-        assert "--dump-is-complete" not in told, "it would be read without its manifest"
-        meant = re.findall(r"kstate: (\S+) holds the dump", told)[0]
-        assert _restore(warm, tmp_path / "orders", meant)[0] in (0, 1)
+    for arguments, below in ((EXAMPLES, DUMP), (DUMP / TOPIC, DUMP)):
+        status, messages = _restore(warm, tmp_path / "orders", arguments)
+        assert status == 4, messages
+        assert f"kstate: {below} holds the dump: {arguments} is " in messages
+        assert "--dump-is-complete" not in messages, "it would be read without its manifest"
+        match = re.findall(r"kstate: (\S+) holds the dump", messages)[0]
+        assert _restore(warm, tmp_path / "orders", match)[0] in (0, 1)
 
 
 def test_two_dumps_are_both_named(tmp_path: Path, warm: Warm) -> None:
     for name in ("monday", "tuesday"):
         shutil.copytree(DUMP, tmp_path / "dumps" / name)
-    status, told = _restore(warm, tmp_path / "orders", tmp_path / "dumps")
+    status, messages = _restore(warm, tmp_path / "orders", tmp_path / "dumps")
     assert status == 4
-    assert f"kstate: {tmp_path}/dumps/monday, {tmp_path}/dumps/tuesday hold dumps: {tmp_path}/dumps is " in told
+    assert f"kstate: {tmp_path}/dumps/monday, {tmp_path}/dumps/tuesday hold dumps: {tmp_path}/dumps is " in messages
 
 
 def test_a_directory_that_is_lost_and_no_specification(tmp_path: Path, warm: Warm) -> None:
@@ -83,22 +83,22 @@ def test_a_directory_that_is_lost_and_no_specification(tmp_path: Path, warm: War
     ended = warm("restore", tmp_path / "orders", *words)
     assert ended.status == 4, ended.err
     assert "nothing else says which stores it had" in ended.err and "application.id" not in ended.err
-    (asked,) = re.findall(r"kstate (ls APP --spec)", ended.err)
+    (match,) = re.findall(r"kstate (ls APP --spec)", ended.err)
     healthy = unpack("4.3.1-demo-eos", tmp_path / "other")
     spec = tmp_path / "kstate.toml"
-    spec.write_text(warm(*(healthy if word == "APP" else word for word in asked.split())).out, encoding="utf-8")
+    spec.write_text(warm(*(healthy if word == "APP" else word for word in match.split())).out, encoding="utf-8")
     text = spec.read_text(encoding="utf-8")
     spec.write_text(re.sub(r'# (source = "table") .*', r"\1", text), encoding="utf-8")
-    status, told = _restore(warm, tmp_path / "orders", DUMP, spec)
-    assert status in (0, 1), told
+    status, messages = _restore(warm, tmp_path / "orders", DUMP, spec)
+    assert status in (0, 1), messages
 
 
 def test_a_state_dir_that_is_not_there_yet(tmp_path: Path, warm: Warm) -> None:
     """What is printed makes it; nobody who has named the right directory is told to name it."""
     lost = tmp_path / "new host" / "orders"
-    status, told = _restore(warm, lost, DUMP)
+    status, messages = _restore(warm, lost, DUMP)
     assert status == 2 and not lost.parent.exists()
-    (line,) = re.findall(r"^    (mkdir .*)$", told, flags=re.MULTILINE)
+    (line,) = re.findall(r"^    (mkdir .*)$", messages, flags=re.MULTILINE)
     subprocess.run(["sh", "-c", line], check=True)
     assert _restore(warm, lost, DUMP)[0] in (0, 1)
 
@@ -107,9 +107,9 @@ def test_a_topic_that_is_not_in_the_dump(tmp_path: Path, warm: Warm) -> None:
     """`dump --app` takes no source topics, and no topics of global tables: `dump --spec` does."""
     spec = tmp_path / "kstate.toml"
     spec.write_text(SPEC.read_text(encoding="utf-8").replace('"shop-global"', '"shop-elsewhere"'), encoding="utf-8")
-    status, told = _restore(warm, tmp_path / "orders", DUMP, spec)
-    assert status == 4 and "the dump has no shop-elsewhere" in told
-    assert "\n    kstate dump --bootstrap-server HOST:PORT --out DUMP --spec FILE" in told
+    status, messages = _restore(warm, tmp_path / "orders", DUMP, spec)
+    assert status == 4 and "the dump has no shop-elsewhere" in messages
+    assert "\n    kstate dump --bootstrap-server HOST:PORT --out DUMP --spec FILE" in messages
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read everything")
@@ -125,10 +125,10 @@ def test_what_may_not_be_read_of_a_dump_is_not_to_be_moved(tmp_path: Path, patte
                "--from-changelog", str(tmp_path / "dump"), "--spec", str(tmp_path / "kstate.toml")]  # fmt: skip
     if os.geteuid() == 0:
         command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *command]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 4, done.stderr
-    assert "cannot be read" in done.stderr and "this user may read it" in done.stderr, done.stderr
-    assert " move " not in done.stderr and "anew" not in done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 4, result.stderr
+    assert "cannot be read" in result.stderr and "this user may read it" in result.stderr, result.stderr
+    assert " move " not in result.stderr and "anew" not in result.stderr
 
 
 def test_a_lock_that_was_waited_for(tmp_path: Path, warm: Warm) -> None:
@@ -141,10 +141,10 @@ def test_a_lock_that_was_waited_for(tmp_path: Path, warm: Warm) -> None:
     assert holder.stdin is not None and holder.stdout is not None
     try:
         assert holder.stdout.readline()
-        refused = warm("migrate", app, "--to", "4.2")
-        assert refused.status == 5 and "or wait for it with --wait SECONDS" in refused.err
-        waited = warm("migrate", app, "--to", "4.2", "--wait", "0.2")
-        assert waited.status == 5 and "or wait for it longer" in waited.err and "--wait" not in waited.err
+        refusal = warm("migrate", app, "--to", "4.2")
+        assert refusal.status == 5 and "or wait for it with --wait SECONDS" in refusal.err
+        waits = warm("migrate", app, "--to", "4.2", "--wait", "0.2")
+        assert waits.status == 5 and "or wait for it longer" in waits.err and "--wait" not in waits.err
         release = threading.Timer(1, holder.stdin.close)
         release.start()
         assert warm("migrate", app, "--to", "4.2", "--wait", "60").status == 0
@@ -175,11 +175,11 @@ def test_a_command_that_is_printed_is_run(name: str, tmp_path: Path, warm: Warm)
     """As it is printed, word for word: it has all that it needs, and it ends well."""
     app = unpack("4.3.1-demo-eos", tmp_path / "my state")
     argv, status = LOOKING[name]
-    refused = warm(*(app if word == "APP" else word for word in argv), folder=tmp_path)
-    assert refused.status == status, refused.told
-    _, _, hint = refused.err.partition("what to do: ")
+    refusal = warm(*(app if word == "APP" else word for word in argv), folder=tmp_path)
+    assert refusal.status == status, refusal.told
+    _, _, hint = refusal.err.partition("what to do: ")
     printed = re.findall(r"kstate (\S.*)$", hint, flags=re.MULTILINE)
-    assert printed, refused.told
+    assert printed, refusal.told
     for line in printed:
         followed = warm(*shlex.split(line), folder=tmp_path)
         assert followed.status == 0, f"{line}: {followed.told}"

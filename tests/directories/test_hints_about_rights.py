@@ -66,14 +66,14 @@ def test_a_state_dir_of_root(app: Path) -> None:
     """The application may be changed, its `state.dir` not: both ways that the hint names."""
     os.chown(app.parent, 0, 0)
     app.parent.chmod(0o755)
-    refused = _kstate("migrate", app, "--to", "4.2", as_root=False)
-    assert refused.returncode == 4, refused.stderr
-    assert "run the command as root, and the files keep their owners" in refused.stderr
-    (right, place) = re.findall(r"or give \S+ \S* ?the right ([rwx]+) on (\S+)", refused.stderr.replace("user ", ""))[0]
+    process = _kstate("migrate", app, "--to", "4.2", as_root=False)
+    assert process.returncode == 4, process.stderr
+    assert "run the command as root, and the files keep their owners" in process.stderr
+    (right, place) = re.findall(r"or give \S+ \S* ?the right ([rwx]+) on (\S+)", process.stderr.replace("user ", ""))[0]
     assert Path(place) == app.parent
 
-    done = _kstate("migrate", app, "--to", "4.2", as_root=True)
-    assert done.returncode == 0, done.stderr
+    result = _kstate("migrate", app, "--to", "4.2", as_root=True)
+    assert result.returncode == 0, result.stderr
     assert _owners(app) == {USER}
     undone = _kstate("undo", app, as_root=True)
     assert undone.returncode == 0, undone.stderr
@@ -81,8 +81,8 @@ def test_a_state_dir_of_root(app: Path) -> None:
 
     subprocess.run(["chmod", f"o+{right}", place], check=True)
     subprocess.run(["rm", "-rf", str(app.parent / ".kstate")], check=True)  # of root, as its state.dir was
-    done = _kstate("migrate", app, "--to", "4.2", as_root=False)
-    assert done.returncode == 0, done.stderr
+    result = _kstate("migrate", app, "--to", "4.2", as_root=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_file_of_another_user(app: Path) -> None:
@@ -90,14 +90,14 @@ def test_a_file_of_another_user(app: Path) -> None:
     file = next(app.rglob("OPTIONS-*"))
     os.chown(file, 0, 0)
     file.chmod(0o644)
-    refused = _kstate("migrate", app, "--to", "4.2", as_root=False)
-    assert refused.returncode == 4 and "run as root, or copy instead with --copy" in refused.stderr, refused.stderr
-    done = _kstate("migrate", app, "--to", "4.2", as_root=True)
-    assert done.returncode == 0, done.stderr
-    done = _kstate("undo", app, as_root=True)
-    assert done.returncode == 0, done.stderr
+    process = _kstate("migrate", app, "--to", "4.2", as_root=False)
+    assert process.returncode == 4 and "run as root, or copy instead with --copy" in process.stderr, process.stderr
+    result = _kstate("migrate", app, "--to", "4.2", as_root=True)
+    assert result.returncode == 0, result.stderr
+    result = _kstate("undo", app, as_root=True)
+    assert result.returncode == 0, result.stderr
     assert _owners(app) == {USER, 0}
     subprocess.run(["rm", "-rf", str(app.parent / ".kstate")], check=True)
-    done = _kstate("migrate", app, "--to", "4.2", "--copy", as_root=False)
-    assert done.returncode == 0, done.stderr
+    result = _kstate("migrate", app, "--to", "4.2", "--copy", as_root=False)
+    assert result.returncode == 0, result.stderr
     assert _owners(app) == {USER}

@@ -71,10 +71,10 @@ def test_a_store_of_several_kinds(line: str, tmp_path: Path, warm: Warm) -> None
         # The row of a window as well as that of a session.
         write_rows(app / "0_1" / "either" / f"either.{start}", {bytes(8) + 2 * start.to_bytes(8, "big"): b"v"})
     shutil.copytree(app, tmp_path / "copy")
-    refused = kstate(warm, line, app, "either")
-    assert refused.status == 6 and "either could be of several kinds" in refused.err, refused.told
-    assert "say its kind in a specification, and name that with --spec" in refused.err
-    (words,) = printed(refused)
+    refusal = kstate(warm, line, app, "either")
+    assert refusal.status == 6 and "either could be of several kinds" in refusal.err, refusal.told
+    assert "say its kind in a specification, and name that with --spec" in refusal.err
+    (words,) = printed(refusal)
     draft = warm(*words[1:]).out
     table, kind = re.findall(r'^(\[stores\.either\])\n# (kind = "window")', draft, flags=re.MULTILINE)[0]
     spec = tmp_path / "kstate.toml"
@@ -96,9 +96,9 @@ def test_a_store_of_another_kind_in_another_task(tmp_path: Path, warm: Warm) -> 
     for segment in (app / "0_1" / "session-plain").iterdir():
         start = segment.name.rpartition(".")[2]
         shutil.copytree(segment, app / "0_1" / "window-plain" / f"window-plain.{start}")
-    refused = kstate(warm, "export APP STORE --out OUT", app, "window-plain")
-    assert refused.status == 4 and "window-plain is of different kinds" in refused.err, refused.told
-    ((_, *words),) = printed(refused)
+    refusal = kstate(warm, "export APP STORE --out OUT", app, "window-plain")
+    assert refusal.status == 4 and "window-plain is of different kinds" in refusal.err, refusal.told
+    ((_, *words),) = printed(refusal)
     followed = warm(*words)
     assert followed.status == 0, followed.told
     partitions = [row["partition"] for row in json_lines.results(followed.out) if row["type"] == "row"]
@@ -120,10 +120,10 @@ def test_a_database_of_another_store(line: str, tmp_path: Path, warm: Warm) -> N
         shutil.copytree(whole, app)
         shutil.rmtree(app / place)
         shutil.copytree(segment, app / place)
-        refused = kstate(warm, line, app, store)
-        assert refused.status == 6 and "is not one of a headers-" in refused.err, refused.told
-        assert "put the right one there, or move it out, which undo reverses" in refused.err
-        ((_, *wipe),) = printed(refused)
+        refusal = kstate(warm, line, app, store)
+        assert refusal.status == 6 and "is not one of a headers-" in refusal.err, refusal.told
+        assert "put the right one there, or move it out, which undo reverses" in refusal.err
+        ((_, *wipe),) = printed(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, store)
         assert followed.status in (0, 1, 3), followed.told
@@ -141,9 +141,9 @@ def test_a_store_that_is_not_segmented_where_others_are(tmp_path: Path, warm: Wa
     shutil.copytree(segment, app / "0_1" / "rocksdb" / "window-headers")
     rows = rows_of(warm, app, "window-headers")
     for line in READERS[:2]:
-        refused = kstate(warm, line, app, "window-headers")
-        assert refused.status == 6 and "0_1/window-headers is not segmented: it is no headers-window" in refused.err
-        ((_, *wipe),) = printed(refused)
+        refusal = kstate(warm, line, app, "window-headers")
+        assert refusal.status == 6 and "0_1/window-headers is not segmented: it is no headers-window" in refusal.err
+        ((_, *wipe),) = printed(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, "window-headers")
         assert followed.status in (0, 1), followed.told
@@ -157,9 +157,9 @@ def test_segments_that_begin_elsewhere(tmp_path: Path, warm: Warm) -> None:
     first = min((app / "0_1" / "window-plain").iterdir())
     start = int(first.name.rpartition(".")[2])
     shutil.copytree(first, first.with_name(f"window-plain.{start + 60_000}"))
-    refused = warm("query", "window-range", app, "window-plain")
-    assert refused.status == 6 and "they are not of one segment interval" in refused.err, refused.told
-    ((_, *scan),) = printed(refused)
+    refusal = warm("query", "window-range", app, "window-plain")
+    assert refusal.status == 6 and "they are not of one segment interval" in refusal.err, refusal.told
+    ((_, *scan),) = printed(refusal)
     followed = warm(*scan, "-o", "json")
     assert followed.status == 0, followed.told
     partitions = [row["partition"] for row in json_lines.results(followed.out) if row["type"] == "row"]
@@ -172,14 +172,14 @@ def test_a_purge_that_ends_halfway(tmp_path: Path, warm: Warm) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     name = Path("0_0", "rocksdb", "latest-order", "CURRENT")
     immutable(app / name, on=True)
-    moved = app.parent / ".kstate" / app.name / "0001-wipe" / "tree" / name
+    parent = app.parent / ".kstate" / app.name / "0001-wipe" / "tree" / name
     try:
-        refused = warm("wipe", app, "--store", "latest-order", "--purge", "--yes")
-        assert refused.status == 7 and "what it took out could not be deleted" in refused.err, refused.told
-        ((_, *clean),) = printed(refused)
+        refusal = warm("wipe", app, "--store", "latest-order", "--purge", "--yes")
+        assert refusal.status == 7 and "what it took out could not be deleted" in refusal.err, refusal.told
+        ((_, *clean),) = printed(refusal)
         assert warm(*clean).status == 7
     finally:
-        immutable(moved, on=False)
+        immutable(parent, on=False)
     before = warm("verify", app).out
     assert warm(*clean).status == 0
     assert not (app.parent / ".kstate").exists() and warm("verify", app).out == before
@@ -194,9 +194,9 @@ def test_versions_that_a_started_store_has_filed_wrongly(tmp_path: Path, warm: W
     words = ("--for", "4.3", "--engine", "local", "--warnings-ok")
     assert warm("restore", app, *half.options, *words).status == 0
     write_rows(app / "0_0" / "rocksdb" / tiny_dump.VERSIONED, {bytes(8) + b"k": OPENED_AGAIN})
-    refused = warm("restore", app, *whole.options, *words)
-    assert refused.status == 4 and "the store has a row whose versions are out of order" in refused.err, refused.told
-    (hint,) = re.findall(r"rebuild it from the whole changelog: (.*)", refused.err)
+    refusal = warm("restore", app, *whole.options, *words)
+    assert refusal.status == 4 and "the store has a row whose versions are out of order" in refusal.err, refusal.told
+    (hint,) = re.findall(r"rebuild it from the whole changelog: (.*)", refusal.err)
     assert warm("restore", app, *whole.options, *words, *shlex.split(hint)).status == 0
     expected = tmp_path / "expected" / tiny_dump.APP
     expected.parent.mkdir()
@@ -220,13 +220,13 @@ def test_rows_that_do_not_fit_and_are_in_no_order(tmp_path: Path, warm: Warm) ->
     app.parent.mkdir()
     words = ("restore", app, "--from-changelog", tmp_path / "dump", "--spec", tmp_path / "kstate.toml", "--for", "4.3",
              "--warnings-ok")  # fmt: skip
-    refused = warm(*words, "--engine", "local", "--memory", "200M")
-    assert refused.status == 4 and "putting them in order takes Spark" in refused.err, refused.told
-    assert "leave out --engine local, or give it more --memory" in refused.err
+    refusal = warm(*words, "--engine", "local", "--memory", "200M")
+    assert refusal.status == 4 and "putting them in order takes Spark" in refusal.err, refusal.told
+    assert "leave out --engine local, or give it more --memory" in refusal.err
     counts = []
     for followed in (("--engine", "local", "--memory", "2G"), ("--engine", "spark")):
-        done = warm(*words, *followed)
-        assert done.status == 0, done.told
+        result = warm(*words, *followed)
+        assert result.status == 0, result.told
         counts.append(rows_of(warm, app, "bulk"))
         assert warm("undo", app).status == 0
     values = count - table.column("value").null_count
@@ -249,9 +249,9 @@ def test_a_store_in_both_of_its_places(line: str, tmp_path: Path, warm: Warm) ->
     assert (without_database.status, without_database.out) == (before.status, before.out)
     place.rmdir()
     shutil.copytree(app / "0_0" / "rocksdb" / "latest-order", place)
-    refused = kstate(warm, line, app, "visits")
-    assert refused.status in (3, 4, 6) and "is one of two stores of that name in the task" in refused.told, refused.told
-    assert "move it out" not in refused.told, "neither is advised to be thrown away"
+    refusal = kstate(warm, line, app, "visits")
+    assert refusal.status in (3, 4, 6) and "is one of two stores of that name in the task" in refusal.told, refusal.told
+    assert "move it out" not in refusal.told, "neither is advised to be thrown away"
     shutil.rmtree(place)
     assert kstate(warm, line, app, "visits").status == before.status
 
@@ -261,9 +261,9 @@ def test_ls_and_what_is_not_as_streams_leaves_it(tmp_path: Path, warm: Warm) -> 
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
-    refused = warm("ls", app)
-    assert refused.status == 3 and "to predict the next start" in refused.err, refused.told
-    ((_, *check),) = printed(refused)
+    refusal = warm("ls", app)
+    assert refusal.status == 3 and "to predict the next start" in refusal.err, refusal.told
+    ((_, *check),) = printed(refusal)
     checked = warm(*("4.3" if word == "RELEASE" else word for word in check))
     assert checked.status == 3 and "0_0/latest-order" in checked.told
     (tmp_path / "CURRENT").rename(current)
@@ -275,12 +275,12 @@ def test_a_directory_that_cannot_be_migrated(tmp_path: Path, warm: Warm) -> None
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
-    refused = warm("migrate", app, "--to", "4.2")
-    assert refused.status == 4, refused.told
-    (check,) = re.findall(r"what to do about each: kstate (.*)$", refused.err, flags=re.MULTILINE)
+    refusal = warm("migrate", app, "--to", "4.2")
+    assert refusal.status == 4, refusal.told
+    (check,) = re.findall(r"what to do about each: kstate (.*)$", refusal.err, flags=re.MULTILINE)
     checked = warm(*shlex.split(check))
     assert checked.status == 3 and "latest-order" in checked.told
-    (leave_out,) = re.findall(r"leaves these tasks out, [^:]*: kstate ([^;]*);", refused.err)
+    (leave_out,) = re.findall(r"leaves these tasks out, [^:]*: kstate ([^;]*);", refusal.err)
     assert warm(*shlex.split(leave_out)).status in (0, 1)
     assert warm("undo", app).status == 0
     (tmp_path / "CURRENT").rename(current)
@@ -295,11 +295,11 @@ def test_offsets_that_streams_never_writes(tmp_path: Path, warm: Warm) -> None:
         record = decode_rows(shadow.rows(OFFSETS_CF))
     with WritableStore(path) as store:
         store.set_offsets(encode_rows(replace(record, offsets=dict.fromkeys(record.offsets, -7))))
-    refused = warm("migrate", app, "--to", "4.2")
-    assert refused.status == 4 and "take the task out, and it is restored from its changelogs" in refused.err, (
-        refused.told
+    refusal = warm("migrate", app, "--to", "4.2")
+    assert refusal.status == 4 and "take the task out, and it is restored from its changelogs" in refusal.err, (
+        refusal.told
     )
-    (wipe,) = re.findall(r"restored from its changelogs: kstate (.*)$", refused.err, flags=re.MULTILINE)
+    (wipe,) = re.findall(r"restored from its changelogs: kstate (.*)$", refusal.err, flags=re.MULTILINE)
     assert warm(*shlex.split(wipe)).status in (0, 1)
     followed = warm("migrate", app, "--to", "4.2")
     assert followed.status in (0, 1), followed.told
@@ -309,23 +309,23 @@ def test_offsets_that_streams_never_writes(tmp_path: Path, warm: Warm) -> None:
 
 def test_damage_and_the_dump(tmp_path: Path, warm: Warm) -> None:
     """`verify` names the file; `restore` builds the store again, with the same rows."""
-    made = GrowingDump(tmp_path / "dump")
-    made.add({TopicPartition(TOPIC, number): [(b"k%05d" % n, b"v%d" % n * 20, 1_700_000_000_000 + n) for n in range(4_000)]
+    dump = GrowingDump(tmp_path / "dump")
+    dump.add({TopicPartition(TOPIC, number): [(b"k%05d" % n, b"v%d" % n * 20, 1_700_000_000_000 + n) for n in range(4_000)]
               for number in (0, 1)})  # fmt: skip
     (tmp_path / "kstate.toml").write_text(SPEC)
     app = tmp_path / "state" / APP
     app.parent.mkdir()
     more = ("--spec", tmp_path / "kstate.toml", "--engine", "local")
-    assert warm("restore", app, "--from-changelog", made.path, "--for", "4.3", *more).status == 0
+    assert warm("restore", app, "--from-changelog", dump.path, "--for", "4.3", *more).status == 0
     rows = rows_of(warm, app, "bulk")
     file = max((app / "0_0" / "rocksdb" / "bulk").glob("*.sst"), key=lambda path: path.stat().st_size)
     flip(file, file.stat().st_size // 2)
-    refused = warm("export", app, "bulk", "--out", tmp_path / "out")
-    assert refused.status == 6 and "to rebuild the store from a dump" in refused.err, refused.told
-    (_, *verify), (_, *restore) = printed(refused)
+    refusal = warm("export", app, "bulk", "--out", tmp_path / "out")
+    assert refusal.status == 6 and "to rebuild the store from a dump" in refusal.err, refusal.told
+    (_, *verify), (_, *restore) = printed(refusal)
     assert warm(*verify).status == 3
-    given = {"DUMP": made.path, "RELEASE": "4.3"}
-    followed = warm(*(given.get(word, word) for word in restore), *more, "--rebuild")
+    arguments = {"DUMP": dump.path, "RELEASE": "4.3"}
+    followed = warm(*(arguments.get(word, word) for word in restore), *more, "--rebuild")
     assert followed.status in (0, 1), followed.told
     assert rows_of(warm, app, "bulk") == rows
     assert warm("export", app, "bulk", "--out", tmp_path / "out").status == 0
@@ -334,11 +334,11 @@ def test_damage_and_the_dump(tmp_path: Path, warm: Warm) -> None:
 def test_a_serde_that_does_not_exist(tmp_path: Path, warm: Warm) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     words = ("export", app, "latest-order", "--out", tmp_path / "out", "--key-serde")
-    refused = warm(*words, "strin")
-    assert refused.status == 2 and "which there are, and how to use one of your own" in refused.err, refused.told
-    ((_, *help_words),) = printed(refused)
-    shown = warm(*help_words)
-    assert shown.status == 0 and "string" in shown.out
+    refusal = warm(*words, "strin")
+    assert refusal.status == 2 and "which there are, and how to use one of your own" in refusal.err, refusal.told
+    ((_, *help_words),) = printed(refusal)
+    output = warm(*help_words)
+    assert output.status == 0 and "string" in output.out
     assert warm(*words, "string").status == 0
 
 
@@ -350,11 +350,11 @@ def test_a_line_that_may_be_of_several_stores(tmp_path: Path, warm: Warm) -> Non
     topic = "golden-421-kinds-eos-in-events"
     lines = [lines[0], str(len(lines) - 1), *lines[2:], f"{topic} 0 5"]
     file.write_text("\n".join([*lines, ""]))
-    refused = warm("wipe", app, "--task", "0_0", "--store", "kv-plain")
-    assert refused.status == 4 and f".checkpoint does not say whether the offset of {topic}:0" in refused.err, (
-        refused.told
+    refusal = warm("wipe", app, "--task", "0_0", "--store", "kv-plain")
+    assert refusal.status == 4 and f".checkpoint does not say whether the offset of {topic}:0" in refusal.err, (
+        refusal.told
     )
-    _, _, hint = refused.err.partition("wipe all of them: kstate ")
+    _, _, hint = refusal.err.partition("wipe all of them: kstate ")
     assert warm(*shlex.split(hint.splitlines()[0])).status in (0, 1)
     assert not (app / "0_0").exists()
     assert warm("undo", app).status == 0
@@ -376,9 +376,9 @@ def test_records_that_only_the_store_has(tmp_path: Path, warm: Warm) -> None:
     (tmp_path / "offsets.json").write_text(json.dumps(ends))
     restore = ("restore", app, *half.options, *words, "--offsets", tmp_path / "offsets.json")
     for option in ((), ("--dry-run",)):
-        refused = warm(*restore, *option)
-        assert refused.status == 4 and "--rebuild then replaces it by what the dump has" in refused.err, refused.told
-    ((_, *export),) = printed(refused)
+        refusal = warm(*restore, *option)
+        assert refusal.status == 4 and "--rebuild then replaces it by what the dump has" in refusal.err, refusal.told
+    ((_, *export),) = printed(refusal)
     out = tmp_path / "export"
     assert warm(*(str(out) if word == "DIR" else word for word in export)).status == 0
     assert pq.read_table(out).num_rows == sum(rows.values())
@@ -389,12 +389,12 @@ def test_records_that_only_the_store_has(tmp_path: Path, warm: Warm) -> None:
 def test_a_text_that_kstate_does_not_know(tmp_path: Path, warm: Warm) -> None:
     """More of the log has the cause; the other command is about the directory itself."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
-    refused = warm("explain", "Failed", "to", "commit")
-    assert refused.status == 2 and "paste more of it, with its causes" in refused.err, refused.told
+    refusal = warm("explain", "Failed", "to", "commit")
+    assert refusal.status == 2 and "paste more of it, with its causes" in refusal.err, refusal.told
     (tmp_path / "FILE").write_text("Failed to commit\nCaused by: Corruption: block checksum mismatch: stored = 7\n")
-    (line,) = re.findall(r"as in: kstate (.*) < FILE", refused.err)
+    (line,) = re.findall(r"as in: kstate (.*) < FILE", refusal.err)
     followed = warm(*line.split(), stdin=str(tmp_path / "FILE"))
     assert followed.status == 0 and "verify:corrupt" in followed.out, followed.told
-    ((_, *check),) = [words for words in printed(refused) if words[1] == "check"]
-    given = {"APP": app, "RELEASE": "4.3"}
-    assert warm(*(given.get(word, word) for word in check)).status == 0
+    ((_, *check),) = [words for words in printed(refusal) if words[1] == "check"]
+    arguments = {"APP": app, "RELEASE": "4.3"}
+    assert warm(*(arguments.get(word, word) for word in check)).status == 0

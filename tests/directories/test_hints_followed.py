@@ -123,7 +123,7 @@ CASES = {
 }  # fmt: skip
 
 
-NAMED, KINDS = "3.9.2-sparse-named-eos", "4.3.1-kinds-eos"
+NAMES, KINDS = "3.9.2-sparse-named-eos", "4.3.1-kinds-eos"
 STORES = ("latest-order", "orders-per-minute", "visits")
 
 
@@ -146,12 +146,12 @@ def _prepared(folder: Path, warm: Warm, line: str) -> dict[str, str]:
         (folder / f"{name}.txt").write_text(text(parts, global_stores=["customers"]))
     words = {"APP": str(app), "LOST": str(folder / "lost" / "orders")}
     (folder / "lost").mkdir()
-    for word, golden in (("NAMED", NAMED), ("KINDS", KINDS)):
+    for word, golden in (("NAMED", NAMES), ("KINDS", KINDS)):
         if word in line:
             words[word] = str(unpack(golden, folder / word))
     for name, number in (("old", 0), ("new", 4)):
         stores = ("kv-never", "kv-written", "window-never")
-        (folder / f"named-{name}.txt").write_text(text({number: stores}, named="orders"))
+        (folder / f"named-{name}.txt").write_text(text({number: stores}, names="orders"))
     if ".json" in line:
         (folder / "web.json").write_text(warm("ls", app, "-o", "json").out)
         (folder / "fleet.json").write_text(warm("fleet", "web=web.json", "-o", "json", folder=folder).out)
@@ -173,10 +173,10 @@ def test_followed(name: str, tmp_path: Path, warm: Warm) -> None:
     """The amended command, of which every new option is in the hint, is done."""
     case = CASES[name]
     words = _prepared(tmp_path, warm, f"{case.line} {case.amended}")
-    refused = warm(*_line(case.line, words), folder=tmp_path)
-    assert refused.status == case.status, refused.told
-    _, _, hint = refused.err.partition("what to do: ")
-    assert case.hint in hint, refused.told
+    refusal = warm(*_line(case.line, words), folder=tmp_path)
+    assert refusal.status == case.status, refusal.told
+    _, _, hint = refusal.err.partition("what to do: ")
+    assert case.hint in hint, refusal.told
     first, amended = shlex.split(case.line), shlex.split(case.amended)
     new = {word for word in amended if word.startswith("--") and word not in first} - {"--dry-run"}
     assert all(word in hint for word in new), f"the hint names not all of {new}: {hint}"
@@ -195,14 +195,14 @@ def app(tmp_path: Path) -> Path:
 @pytest.fixture
 def dump(tmp_path: Path) -> GrowingDump:
     """A dump that grows, and the specification of its application."""
-    made = GrowingDump(tmp_path / "dump")
+    outputs = GrowingDump(tmp_path / "dump")
     for begin in (0, 100):
-        made.add(
+        outputs.add(
             {key: [(b"k%05d" % n, b"v", 1_700_000_000_000 + n) for n in range(begin, begin + 100)] for key in KEYS}
         )
     (tmp_path / "kstate.toml").write_text(GROWN, encoding="utf-8")
     (tmp_path / "grown").mkdir()
-    return made
+    return outputs
 
 
 def printed(ended: Ended) -> list[list[str]]:
@@ -229,9 +229,9 @@ def test_while_the_application_is_running(line: str, app: Path, tmp_path: Path, 
     """It reads what was flushed last, or the application is stopped."""
     words = [str(app) if word == "APP" else word for word in line.split()]
     with held(app, "application"):
-        refused = warm(*words, folder=tmp_path)
+        refusal = warm(*words, folder=tmp_path)
         assert (
-            refused.status == 5 and "stop the application, or take what was flushed last (--last-flush)" in refused.err
+            refusal.status == 5 and "stop the application, or take what was flushed last (--last-flush)" in refusal.err
         )
         assert warm(*words, "--last-flush", folder=tmp_path).status in (0, 1)
     shutil.rmtree(tmp_path / "out", ignore_errors=True)
@@ -245,19 +245,19 @@ def test_no_room(tmp_path: Path, warm: Warm) -> None:
         words = ("migrate", app, "--to", "4.2", "--workers", "1")
         room = os.statvfs(small)
         (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - (16 << 20)))
-        refused = warm(*words)
-        assert refused.status == 4 and "free space there, then run" in refused.err and not printed(refused), (
-            refused.told
+        refusal = warm(*words)
+        assert refusal.status == 4 and "free space there, then run" in refusal.err and not printed(refusal), (
+            refusal.told
         )
         (small / "other").unlink()
         assert warm(*words).status == 0
         room = os.statvfs(small)
         # Less than what is needed, and more than that with what the run keeps.
-        needed = _needed(warm, app, small)
-        (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - needed + (64 << 10)))
-        refused = warm("migrate", app, "--to", "4.3", "--workers", "1")
-        assert refused.status == 4, refused.told
-        ((_, *clean),) = printed(refused)
+        needs = _needed(warm, app, small)
+        (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - needs + (64 << 10)))
+        refusal = warm("migrate", app, "--to", "4.3", "--workers", "1")
+        assert refusal.status == 4, refusal.told
+        ((_, *clean),) = printed(refusal)
         assert warm(*clean).status == 0
         assert warm("migrate", app, "--to", "4.3", "--workers", "1").status == 0
 
@@ -277,10 +277,10 @@ def _needed(warm: Warm, app: Path, small: Path) -> int:
 def test_what_is_no_standby(dump: GrowingDump, warm: Warm) -> None:
     """It is moved away, or caught up once; nothing of it is lost either way."""
     assert warm(*grown(dump)).status in (0, 1)
-    refused = warm(*grown(dump, "--standby"))
-    assert refused.status == 4 and "without --standby" in refused.err, refused.told
+    refusal = warm(*grown(dump, "--standby"))
+    assert refusal.status == 4 and "without --standby" in refusal.err, refusal.told
     assert warm(*grown(dump)).status in (0, 1)
-    ((program, *paths),) = printed(refused)
+    ((program, *paths),) = printed(refusal)
     assert program == "mv"
     source, target = paths
     shutil.move(source, target)
@@ -293,12 +293,12 @@ def test_ages_that_cannot_be_read(dump: GrowingDump, warm: Warm) -> None:
     app = dump.path.parent / "grown" / APP
     ages = app.parent / ".kstate" / APP / "ages.json"
     ages.write_text("{")
-    refused = warm(*grown(dump))
-    assert refused.status == 4 and "move the file away" in refused.err, refused.told
-    ((_, *words),) = printed(refused)
+    refusal = warm(*grown(dump))
+    assert refusal.status == 4 and "move the file away" in refusal.err, refusal.told
+    ((_, *words),) = printed(refusal)
     ages.rename(ages.with_suffix(".away"))
-    given = {"DUMP": dump.uri, "RELEASE": "4.3"}
-    words = [given.get(word, word) for word in words]
+    arguments = {"DUMP": dump.uri, "RELEASE": "4.3"}
+    words = [arguments.get(word, word) for word in words]
     followed = warm(*words, "--spec", dump.path.parent / "kstate.toml", "--engine", "local")
     assert followed.status in (0, 1), followed.told
     assert warm(*grown(dump)).status in (0, 1)
@@ -308,9 +308,9 @@ def test_damage_that_diff_meets(app: Path, tmp_path: Path, warm: Warm) -> None:
     """`verify` names the files, and what takes them out; then the two are compared."""
     other = shutil.copytree(app, tmp_path / "other" / app.name)
     flip(max((other / "0_0" / "rocksdb" / "latest-order").glob("*.sst")), 10)
-    refused = warm("diff", app, other)
-    assert refused.status not in (0, 1, 2), refused.told
-    commands = printed(refused)
+    refusal = warm("diff", app, other)
+    assert refusal.status not in (0, 1, 2), refusal.told
+    commands = printed(refusal)
     verified = [warm(*words) for _, *words in commands]
     assert sorted(ended.status for ended in verified) == [0, 3]
     damaged = next(ended for ended in verified if ended.status == 3)
@@ -329,12 +329,12 @@ def test_damage_that_a_dump_has_recorded(dump: GrowingDump, warm: Warm) -> None:
     flip(file, 60)
     assert warm("verify-dump", dump.path).status == 3
     check = ("check", folder / "grown" / APP, "--for", "4.3", "--dump", dump.path)
-    refused = warm(*check)
-    assert refused.status == 3, refused.told
-    commands = [words for words in printed(refused) if words[1] == "verify-dump"]
-    assert len(commands) == 1, refused.told
-    named = warm(*commands[0][1:])
-    assert named.status == 3 and str(file.relative_to(dump.path)) in named.out
+    refusal = warm(*check)
+    assert refusal.status == 3, refusal.told
+    commands = [words for words in printed(refusal) if words[1] == "verify-dump"]
+    assert len(commands) == 1, refusal.told
+    names = warm(*commands[0][1:])
+    assert names.status == 3 and str(file.relative_to(dump.path)) in names.out
     shutil.copy(whole / file.relative_to(dump.path), file)
     assert warm(*commands[0][1:]).status == 0
     assert warm(*check).status in (0, 1)
@@ -351,9 +351,9 @@ def test_a_kept_directory_that_is_not_what_it_was(way: str, app: Path, warm: War
     tree = _migrated(app, warm)
     file = max(tree.rglob("CURRENT"))
     file.rename(app.parent / "aside")
-    refused = warm("undo", app)
-    assert refused.status == 4 and f"put back what is missing in {tree}" in refused.err, refused.told
-    ((_, *clean),) = printed(refused)
+    refusal = warm("undo", app)
+    assert refusal.status == 4 and f"put back what is missing in {tree}" in refusal.err, refusal.told
+    ((_, *clean),) = printed(refusal)
     if way == "put back":
         (app.parent / "aside").rename(file)
         assert warm("undo", app).status == 0
@@ -365,9 +365,9 @@ def test_a_kept_directory_that_is_not_what_it_was(way: str, app: Path, warm: War
 def test_a_kept_directory_that_is_gone(app: Path, warm: Warm) -> None:
     tree = _migrated(app, warm)
     tree.rename(app.parent / "aside")
-    refused = warm("undo", app)
-    assert refused.status == 4 and "has not kept the directory" in refused.err, refused.told
-    ((_, *clean),) = printed(refused)
+    refusal = warm("undo", app)
+    assert refusal.status == 4 and "has not kept the directory" in refusal.err, refusal.told
+    ((_, *clean),) = printed(refusal)
     assert warm(*clean).status == 0 and warm("status", app).status == 0
     assert warm("migrate", app, "--to", "4.3").status == 0
 
@@ -377,9 +377,9 @@ def test_a_kept_directory_that_cannot_be_put_back(app: Path, tmp_path: Path, war
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", str(app.parent), str(copy)], check=True)
     flip(next((copy / ".kstate").rglob("*.sst")), 3)
-    refused = warm("undo", copy / app.name, "--times-lost")
-    assert refused.status == 4 and "cannot be put back" in refused.err, refused.told
-    ((_, *clean),) = printed(refused)
+    refusal = warm("undo", copy / app.name, "--times-lost")
+    assert refusal.status == 4 and "cannot be put back" in refusal.err, refusal.told
+    ((_, *clean),) = printed(refusal)
     assert warm(*clean).status == 0 and warm("ls", copy / app.name).status == 0
 
 
@@ -389,8 +389,8 @@ def test_two_exports_at_once(app: Path, tmp_path: Path, warm: Warm) -> None:
     lock = os.open(out, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        refused = warm("export", app, "visits", "--out", out)
-        assert refused.status == 5 and "wait for it, or name another --out" in refused.err
+        refusal = warm("export", app, "visits", "--out", out)
+        assert refusal.status == 5 and "wait for it, or name another --out" in refusal.err
         assert warm("export", app, "visits", "--out", tmp_path / "another").status in (0, 1)
     finally:
         os.close(lock)
@@ -405,17 +405,17 @@ def test_a_listing_that_was_not_whole(app: Path, tmp_path: Path, warm: Warm) -> 
     (tmp_path / "web.json").write_text(warm("ls", app, "-o", "json").out.rpartition("\n{")[0] + "\n")
     (tmp_path / "now.json").write_text(warm("fleet", "web=web.json", "-o", "json", folder=tmp_path).out)
     words = _LOST.replace("LOST", str(tmp_path / "orders")).split()
-    refused = warm(*words, "--missing", fleet, "--before", tmp_path / "now.json", "--host", "web")
-    assert refused.status == 4 and "give an older one, or --share of what is missing" in refused.err, refused.told
+    refusal = warm(*words, "--missing", fleet, "--before", tmp_path / "now.json", "--host", "web")
+    assert refusal.status == 4 and "give an older one, or --share of what is missing" in refusal.err, refusal.told
     assert warm(*words, "--missing", fleet, "--before", fleet, "--host", "web").status in (0, 1)
     assert warm(*words, "--missing", fleet, "--share", "1/1").status in (0, 1)
 
 
 def test_a_store_in_several_topologies(tmp_path: Path, warm: Warm) -> None:
-    app = unpack(NAMED, tmp_path / "named")
+    app = unpack(NAMES, tmp_path / "named")
     shutil.copytree(app / "__orders__", app / "__others__")
-    refused = warm("query", "range", app, "kv-written")
-    assert refused.status == 4 and "name one of them: --topology" in refused.err, refused.told
+    refusal = warm("query", "range", app, "kv-written")
+    assert refusal.status == 4 and "name one of them: --topology" in refusal.err, refusal.told
     assert warm("query", "range", app, "kv-written", "--topology", "orders").status in (0, 1)
 
 
@@ -426,9 +426,9 @@ def test_a_store_in_several_subtopologies(app: Path, tmp_path: Path, warm: Warm)
         shutil.copytree(
             app / f"0_{partition}" / "rocksdb" / "latest-order", app / f"7_{partition}" / "rocksdb" / "latest-order"
         )
-    refused = warm("query", "range", app, "latest-order")
-    assert refused.status == 4, refused.told
-    (table, key) = re.findall(r"(\[stores\.latest-order\]) (subtopology) = ", refused.err)[0]
+    refusal = warm("query", "range", app, "latest-order")
+    assert refusal.status == 4, refusal.told
+    (table, key) = re.findall(r"(\[stores\.latest-order\]) (subtopology) = ", refusal.err)[0]
     (tmp_path / "kstate.toml").write_text(f"format = 1\n{table}\n{key} = 0\n")
     followed = warm("query", "range", app, "latest-order", "--spec", tmp_path / "kstate.toml")
     assert followed.status in (0, 1), followed.told
@@ -441,9 +441,9 @@ def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -
     (tmp_path / "kstate.toml").write_text(
         f'format = 1\n[defaults]\ndirectory = "{app}"\n[maintain]\nmemory_file = "memory.json"\n[maintain.verify]\nparts = 1\n'
     )
-    refused = warm("maintain", "--config", "kstate.toml", folder=tmp_path)
-    assert refused.status == 3 and "run the command yourself" in refused.err, refused.told
-    ((_, *words),) = printed(refused)
+    refusal = warm("maintain", "--config", "kstate.toml", folder=tmp_path)
+    assert refusal.status == 3 and "run the command yourself" in refusal.err, refusal.told
+    ((_, *words),) = printed(refusal)
     by_hand = warm(*words, folder=tmp_path)
     assert by_hand.status == 3 and "CURRENT" in by_hand.told
     (tmp_path / "CURRENT").rename(current)
@@ -452,10 +452,10 @@ def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -
 
 def test_a_number_that_is_taken(tmp_path: Path, warm: Warm) -> None:
     app = unpack(KINDS, tmp_path / "state")
-    refused = warm("rehome", app, "--map", "6=5", "--dry-run")
-    assert refused.status == 4, refused.told
-    (gone,) = re.findall(r"--map (\S+),", refused.err)
-    assert warm("rehome", app, "--map", "6=5", "--map", gone, "--dry-run").status in (0, 1)
+    refusal = warm("rehome", app, "--map", "6=5", "--dry-run")
+    assert refusal.status == 4, refusal.told
+    (match,) = re.findall(r"--map (\S+),", refusal.err)
+    assert warm("rehome", app, "--map", "6=5", "--map", match, "--dry-run").status in (0, 1)
 
 
 def test_a_directory_that_cannot_be_rehomed_as_it_is(app: Path, tmp_path: Path, warm: Warm) -> None:
@@ -463,9 +463,9 @@ def test_a_directory_that_cannot_be_rehomed_as_it_is(app: Path, tmp_path: Path, 
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
     words = ("rehome", app, "--map", "0=4", "--dry-run")
-    refused = warm(*words)
-    assert refused.status == 4, refused.told
-    ((_, *check),) = printed(refused)
+    refusal = warm(*words)
+    assert refusal.status == 4, refusal.told
+    ((_, *check),) = printed(refusal)
     assert "CURRENT" in warm(*check).told
     (tmp_path / "CURRENT").rename(current)
     assert warm(*words).status in (0, 1)
@@ -474,9 +474,9 @@ def test_a_directory_that_cannot_be_rehomed_as_it_is(app: Path, tmp_path: Path, 
 def test_a_position_that_is_not_known(app: Path, tmp_path: Path, warm: Warm) -> None:
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
-    refused = warm("inspect-position", app)
-    assert refused.status == 3 and "to predict the next start" in refused.err, refused.told
-    ((_, *check),) = printed(refused)
+    refusal = warm("inspect-position", app)
+    assert refusal.status == 3 and "to predict the next start" in refusal.err, refusal.told
+    ((_, *check),) = printed(refusal)
     checked = warm(*("4.3" if word == "RELEASE" else word for word in check))
     assert checked.status == 3 and "latest-order" in checked.told
     (tmp_path / "CURRENT").rename(current)
@@ -486,10 +486,10 @@ def test_a_position_that_is_not_known(app: Path, tmp_path: Path, warm: Warm) -> 
 def test_a_specification_that_is_not_complete(app: Path, tmp_path: Path, warm: Warm) -> None:
     """The printed lines, each below its table, complete it."""
     words = ["restore", str(app), "--from-changelog", str(DUMP), "--for", "4.3", "--engine", "local", "--dry-run"]
-    refused = warm(*words)
-    assert refused.status == 4 and "each line below its table" in refused.err, refused.told
-    lines = re.findall(r"^    (\[stores\.\S+\]) (\S+ = .+)$", refused.err, flags=re.MULTILINE)
-    assert lines, refused.told
+    refusal = warm(*words)
+    assert refusal.status == 4 and "each line below its table" in refusal.err, refusal.told
+    lines = re.findall(r"^    (\[stores\.\S+\]) (\S+ = .+)$", refusal.err, flags=re.MULTILINE)
+    assert lines, refusal.told
     spec = tmp_path / "kstate.toml"
     spec.write_text("format = 1\n" + "".join(f"{table}\n{line}\n" for table, line in lines))
     followed = warm(*words, "--spec", spec)
@@ -503,13 +503,13 @@ def test_sessions_that_a_release_reads_wrong(tmp_path: Path, warm: Warm) -> None
     """
     app = unpack("4.2.1-kinds-alos", tmp_path / "state")
     words = ("migrate", app, "--to", "4.3", "--dsl-store-format")
-    refused = warm(*words, "HEADERS")
-    assert refused.status == 4 and "leave dsl.store.format at DEFAULT" in refused.err, refused.told
+    refusal = warm(*words, "HEADERS")
+    assert refusal.status == 4 and "leave dsl.store.format at DEFAULT" in refusal.err, refusal.told
     assert warm(*words, "DEFAULT", "--dry-run").status in (0, 1)
-    for _, *wipe in printed(refused):
+    for _, *wipe in printed(refusal):
         assert warm(*wipe).status in (0, 1)
-    refused = warm(*words, "HEADERS")
-    assert refused.status == 4 and "wipes nothing: --guarantee at_least_once" in refused.err, refused.told
+    refusal = warm(*words, "HEADERS")
+    assert refusal.status == 4 and "wipes nothing: --guarantee at_least_once" in refusal.err, refusal.told
     followed = warm(*words, "HEADERS", "--guarantee", "at_least_once")
     assert followed.status in (0, 1), followed.told
 
@@ -520,8 +520,8 @@ def test_names_that_the_dsl_has_generated(app: Path, tmp_path: Path, warm: Warm)
     for partition in (0, 1):
         folder = app / f"0_{partition}" / "rocksdb"
         (folder / "latest-order").rename(folder / generated)
-    refused = warm("rehome", app, "--map", "0=4", "--dry-run")
-    assert refused.status == 4 and "--topology NEW.txt --from OLD.txt" in refused.err, refused.told
+    refusal = warm("rehome", app, "--map", "0=4", "--dry-run")
+    assert refusal.status == 4 and "--topology NEW.txt --from OLD.txt" in refusal.err, refusal.told
     for name, number in (("old", 0), ("new", 4)):
         described = text({number: (generated, *STORES[1:])}, global_stores=["customers"])
         (tmp_path / f"{name}.txt").write_text(described.replace("from-4", "from-0"))  # of the same operators
@@ -544,9 +544,9 @@ def test_spark_that_does_not_start(tmp_path: Path, warm: Warm) -> None:
         "spark",
         "--master",
     ]
-    refused = warm(*words, "nonsense")
-    assert refused.status == 4 and "see whether --master and --conf are right" in refused.err, refused.told
-    followed = warm(*words, "local[1,4]", *(() if "--after-error" not in refused.err else ("--after-error",)))
+    refusal = warm(*words, "nonsense")
+    assert refusal.status == 4 and "see whether --master and --conf are right" in refusal.err, refusal.told
+    followed = warm(*words, "local[1,4]", *(() if "--after-error" not in refusal.err else ("--after-error",)))
     assert followed.status in (0, 1), followed.told
 
 
@@ -558,9 +558,9 @@ def test_an_undo_without_room(tmp_path: Path, warm: Warm) -> None:
         assert warm("migrate", app, "--to", "4.2", "--quiet").status == 0
         room = os.statvfs(small)
         (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize))
-        refused = warm("undo", app)
-        assert refused.status == 6 and "fix the cause, then" in refused.err, refused.told
+        refusal = warm("undo", app)
+        assert refusal.status == 6 and "fix the cause, then" in refusal.err, refusal.told
         (small / "other").unlink()
-        ((_, *undo),) = printed(refused)
+        ((_, *undo),) = printed(refusal)
         assert warm(*undo).status == 0
         assert warm("ls", app).out == before

@@ -42,38 +42,38 @@ class Shell:
         self.undo: list[list[str]] = []
 
     def __call__(self, *arguments: object, codes: set[int]) -> str:
-        said = self._run([str(argument) for argument in arguments], codes)
-        for match in _COMMAND.finditer(said):
+        run = self._run([str(argument) for argument in arguments], codes)
+        for match in _COMMAND.finditer(run):
             self._paste(match[0])
-        return said
+        return run
 
     def _run(self, arguments: list[str], codes: set[int]) -> str:
         self._capfd.readouterr()
         try:
             code = int(commands(arguments, standalone_mode=False) or 0)
-            told = ""
+            text = ""
         except KstateError as error:
-            code, told = error.exit_code, "\n".join(error_lines(error)) + "\n"
+            code, text = error.exit_code, "\n".join(error_lines(error)) + "\n"
         except Exception as error:
-            code, told = exit_code_of(error), ""
+            code, text = exit_code_of(error), ""
             report_errors(error)
         sys.stdout.flush()
         out, err = self._capfd.readouterr()
-        said = f"{out}{err}{told}"
-        assert code in codes, (arguments, code, said)
-        unprintable = {character for character in said if not character.isprintable()} - {"\n"}
-        assert not unprintable, (arguments, unprintable, said)
-        assert not re.search(r"^[\s│]*forged", said, re.MULTILINE), (arguments, said)
-        return said
+        message = f"{out}{err}{text}"
+        assert code in codes, (arguments, code, message)
+        unprintable = {character for character in message if not character.isprintable()} - {"\n"}
+        assert not unprintable, (arguments, unprintable, message)
+        assert not re.search(r"^[\s│]*forged", message, re.MULTILINE), (arguments, message)
+        return message
 
     def _paste(self, line: str) -> None:
         """Gives a line to a real shell, which must see the very path, and runs what it makes of it."""
         script = 'kstate() { printf "%s\\0" "$@"; }\n' + line
-        done = subprocess.run(
+        result = subprocess.run(
             ["bash", "-c", os.fsencode(script)], capture_output=True, check=True, cwd=self.app.parents[1]
         )
-        assert done.stderr == b"" and not (self.app.parents[1] / "forged").exists(), line
-        words = [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]]
+        assert result.stderr == b"" and not (self.app.parents[1] / "forged").exists(), line
+        words = [os.fsdecode(word) for word in result.stdout.split(b"\0")[:-1]]
         assert Path(words[1]).absolute() == self.app, (line, words)
         if "DUMP" in words:
             return  # to be filled in; the parser's part is in tests/unit/test_printed_commands.py
@@ -160,8 +160,8 @@ def test_an_application_of_a_hostile_name(tmp_path: Path, capfd: Any) -> None:
 def test_a_relative_path_that_begins_with_a_dash(tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path / "-x")
     monkeypatch.chdir(tmp_path)
-    said = Shell(capfd, app)("inspect-position", f"./-x/{app.name}", "--store", "nope", codes={2})
-    assert f"kstate ls {app}\n" in said  # whole: what is pasted elsewhere is about the same directory
+    text = Shell(capfd, app)("inspect-position", f"./-x/{app.name}", "--store", "nope", codes={2})
+    assert f"kstate ls {app}\n" in text  # whole: what is pasted elsewhere is about the same directory
 
 
 def test_hostile_names_below_an_application(tmp_path: Path, capfd: Any) -> None:
@@ -208,10 +208,10 @@ def test_rows_as_csv(tmp_path: Path, key: bytes) -> None:
     assert b"\r" not in unquoted and unquoted.count(b"\n") == len(rows)
     # For a terminal each row is one line that acts on nothing.
     main, other = pty.openpty()
-    shown = subprocess.Popen(command, stdout=other, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=other, stderr=subprocess.DEVNULL)
     os.close(other)
     text = shown_on(main)
-    assert shown.wait() == 0
+    assert process.wait() == 0
     lines = text.decode().replace("\r\n", "\n").splitlines()
     assert len(lines) == len(rows) and all(line.isprintable() for line in lines)
 

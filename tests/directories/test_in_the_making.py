@@ -110,9 +110,9 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     path = unpack("4.3.1-demo-eos", folder)
     (path / ".lock").touch()
     with held(path, "application"):
-        found = codes(path, folder / "out")
-    assert set(found.values()) == {0}, found
-    return found
+        results = codes(path, folder / "out")
+    assert set(results.values()) == {0}, results
+    return results
 
 
 @pytest.mark.sample(3)
@@ -123,9 +123,9 @@ def test_no_command_takes_it_for_a_failure(app: Path, tmp_path: Path, without: d
     name = segment.name if segment.exists() else healthy.name
     with held(app, "application"):
         assert codes(app, tmp_path / "out") == without
-        done = kstate_here("ls", app)
-    assert name in done.err
-    assert "running application" in done.err
+        result = kstate_here("ls", app)
+    assert name in result.err
+    assert "running application" in result.err
     # RocksDB deletes an SST that was never named at the next open; nothing else of these comes right by itself.
     closed = 1 if state == being_flushed.__name__ else 3
     assert kstate_here("ls", app, status=closed).err.count(name), "closed, it is what it is"
@@ -138,8 +138,8 @@ def test_an_application_that_died_amid_a_flush(app: Path, tmp_path: Path) -> Non
     for command in commands(app, tmp_path / "out"):
         if command[0] not in ("query", "export", "diff"):
             # A table would fold the names; the cleaner takes what is old, which check says with 3.
-            done = kstate_here(*command, "-o", "json", status=3 if command[0] == "check" else 1)
-            assert "000998.sst, 000999.sst" in " ".join(done.err.split()) + done.out, command
+            result = kstate_here(*command, "-o", "json", status=3 if command[0] == "check" else 1)
+            assert "000998.sst, 000999.sst" in " ".join(result.err.split()) + result.out, command
     kstate_here("migrate", app, "--to", "4.2", status=None)
     assert not [name for name in os.listdir(healthy) if name in ("000998.sst", "000999.sst")]
     kstate_here("undo", app)
@@ -154,8 +154,8 @@ def test_an_application_that_died_amid_it_is_migrated_without_that_task(app: Pat
     """Where that is said beforehand: nobody is there to say it for an init container."""
     STATES[state](*places(app))
     before = tree_hash(app)
-    refused = kstate_here("migrate", app, "--to", "4.2", "--unclean", "refuse", status=4)
-    assert "--wipe-unclean" in refused.err
+    result = kstate_here("migrate", app, "--to", "4.2", "--unclean", "refuse", status=4)
+    assert "--wipe-unclean" in result.err
     assert tree_hash(app) == before
     done = kstate_here("migrate", app, "--to", "4.2", "--unclean", "wipe", status=1)
     assert f"0_0: left out, so that Streams restores it: 0_0/{STORE}" in " ".join(done.err.split())
@@ -164,20 +164,22 @@ def test_an_application_that_died_amid_it_is_migrated_without_that_task(app: Pat
     assert kstate_here("ls", app).status == 0
     kstate_here("undo", app)
     # The links to its files that there were have changed their ctime.
-    assert {name: one[0] for name, one in tree_hash(app).items()} == {name: one[0] for name, one in before.items()}
+    assert {name: entry[0] for name, entry in tree_hash(app).items()} == {
+        name: entry[0] for name, entry in before.items()
+    }
 
 
 def test_rows_that_nobody_can_read_are_told_of(tmp_path: Path) -> None:
     """A store without changelog whose database is half made: what is kept has the only copy."""
     app = unpack("4.2.1-kinds-eos", tmp_path)
     (app / "0_0" / "rocksdb" / "kv-nolog" / "CURRENT").unlink()
-    done = kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", "--dry-run", status=1)
-    told = " ".join(done.err.split())
-    assert "0_0: no offset tells whether kv-nolog of half-made databases has a changelog" in told
+    result = kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", "--dry-run", status=1)
+    text = " ".join(result.err.split())
+    assert "0_0: no offset tells whether kv-nolog of half-made databases has a changelog" in text
     (app / "0_0" / "rocksdb" / "kv-nolog" / "CURRENT").write_text("MANIFEST-000005\n")
     (app / "0_0" / "rocksdb" / "count" / "CURRENT").unlink()
-    done = kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", "--dry-run", status=1)
-    assert "half-made databases" not in done.err
+    result = kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", "--dry-run", status=1)
+    assert "half-made databases" not in result.err
 
 
 def test_a_task_that_is_whole_is_migrated_by_what_the_other_one_tells(tmp_path: Path) -> None:
@@ -194,9 +196,9 @@ def test_under_at_least_once_nothing_else_is_left_out(tmp_path: Path) -> None:
     app = unpack("4.2.1-kinds-alos", tmp_path)
     os.utime(app / "0_1" / ".checkpoint", (1, 1))
     (app / "0_0" / "rocksdb" / "count" / "CURRENT").unlink()
-    given = ("--guarantee", "at_least_once", "--unclean", "wipe", "-o", "json", "--dry-run")
-    done = kstate_here("migrate", app, "--to", "4.3", *given, status=1)
-    steps = [(row["action"], row["path"]) for row in done.rows if row["type"] == "step"]
+    texts = ("--guarantee", "at_least_once", "--unclean", "wipe", "-o", "json", "--dry-run")
+    result = kstate_here("migrate", app, "--to", "4.3", *texts, status=1)
+    steps = [(row["action"], row["path"]) for row in result.rows if row["type"] == "step"]
     assert [path for action, path in steps if action == "leave out"] == ["0_0"]
 
 
@@ -225,18 +227,18 @@ def test_what_goes_while_it_is_read_is_gone(app: Path, monkeypatch: pytest.Monke
     from kstate_cli.statedir import scan
 
     (app / "0_0" / ".checkpoint").write_text("0\n0\n")
-    listed = os.listdir
+    listdir = os.listdir
 
     def and_it_goes(path: Any = ".") -> list[str]:
-        found: list[str] = listed(path)
+        lines: list[str] = listdir(path)
         if str(path).endswith("/0_0"):
             (app / "0_0" / ".checkpoint").unlink(missing_ok=True)
         if str(path).endswith("/0_1"):
             shutil.rmtree(path, ignore_errors=True)
-        return found
+        return lines
 
     monkeypatch.setattr("kstate_cli.statedir.scan.os.listdir", and_it_goes)
-    found = scan.read_application(app, workers=1)
-    assert [task.name for task in found.tasks] == ["0_0", "global"]
-    assert found.tasks[0].checkpoint is None
-    assert [problem for problem in found.all_problems() if problem.fatal] == []
+    application = scan.read_application(app, workers=1)
+    assert [task.name for task in application.tasks] == ["0_0", "global"]
+    assert application.tasks[0].checkpoint is None
+    assert [problem for problem in application.all_problems() if problem.fatal] == []

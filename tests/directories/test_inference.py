@@ -63,14 +63,14 @@ def fill_in(text: str) -> str:
 @pytest.mark.parametrize("name", KINDS)
 def test_kinds(name: str, read: Read) -> None:
     app = read(name)
-    found = infer(app)
+    inference = infer(app)
     release = index()[name]["runs"][0]["release"]
     expected = truth.kinds(app.app_id, f"{app.app_id}-in", release)
     unknown = {("kv-memory", "kind")} if "upgrade-from" in name else set()
-    known = {s.name for s in expected.stores}
-    assert missing(found) == {entry for entry in CANNOT_TELL if entry[0] in known} | unknown
-    assert [note.partition(":")[0] for note in found.notes] == ["kv-nolog"]
-    filled = complete(parse_draft(fill_in(to_toml(found.draft, notes=found.notes))), file_name="kstate.toml")
+    names = {s.name for s in expected.stores}
+    assert missing(inference) == {entry for entry in CANNOT_TELL if entry[0] in names} | unknown
+    assert [note.partition(":")[0] for note in inference.notes] == ["kv-nolog"]
+    filled = complete(parse_draft(fill_in(to_toml(inference.draft, notes=inference.notes))), file_name="kstate.toml")
     inferred = truth.by_name(filled)
     assert inferred.pop("kv-memory", None) is None or unknown
     assert inferred == truth.by_name(expected)
@@ -78,16 +78,16 @@ def test_kinds(name: str, read: Read) -> None:
 
 def test_demo(read: Read) -> None:
     app = read("4.3.1-demo-eos")
-    found = infer(app)
-    assert missing(found) == {("customers", "source")}
-    filled = complete(parse_draft(fill_in(to_toml(found.draft))), file_name="kstate.toml")
+    inference = infer(app)
+    assert missing(inference) == {("customers", "source")}
+    filled = complete(parse_draft(fill_in(to_toml(inference.draft))), file_name="kstate.toml")
     assert truth.by_name(filled) == truth.by_name(truth.demo("orders", "shop"))
 
 
 def test_headers(read: Read) -> None:
     app = read("4.3.1-headers-eos")
-    found = infer(app)
-    assert not missing(found) and not found.notes
+    inference = infer(app)
+    assert not missing(inference) and not inference.notes
     assert truth.by_name(resolve_spec(app)) == truth.by_name(truth.headers(app.app_id, f"{app.app_id}-in"))
 
 
@@ -111,15 +111,15 @@ def test_named_topology(read: Read) -> None:
 @pytest.mark.parametrize("name", ["4.3.1-sparse-eos", "4.2.1-sparse-eos", "4.3.1-kinds-eos-killed-open"])
 def test_nothing_is_guessed_about_stores_without_rows(name: str, read: Read) -> None:
     app = read(name)
-    found = infer(app).draft
+    results = infer(app).draft
     for task in app.tasks:
         for store in task.stores:
             if all(s.empty for t in app.tasks for s in t.stores if s.name == store.name):
-                draft = found.store(store.name)
+                draft = results.store(store.name)
                 assert draft.kind is None and "kind" in {entry.field for entry in draft.filled(app.app_id).missing()}
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as refusal:
         resolve_spec(app)
-    assert 'kind = "timestamped-key-value"' in refused.value.advice
+    assert 'kind = "timestamped-key-value"' in refusal.value.advice
 
 
 def test_topology_adds_what_is_in_memory(read: Read) -> None:
@@ -141,18 +141,18 @@ def test_topology_adds_what_is_in_memory(read: Read) -> None:
 def test_ls_spec_prints_toml_and_changes_nothing(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     before = tree_hash(tmp_path)
-    done = kstate("ls", app, "--spec", status=1)
+    result = kstate("ls", app, "--spec", status=1)
     assert tree_hash(tmp_path) == before
-    assert "customers: source:" in done.err
-    assert '# source = "table"  # to fill in' in done.out
-    draft = parse_draft(done.out)
+    assert "customers: source:" in result.err
+    assert '# source = "table"  # to fill in' in result.out
+    draft = parse_draft(result.out)
     assert draft.application == "orders" and len(draft.stores) == 4
     quiet = kstate("ls", app, "--spec", "-q", status=1)
-    assert quiet.out == done.out and quiet.err == ""
+    assert quiet.out == result.out and quiet.err == ""
     assert "--spec prints TOML" in kstate("ls", app, "--spec", "-o", "json", status=2).err
 
 
 def test_ls_spec_of_a_directory_that_tells_all_is_exit_0(tmp_path: Path) -> None:
-    done = kstate("ls", unpack("4.3.1-headers-eos", tmp_path), "--spec", status=0)
-    assert done.err == "" and "to fill in" not in done.out.partition("\n")[2]
-    assert isinstance(complete(parse_draft(done.out), file_name="x"), Spec)
+    result = kstate("ls", unpack("4.3.1-headers-eos", tmp_path), "--spec", status=0)
+    assert result.err == "" and "to fill in" not in result.out.partition("\n")[2]
+    assert isinstance(complete(parse_draft(result.out), file_name="x"), Spec)

@@ -31,20 +31,20 @@ def test_from_a_change_to_its_end(tmp_path: Path) -> None:
     migrated = kstate("migrate", tmp_path, "--to", "4.2", "--warnings-ok", "-o", "json")
     assert {row["app"] for row in json_lines.parsed(migrated.out)} == {str(app)}
     run = migrated.summary["run"]
-    (told,) = kstate("status", tmp_path, "-o", "json").rows
-    assert (told["type"], told["run"], told["state"]) == ("run", run, "kept")
-    assert told["bytes_pinned"] > 0
+    (messages,) = kstate("status", tmp_path, "-o", "json").rows
+    assert (messages["type"], messages["run"], messages["state"]) == ("run", run, "kept")
+    assert messages["bytes_pinned"] > 0
     undone = kstate("undo", tmp_path, "-o", "json")
     assert undone.rows == []
     assert (undone.summary["run"], undone.summary["executed"]) == (run, True)
     assert undone.summary["message"] in undone.err
     planned = kstate("clean", app, "--dry-run", "-o", "json")
     cleaned = kstate("clean", app, "-o", "json")
-    for done, executed in ((planned, False), (cleaned, True)):
-        (row,) = done.rows
+    for result, executed in ((planned, False), (cleaned, True)):
+        (row,) = result.rows
         assert (row["type"], row["run"], row["executed"]) == ("run", run, executed)
-        assert done.summary["executed"] is executed
-        assert (done.summary["runs"], done.summary["bytes_pinned"]) == (1, row["bytes_pinned"])
+        assert result.summary["executed"] is executed
+        assert (result.summary["runs"], result.summary["bytes_pinned"]) == (1, row["bytes_pinned"])
         assert row["bytes_pinned"] > 0
     again = kstate("clean", app, "-o", "json").summary
     assert (again["runs"], again["executed"]) == (0, False)
@@ -57,13 +57,13 @@ def test_a_run_that_is_left(tmp_path: Path) -> None:
     for path in app.iterdir():
         if path.is_dir():
             path.rename(tmp_path / f"gone-{path.name}")
-    done = kstate("clean", app, "-o", "json")
-    (left,) = done.rows
-    assert (left["type"], left["run"]) == ("left", run)
-    assert f"run {run} is left: {left['message']}" in done.err
-    assert done.summary["runs"] == 0
-    refused = kstate("clean", app, "--run", "9999-none", "-o", "json", status=2)
-    assert (refused.rows, refused.error["app"], refused.error["code"]) == ([], str(app), "usage")
+    result = kstate("clean", app, "-o", "json")
+    (row,) = result.rows
+    assert (row["type"], row["run"]) == ("left", run)
+    assert f"run {run} is left: {row['message']}" in result.err
+    assert result.summary["runs"] == 0
+    refusal = kstate("clean", app, "--run", "9999-none", "-o", "json", status=2)
+    assert (refusal.rows, refusal.error["app"], refusal.error["code"]) == ([], str(app), "usage")
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_what_cannot_be_done_now(tmp_path: Path, words: tuple[str, ...], status:
     app = unpack(GOLDEN, tmp_path)
     kstate("migrate", app, "--to", "4.2", "--warnings-ok")
     with held(app, "application"):
-        done = kstate(*(app if word == "APP" else word for word in words), "-o", "json", status=status)
-    assert (done.error["code"], done.error["app"]) == (code, str(app))
-    assert f"kstate: {done.error['message']}" in done.err
-    assert done.error["hint"] in done.err
+        result = kstate(*(app if word == "APP" else word for word in words), "-o", "json", status=status)
+    assert (result.error["code"], result.error["app"]) == (code, str(app))
+    assert f"kstate: {result.error['message']}" in result.err
+    assert result.error["hint"] in result.err
 
 
 def test_problems_are_told_wherever_they_lie(tmp_path: Path) -> None:
@@ -91,17 +91,17 @@ def test_problems_are_told_wherever_they_lie(tmp_path: Path) -> None:
     (app / "0_0" / ".checkpoint").write_text("nonsense")
     (app / "0_1" / "rocksdb" / "latest-order" / "CURRENT").unlink()
     (app / "0_2").touch()
-    done = kstate("ls", app, "-o", "json", status=3)
-    told = {(row["task"], row["store"]): row for row in done.rows if row["type"] == "problem"}
-    assert {key: row["code"] for key, row in told.items()} == {
+    result = kstate("ls", app, "-o", "json", status=3)
+    rows = {(row["task"], row["store"]): row for row in result.rows if row["type"] == "problem"}
+    assert {key: row["code"] for key, row in rows.items()} == {
         ("0_0", None): "malformed-offsets",
         ("0_1", "latest-order"): "no-current",
         ("0_2", None): "not-a-directory",
     }
-    assert told["0_0", None]["path"] == "0_0/.checkpoint"
-    for row in told.values():
-        assert row["message"] in done.err
-    assert done.error["code"] == "condition-not-met"
+    assert rows["0_0", None]["path"] == "0_0/.checkpoint"
+    for row in rows.values():
+        assert row["message"] in result.err
+    assert result.error["code"] == "condition-not-met"
 
 
 LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning")} | {
@@ -125,11 +125,11 @@ OF_HOMES = {("rehome", "store"), ("ls", "lacked")}
 
 def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     """What no golden directory gives (tests/frozen keeps what they do): of damage, of runs, of what is not there."""
-    told: set[tuple[str, str]] = set()
+    rows: set[tuple[str, str]] = set()
 
     def ask(*words: object, status: int = 0) -> None:
-        done = kstate(*words, "-o", "json", status=status)
-        told.update((str(words[0]), line["type"]) for line in json_lines.parsed(done.out))
+        result = kstate(*words, "-o", "json", status=status)
+        rows.update((str(words[0]), line["type"]) for line in json_lines.parsed(result.out))
 
     app = unpack(GOLDEN, tmp_path / "state")
     for command in ("status", "undo", "clean", "export", "ls"):
@@ -166,10 +166,10 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("dump", "--bootstrap-server", "127.0.0.1:1", "--out", tmp_path / "dump", status=2)
     ask("maintain", "--config", EXAMPLES / "maintain.toml", "--dry-run")
     ask("maintain", "--config", tmp_path / "none.toml", status=2)
-    kept = kept_lines()
-    known = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
-    assert known - kept - told == LONG | OF_A_BROKER | OF_A_DUMP | OF_SPARK | OF_HOMES
-    assert not (kept | told) - known
+    backup = kept_lines()
+    commands = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
+    assert commands - backup - rows == LONG | OF_A_BROKER | OF_A_DUMP | OF_SPARK | OF_HOMES
+    assert not (backup | rows) - commands
 
 
 @pytest.mark.parametrize(
@@ -178,5 +178,5 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
 def test_an_error_names_the_application_that_was_found(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Whoever names a state.dir with one application is told of that application, from the first error on."""
     app = unpack(GOLDEN, tmp_path / "state")
-    done = kstate(*(app.parent if word == "STATE" else word for word in words), "-o", "json", status=2)
-    assert done.error["app"] == str(app), done.told
+    result = kstate(*(app.parent if word == "STATE" else word for word in words), "-o", "json", status=2)
+    assert result.error["app"] == str(app), result.told

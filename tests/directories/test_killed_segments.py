@@ -63,10 +63,10 @@ def restore(folder: Path, *more: str) -> None:
 
 
 def equals_the_truth(folder: Path) -> bool:
-    done = kstate_here(
+    result = kstate_here(
         "diff", folder / "killed" / APP, folder / "truth" / APP, "--store", STORE, "-o", "json", status=None
     )
-    (row,) = (row for row in done.rows if row["type"] == "store")
+    (row,) = (row for row in result.rows if row["type"] == "store")
     return bool(row["verdict"] == "equal" and row["rows_a"] == row["rows_b"] == ROWS)
 
 
@@ -103,8 +103,8 @@ def test_restored_from_the_dump_it_has_every_row(folder: Path) -> None:
 @pytest.mark.parametrize("release", ["4.3", "4.4"])
 def test_a_migration_to_a_release_that_keeps_offsets_there_repairs_it(folder: Path, release: str) -> None:
     app = folder / "killed" / APP
-    done = kstate_here("migrate", app, "--to", release, "--warnings-ok", "-o", "json")
-    assert done.summary["steps"] == 2  # the store is left out, and a segment without rows carries -4
+    result = kstate_here("migrate", app, "--to", release, "--warnings-ok", "-o", "json")
+    assert result.summary["steps"] == 2  # the store is left out, and a segment without rows carries -4
     assert stated(app) == OFFSET_UNKNOWN
     after = codes(app, release, "--guarantee", "at_least_once")
     assert after["outcome"] == "restores-all" and "segment-behind" not in after
@@ -123,7 +123,7 @@ def test_an_older_release_restores_it_from_the_beginning(folder: Path) -> None:
 
 def test_every_command_that_reads_rows_says_that_some_may_lack(folder: Path) -> None:
     app, truth = folder / "killed" / APP, folder / "truth" / APP
-    lacking = "segments without an offset (1704067200000, 1704068400000)"
+    text = "segments without an offset (1704067200000, 1704068400000)"
     commands: dict[str, tuple[object, ...]] = {
         "ls": (app,),
         "inspect-position": (app,),
@@ -132,9 +132,9 @@ def test_every_command_that_reads_rows_says_that_some_may_lack(folder: Path) -> 
         "diff": (app, app),
     }
     for name, (first, *more) in commands.items():
-        done = kstate_here(name, first, *more, status=1)
-        assert done.err.count(lacking) == (2 if name == "diff" else 1), done.told
+        result = kstate_here(name, first, *more, status=1)
+        assert result.err.count(text) == (2 if name == "diff" else 1), result.told
     rows = kstate_here("ls", app, "-o", "json", status=1).rows
     (row,) = (row for row in rows if row["type"] == "store" and row["store"] == STORE)
     assert row["segments_without_offset"] == [1704067200000, 1704068400000]
-    assert lacking not in kstate_here("query", "window-range", truth, STORE, "--limit", "1").err
+    assert text not in kstate_here("query", "window-range", truth, STORE, "--limit", "1").err

@@ -31,8 +31,8 @@ def test_a_task_with_a_lock_file_is_no_application(locked: list[str], removed: t
     for name in locked:
         (app / name / LOCK).touch()
     assert _stores(app) == _stores(app.parent) == before > 0
-    refused = kstate_here("ls", app / "0_0", status=2)
-    assert "is part of an application directory" in refused.err
+    result = kstate_here("ls", app / "0_0", status=2)
+    assert "is part of an application directory" in result.err
     rows = kstate_here("verify", app, "-o", "json").rows
     assert sum(row["type"] == "store" for row in rows) == before
 
@@ -42,6 +42,6 @@ def test_an_application_with_the_name_of_a_task(name: str, tmp_path: Path) -> No
     """Its tasks tell, and its process file."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     before = _stores(app)
-    named = app.with_name(name)
-    shutil.move(app, named)
-    assert _stores(named) == _stores(named.parent) == before
+    names = app.with_name(name)
+    shutil.move(app, names)
+    assert _stores(names) == _stores(names.parent) == before

@@ -51,8 +51,8 @@ def migrated(tmp_path: Path) -> Path:
 def test_clean_goes_on_beside_the_application(migrated: Path) -> None:
     before = tree_hash(migrated)
     with held(migrated, "application") as pid:
-        refused = kstate("undo", migrated, status=5)
-        assert f"process {pid}" in refused.err
+        refusal = kstate("undo", migrated, status=5)
+        assert f"process {pid}" in refusal.err
         kstate("clean", migrated)
         assert not (migrated.parent / ".kstate").exists()
     assert tree_hash(migrated).keys() == before.keys()

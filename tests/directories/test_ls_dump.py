@@ -22,14 +22,14 @@ RECORDS = [(b"key-%d" % number, b"value", number) for number in range(5)]
 
 def test_a_dump_that_was_written_at_once() -> None:
     before = tree_hash(DUMP)
-    done = kstate_here("ls-dump", DUMP, "-o", "json")
-    partitions = [row for row in done.rows if row["type"] == "partition"]
-    assert len(partitions) == done.summary["partitions"] == 8
+    result = kstate_here("ls-dump", DUMP, "-o", "json")
+    partitions = [row for row in result.rows if row["type"] == "partition"]
+    assert len(partitions) == result.summary["partitions"] == 8
     assert {row["full_dumps"] for row in partitions} == {1}
     assert {str(row["gaps"]) for row in partitions} == {"[]"}
-    assert sum(row["records"] for row in partitions) == done.summary["records"] == 328
+    assert sum(row["records"] for row in partitions) == result.summary["records"] == 328
     assert all(row["end"] == row["log_end"] and row["bytes"] for row in partitions)
-    assert (done.summary["ok"], done.summary["generation"], done.summary["verified"]) == (True, None, None)
+    assert (result.summary["ok"], result.summary["generation"], result.summary["verified"]) == (True, None, None)
     assert tree_hash(DUMP) == before
 
 
@@ -37,9 +37,9 @@ def test_a_dump_that_was_written_at_once() -> None:
     "words", [("dump", "ls"), ("ls-dump",), ("dump", "ls", "--dump"), ("ls-dump", "--from-changelog")]
 )
 def test_its_names(words: tuple[str, ...]) -> None:
-    done = kstate_here(*words, DUMP)
-    assert "orders-latest-order-changelog" in done.out
-    assert "8 partitions, written at once" in done.err
+    result = kstate_here(*words, DUMP)
+    assert "orders-latest-order-changelog" in result.out
+    assert "8 partitions, written at once" in result.err
 
 
 def test_a_dump_that_grows(tmp_path: Path) -> None:
@@ -55,9 +55,9 @@ def test_a_dump_that_grows(tmp_path: Path) -> None:
     (row,) = _partitions(dump.path)
     assert (row["full_dumps"], row["incremental_dumps"], row["start"], row["end"]) == (2, 0, 25, 30)
     assert row["gaps"] == [{"start": 10, "end": 25}]
-    done = kstate_here("dump", "ls", dump.path)
-    assert "10-24" in done.out
-    assert "1 partition, generation 3" in done.err and "kstate verify-dump" in done.err
+    result = kstate_here("dump", "ls", dump.path)
+    assert "10-24" in result.out
+    assert "1 partition, generation 3" in result.err and "kstate verify-dump" in result.err
     kstate_here("dump", "verify", dump.path)
     assert "every file was read in full since 20" in kstate_here("dump", "ls", dump.path).err
 
@@ -69,9 +69,9 @@ def _partitions(dump: Path, status: int = 0) -> list[dict[str, Any]]:
 def test_missing_and_damaged_files(tmp_path: Path) -> None:
     dump = Path(shutil.copytree(DUMP, tmp_path / "dump"))
     (dump / FILE).unlink()
-    done = kstate_here("dump", "ls", dump, status=3)
-    assert "1 partition damaged: orders-visits-changelog:1" in done.err
-    assert f"{FILE} is in the manifest, but not in the dump" in done.err
+    result = kstate_here("dump", "ls", dump, status=3)
+    assert "1 partition damaged: orders-visits-changelog:1" in result.err
+    assert f"{FILE} is in the manifest, but not in the dump" in result.err
     damages = {row["damage"] for row in _partitions(dump, 3) if row["damage"] is not None}
     assert len(damages) == 1
     assert kstate_here("ls-dump", dump, "-o", "json", status=3).summary["ok"] is False

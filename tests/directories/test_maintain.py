@@ -92,35 +92,35 @@ class Host:
     def metric(self, name: str, **labels: str) -> list[float]:
         """The values of a gauge that have these labels."""
         return [
-            value for (one, has), value in self.metrics().items() if one == name and set(labels.items()) <= set(has)
+            value for (entry, has), value in self.metrics().items() if entry == name and set(labels.items()) <= set(has)
         ]
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    made = Host(tmp_path)
-    made.more()
-    return made
+    outputs = Host(tmp_path)
+    outputs.more()
+    return outputs
 
 
-def _came(done: Any) -> list[tuple[str, str]]:
-    return [(row["step"], row["came"]) for row in done.rows if row["type"] == "maintained"]
+def _came(result: Any) -> list[tuple[str, str]]:
+    return [(row["step"], row["came"]) for row in result.rows if row["type"] == "maintained"]
 
 
 def test_rounds(host: Host) -> None:
     """The standby is made, and caught up with what came since; the stores are verified in a circle, part by part."""
     host.dump.add({})
-    done = host.call()
-    assert _came(done) == [(step, "done") for step in ("restore", "lag", "check", "verify", "clean")]
-    assert done.summary["ended"] == 0
-    (row,) = [row for row in done.rows if row.get("step") == "verify"]
+    result = host.call()
+    assert _came(result) == [(step, "done") for step in ("restore", "lag", "check", "verify", "clean")]
+    assert result.summary["ended"] == 0
+    (row,) = [row for row in result.rows if row.get("step") == "verify"]
     assert row["words"][row["words"].index("--subset") + 1] == "1/2"
     assert re.fullmatch("part 1 of 2: [0-2] of 2 stores", row["message"])
     assert host.metric("kstate_dump_lag_offsets", of="standby") == [0, 0]
     assert not host.metric("kstate_verify_circle_timestamp_seconds")
     host.more()
-    done = host.call()
-    (row,) = [row for row in done.rows if row.get("step") == "verify"]
+    result = host.call()
+    (row,) = [row for row in result.rows if row.get("step") == "verify"]
     assert row["words"][row["words"].index("--subset") + 1] == "2/2"
     assert re.fullmatch("part 2 of 2: [0-2] of 2 stores; every store was read since the circle began", row["message"])
     assert len(host.metric("kstate_verify_circle_timestamp_seconds", of="standby")) == 1
@@ -138,8 +138,8 @@ def test_a_changelog_that_was_recreated_is_no_success(host: Host) -> None:
     for key in KEYS:
         host.dump.begin_anew(key, 0, "recreated")
     host.more(5)
-    done = host.call(status=4)
-    (row,) = [row for row in done.rows if row.get("step") == "restore"]
+    result = host.call(status=4)
+    (row,) = [row for row in result.rows if row.get("step") == "restore"]
     assert (row["came"], row["ended"]) == ("failed", 4)
     assert host.metric("kstate_step_last_success_timestamp_seconds", step="restore") == success
     assert host.metric("kstate_step_exit_code", step="restore") == [4]
@@ -173,12 +173,12 @@ def test_the_lag_of_a_standby_that_is_behind(host: Host) -> None:
 def test_what_is_printed_is_what_runs(host: Host) -> None:
     """Each line of --dry-run, given to a shell, and then what a call runs: the same words."""
     planned = kstate("maintain", "--config", host.config(), "--dry-run").out.splitlines()
-    told = [row["words"] for row in host.call("--dry-run").rows if row["type"] == "maintained"]
-    assert [shlex.split(line)[1:] for line in planned] == told
+    messages = [row["words"] for row in host.call("--dry-run").rows if row["type"] == "maintained"]
+    assert [shlex.split(line)[1:] for line in planned] == messages
     assert not host.standby.exists() and not (host.folder / "memory.json").exists(), "nothing was done"
     ran = [row["words"] for row in host.call().rows if row["type"] == "maintained"]
-    assert ran == told
-    for words in told:
+    assert ran == messages
+    for words in messages:
         kstate(*words, status=None)
 
 
@@ -193,18 +193,22 @@ def test_what_is_under_way_is_said(
         host.call()
         host.steps = '[maintain.lag]\ntimeout = "3s"\n[maintain.clean]\n'
         path = host.config(defaults=f'bootstrap_server = "127.0.0.1:{silent.getsockname()[1]}"')
-        told = []
+        messages = []
         for quiet in (False, True):
             capfd.readouterr()
             with pytest.raises(RunFailed):
                 maintain(path, quiet=quiet)
-            told.append([line for line in capfd.readouterr().err.splitlines() if line.startswith("kstate: ")])
-    begun = [one for one in told[0] if re.fullmatch(r"kstate: \w+ of standby", one)]
-    assert begun == ["kstate: lag of standby", "kstate: clean of standby"]
-    goes_on = [one for one in told[0] if re.fullmatch(r"kstate: lag of standby: for \d+ s now; 3 s are its limit", one)]
+            messages.append([line for line in capfd.readouterr().err.splitlines() if line.startswith("kstate: ")])
+    start = [entry for entry in messages[0] if re.fullmatch(r"kstate: \w+ of standby", entry)]
+    assert start == ["kstate: lag of standby", "kstate: clean of standby"]
+    goes_on = [
+        entry
+        for entry in messages[0]
+        if re.fullmatch(r"kstate: lag of standby: for \d+ s now; 3 s are its limit", entry)
+    ]
     assert len(goes_on) >= 2
     # The command whose time was up may still say why it ended: an error is said with --quiet too.
-    assert {*told[1]} <= {"kstate: interrupted by SIGTERM"}
+    assert {*messages[1]} <= {"kstate: interrupted by SIGTERM"}
 
 
 def test_a_step_that_fails_does_not_keep_the_next_ones(host: Host) -> None:
@@ -212,12 +216,12 @@ def test_a_step_that_fails_does_not_keep_the_next_ones(host: Host) -> None:
     host.call()
     host.steps = "[maintain.dump]\n" + host.steps
     path = host.config(defaults='bootstrap_server = "127.0.0.1:1"')
-    done = kstate("maintain", "--config", path, "-o", "json", status=6)
-    came = dict(_came(done))
+    result = kstate("maintain", "--config", path, "-o", "json", status=6)
+    came = dict(_came(result))
     assert list(came) == ["dump", "restore", "lag", "check", "verify", "clean"]
     assert came["dump"] == came["restore"] == "failed" and came["verify"] == came["clean"] == "done"
-    assert done.summary["ended"] == 6 and done.error["exit"] == 6
-    assert "dump ended with exit code 6" in done.error["message"]
+    assert result.summary["ended"] == 6 and result.error["exit"] == 6
+    assert "dump ended with exit code 6" in result.error["message"]
     assert host.metric("kstate_step_exit_code", step="dump") == [6]
     assert not host.metric("kstate_step_last_success_timestamp_seconds", step="dump")
     assert host.metric("kstate_step_last_success_timestamp_seconds", step="restore"), "of the call before"
@@ -228,16 +232,16 @@ def test_the_exit_code_is_that_of_the_worst(host: Host) -> None:
     host.call()
     _flip(next((host.standby / "0_0" / "rocksdb" / "bulk").glob("*.sst")), 20)
     host.steps = "[maintain.verify]\nparts = 1\n[maintain.clean]\n"
-    done = host.call(status=3)
-    assert _came(done) == [("verify", "found"), ("clean", "done")]
+    result = host.call(status=3)
+    assert _came(result) == [("verify", "found"), ("clean", "done")]
     assert host.metric("kstate_step_findings", level="damage") == [1]
     shutil.rmtree(host.standby)
     unpack("4.3.1-demo-eos", host.folder / "else").rename(host.standby)
     host.more()
     host.steps = "[maintain.restore]\n[maintain.verify]\nparts = 1\n"
     before = tree_hash(host.standby)
-    done = host.call(status=4)
-    assert _came(done)[0] == ("restore", "failed")
+    result = host.call(status=4)
+    assert _came(result)[0] == ("restore", "failed")
     assert tree_hash(host.standby) == before
 
 
@@ -248,9 +252,9 @@ def test_what_was_not_done_is_worse_than_what_was_found(host: Host) -> None:
     host.steps = "[maintain.restore]\n[maintain.verify]\nparts = 1\n"
     path = host.config()
     path.write_text(path.read_text().replace('engine = "local"', 'engine = "duck"'))
-    done = kstate("maintain", "--config", path, "-o", "json", status=2)
-    assert _came(done) == [("restore", "failed"), ("verify", "found")]
-    assert done.error["message"].startswith("restore of standby ended with exit code 2")
+    result = kstate("maintain", "--config", path, "-o", "json", status=2)
+    assert _came(result) == [("restore", "failed"), ("verify", "found")]
+    assert result.error["message"].startswith("restore of standby ended with exit code 2")
 
 
 def test_a_broker_that_never_answers(host: Host) -> None:
@@ -261,9 +265,9 @@ def test_a_broker_that_never_answers(host: Host) -> None:
         host.call()
         host.steps = '[maintain.dump]\ntimeout = "3s"\n[maintain.clean]\n'
         path = host.config(defaults=f'bootstrap_server = "127.0.0.1:{silent.getsockname()[1]}"')
-        done = kstate("maintain", "--config", path, "-o", "json", status=6)
-    assert _came(done) == [("dump", "timed-out"), ("clean", "done")]
-    (row,) = [row for row in done.rows if row.get("step") == "dump"]
+        result = kstate("maintain", "--config", path, "-o", "json", status=6)
+    assert _came(result) == [("dump", "timed-out"), ("clean", "done")]
+    (row,) = [row for row in result.rows if row.get("step") == "dump"]
     assert (row["ended"], row["message"]) == (6, "not done after 3 s, its limit: ended")
 
 
@@ -311,8 +315,8 @@ def test_never_two_at_once(host: Host) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write("check of standby, process 7")
         lock.flush()
-        done = host.call(status=5)
-    assert done.error["code"] == "in-use" and "check of standby, process 7" in done.error["hint"]
+        result = host.call(status=5)
+    assert result.error["code"] == "in-use" and "check of standby, process 7" in result.error["hint"]
     assert not host.standby.exists()
 
 
@@ -344,12 +348,12 @@ def killed(host: Host) -> Iterator[tuple[Host, int]]:
 def test_a_call_that_was_killed(killed: tuple[Host, int]) -> None:
     """Its command still has the lock, so nothing goes beside it; once that has ended the next call goes on."""
     host, child = killed
-    done = host.call(status=5)
-    assert f"process {child}" in done.error["hint"]
+    result = host.call(status=5)
+    assert f"process {child}" in result.error["hint"]
     os.kill(child, signal.SIGTERM)
     _gone(child)
-    done = host.call()
-    assert {came for _, came in _came(done)} == {"done"}
+    result = host.call()
+    assert {came for _, came in _came(result)} == {"done"}
 
 
 def test_a_signal_ends_the_command_too(host: Host) -> None:
@@ -418,10 +422,10 @@ def test_headroom_is_what_a_dump_holds_itself_to(host: Host) -> None:
         facts = LogFacts(0, full.end, "t", policy="compact", delete_retention_ms=full.delete_retention_ms)
         assert not_continued(full, facts, until) is None
         assert "deletes may be forgotten" in str(not_continued(full, facts, until + 1))
-    (told,) = host.metric("kstate_dump_headroom_seconds")
+    (number,) = host.metric("kstate_dump_headroom_seconds")
     (moment,) = host.metric("kstate_dump_continued_until_timestamp_seconds")
-    assert moment == min(continued_until(one) or 0 for one in grown.newest().values()) / 1000
-    assert told <= moment - host.metric("kstate_step_last_run_timestamp_seconds", step="clean")[0]
+    assert moment == min(continued_until(entry) or 0 for entry in grown.newest().values()) / 1000
+    assert number <= moment - host.metric("kstate_step_last_run_timestamp_seconds", step="clean")[0]
     assert host.metric("kstate_dump_bytes") == [sum(p.stat().st_size for p in host.dump.path.rglob("*.parquet"))]
     assert host.metric("kstate_dump_read_timestamp_seconds")[0] <= clock.now_seconds()
 
@@ -438,8 +442,8 @@ def test_a_dump_that_cannot_be_read_is_no_number(host: Host) -> None:
     host.call()
     (host.dump.path / "_manifest-0000009999.json").write_text("{}")
     host.steps = "[maintain.clean]\n"
-    done = host.call(status=1)
-    assert "the metrics could not be written" in done.err
+    result = host.call(status=1)
+    assert "the metrics could not be written" in result.err
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -461,10 +465,10 @@ def test_what_is_missing_is_told_before_anything_is_done(host: Host) -> None:
             path = host.config()
             lines = [f'{key} = "{place}/x"' if line.startswith(key) else line for line in path.read_text().splitlines()]
             path.write_text("\n".join(lines))
-            refused = kstate("maintain", "--config", path, "-o", "json", status=2)
-            assert refused.error["message"].startswith(f"{key} ") or "--metrics-file" in refused.error["message"]
-    refused = host.call("--metrics-file", host.dump.path / "x.prom", status=2)
-    assert "is in the dump" in refused.error["message"]
+            refusal = kstate("maintain", "--config", path, "-o", "json", status=2)
+            assert refusal.error["message"].startswith(f"{key} ") or "--metrics-file" in refusal.error["message"]
+    refusal = host.call("--metrics-file", host.dump.path / "x.prom", status=2)
+    assert "is in the dump" in refusal.error["message"]
     assert not host.standby.exists() and not (host.folder / "memory.json").exists()
 
 
@@ -487,12 +491,12 @@ def test_a_memory_that_is_none_of_ours(host: Host, text: str) -> None:
 def test_a_memory_that_is_no_file(host: Host, kind: str) -> None:
     """Nobody waits for a writer, and a link is not replaced by a file."""
     path = host.folder / "memory.json"
-    made = {
+    outputs = {
         "a FIFO": os.mkfifo,
-        "a symbolic link": lambda one: one.symlink_to("kstate.toml"),
+        "a symbolic link": lambda entry: entry.symlink_to("kstate.toml"),
         "a directory": Path.mkdir,
     }
-    made[kind](path)
+    outputs[kind](path)
     mode = path.lstat().st_mode
     error = host.call(status=4).error
     assert f"memory.json is {kind}, not a regular file" in error["message"]
@@ -511,13 +515,13 @@ def test_what_it_writes_it_reads(host: Host) -> None:
 def test_a_standby_that_was_taken_is_made_anew(host: Host) -> None:
     """Its host is lost, and the standby goes there, as the tutorial says: the next call makes another one."""
     host.call()
-    taken = host.folder / "state" / APP
-    taken.parent.mkdir()
-    host.standby.rename(taken)
+    folder = host.folder / "state" / APP
+    folder.parent.mkdir()
+    host.standby.rename(folder)
     host.more()
     assert dict(_came(host.call()))["restore"] == "done"
-    kstate("restore", taken, "--config", host.config(), status=None)
-    assert rows_of(host.standby) == rows_of(taken)
+    kstate("restore", folder, "--config", host.config(), status=None)
+    assert rows_of(host.standby) == rows_of(folder)
 
 
 @settings(max_examples=30, deadline=None)
@@ -595,8 +599,8 @@ def test_a_verify_that_really_runs_out_of_time(tmp_path: Path, monkeypatch: pyte
             f'format = 1\n[defaults]\ndirectory = "{app}"\n[maintain]\nmemory_file = "{tmp_path}/memory.json"\n'
             f'[maintain.verify]\nparts = 2\ntimeout = "{timeout}"\n'
         )
-        done = kstate("maintain", "--config", config, "-o", "json", status=status)
-        (row,) = [row for row in done.rows if row.get("step") == "verify"]
+        result = kstate("maintain", "--config", config, "-o", "json", status=status)
+        (row,) = [row for row in result.rows if row.get("step") == "verify"]
         return str(row["message"] or "")
 
     before = tree_hash(app)

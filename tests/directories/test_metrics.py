@@ -16,12 +16,12 @@ from .support import kstate, tree_hash
 
 
 def read(path: Path, command: str = "migrate") -> dict[str, float]:
-    found = {}
+    results = {}
     for family in text_string_to_metric_families(path.read_text(encoding="utf-8")):
         for sample in family.samples:
             assert sample.labels["command"] == command
-            found[sample.name] = sample.value
-    return found
+            results[sample.name] = sample.value
+    return results
 
 
 def test_what_a_migration_tells(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_what_a_wipe_tells(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     file = tmp_path / "kstate.prom"
     kstate("wipe", app, "--store", "nowhere", "--metrics-file", file, status=2)
-    refused = read(file, "wipe")
-    assert refused["kstate_last_run_exit_code"] == 2
-    assert "kstate_last_success_timestamp_seconds" not in refused
+    content = read(file, "wipe")
+    assert content["kstate_last_run_exit_code"] == 2
+    assert "kstate_last_success_timestamp_seconds" not in content
     kstate("wipe", app, "--task", "0_0", "--metrics-file", file)
     good = read(file, "wipe")
     assert good["kstate_last_success_timestamp_seconds"] == good["kstate_last_run_timestamp_seconds"]
@@ -92,8 +92,8 @@ def test_never_two_at_once(tmp_path: Path) -> None:
     file = tmp_path / "kstate.prom"
     with open(tmp_path / ".kstate.prom.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        refused = kstate("migrate", app, "--to", "4.2", "--metrics-file", file, status=5)
-    assert "another kstate command" in refused.err
+        refusal = kstate("migrate", app, "--to", "4.2", "--metrics-file", file, status=5)
+    assert "another kstate command" in refusal.err
     kstate("migrate", app, "--to", "4.2", "--metrics-file", file)
 
 
@@ -106,8 +106,8 @@ def test_a_file_where_none_belongs(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     before = tree_hash(tmp_path)
     for file in (app / "kstate.prom", app / "0_0" / "rocksdb" / "kstate.prom", tmp_path):
-        done = kstate("check", app, "--for", "4.3", "--metrics-file", file, status=2)
-        assert str(file) in done.err
+        result = kstate("check", app, "--for", "4.3", "--metrics-file", file, status=2)
+        assert str(file) in result.err
     assert tree_hash(tmp_path) == before
 
 
@@ -119,9 +119,9 @@ def test_a_file_of_somebody_else(tmp_path: Path, content: str) -> None:
     file.write_text(content)
     before = tree_hash(tmp_path)
     for words in (["check", app, "--for", "4.3"], ["migrate", app, "--to", "4.2"], ["verify", app]):
-        refused = kstate(*words, "--metrics-file", file, status=4)
-        assert str(file) in refused.err
-        assert "was not written by kstate" in refused.err
+        refusal = kstate(*words, "--metrics-file", file, status=4)
+        assert str(file) in refusal.err
+        assert "was not written by kstate" in refusal.err
     assert tree_hash(tmp_path) == before
 
 

@@ -72,9 +72,9 @@ def test_undo_is_refused_once_the_directory_has_changed(tmp_path: Path) -> None:
     kstate("migrate", app, "--to", "4.2")
     current = next(app.glob("0_0/rocksdb/*/CURRENT"))
     os.utime(current)
-    done = kstate("undo", app, status=4)
-    assert str(current.relative_to(app)) in done.err
-    assert "--to 4.3" in done.err
+    result = kstate("undo", app, status=4)
+    assert str(current.relative_to(app)) in result.err
+    assert "--to 4.3" in result.err
     kstate("undo", app, "--discard-newer")
     assert all(r["opens_in"] == FROM_4_3 for r in kstate("ls", app, "-o", "json").rows)
 
@@ -94,9 +94,9 @@ def test_stores_never_written_are_carried_into_4_3(tmp_path: Path) -> None:
     kstate("migrate", app, "--to", "4.3")
     rows = kstate("ls", app, "-o", "json").rows
     assert all(r["offsets_in"] == "column-family" and r["status"] == "closed" for r in rows)
-    carried = [r for r in rows if r["segments"] == [0]]
-    assert carried
-    assert set(carried[0]["column_families"]) == {"default", "offsets"}
+    load = [r for r in rows if r["segments"] == [0]]
+    assert load
+    assert set(load[0]["column_families"]) == {"default", "offsets"}
     kstate("migrate", app, "--to", "4.2")
     again = {r["store"]: r for r in kstate("ls", app, "-o", "json").rows}
     assert {n: r["changelog"] for n, r in again.items()} == {n: r["changelog"] for n, r in before.items()}
@@ -122,8 +122,8 @@ def test_a_rewrite_keeps_every_option_and_the_filter(tmp_path: Path) -> None:
                 if shadow.live_files(family):
                     assert "filter block size=0;" not in shadow.table_properties(family), path
                 for file in shadow.live_files(family):
-                    found = sst.footer((path / file.name).read_bytes()[-sst.FOOTER_LENGTH :])
-                    assert found == sst.SstFooter(sst.CHECKSUM_XXH3, 5), file
+                    footer = sst.footer((path / file.name).read_bytes()[-sst.FOOTER_LENGTH :])
+                    assert footer == sst.SstFooter(sst.CHECKSUM_XXH3, 5), file
 
 
 def _databases(app: Path) -> list[Path]:
@@ -135,8 +135,8 @@ def test_headers_are_refused_or_dropped(tmp_path: Path) -> None:
     before = tree_hash(app)
     assert "--drop-headers" in kstate("migrate", app, "--to", "4.2", status=4).err
     assert tree_hash(app) == before
-    done = kstate("migrate", app, "--to", "3.9", "--drop-headers", "-o", "json", "--warnings-ok")
-    assert done.summary["headers_dropped"] > 0
+    result = kstate("migrate", app, "--to", "3.9", "--drop-headers", "-o", "json", "--warnings-ok")
+    assert result.summary["headers_dropped"] > 0
     rows = kstate("ls", app, "-o", "json").rows
     assert all("3.9" in r["opens_in"] and not r["kind"].startswith("headers") for r in rows)
 
@@ -148,9 +148,9 @@ def test_unclean_directories_are_refused_unless_the_user_vouches(tmp_path: Path,
     target = "4.2" if name.startswith("4.3") else "4.3"
     app = unpack(name, tmp_path)
     before = tree_hash(tmp_path)
-    done = kstate("migrate", app, "--to", target, status=4)
-    assert "--guarantee at_least_once" in done.err
-    assert "--wipe-unclean" in done.err
+    result = kstate("migrate", app, "--to", target, status=4)
+    assert "--guarantee at_least_once" in result.err
+    assert "--wipe-unclean" in result.err
     assert tree_hash(tmp_path) == before
     rows = data_rows(app)
     kstate("migrate", app, "--to", target, "--guarantee", "at_least_once", "--warnings-ok")
@@ -166,14 +166,14 @@ def test_checkpoint_beside_the_column_family_gives_the_lowest_offset(tmp_path: P
     app = unpack("4.3.1-demo-eos", tmp_path)
     row = next(r for r in kstate("ls", app, "-o", "json").rows if r["store"] == "latest-order" and r["task"] == "0_0")
     ((topic, offsets),) = row["changelog"].items()
-    for offset, wanted in ((offsets["0"] + 500, offsets["0"]), (3, 3)):
+    for offset, target in ((offsets["0"] + 500, offsets["0"]), (3, 3)):
         (app / "0_0/.checkpoint").write_text(f"0\n1\n{topic} 0 {offset}\n")
-        done = kstate("migrate", app, "--to", "4.3", status=1)
-        assert "disagree" in done.err
+        result = kstate("migrate", app, "--to", "4.3", status=1)
+        assert "disagree" in result.err
         assert not (app / "0_0/.checkpoint").exists()
         rows = kstate("ls", app, "-o", "json").rows
         assert [r["changelog"] for r in rows if r["task"] == "0_0" and r["store"] == "latest-order"] == [
-            {topic: {"0": wanted}}
+            {topic: {"0": target}}
         ]
         kstate("undo", app)
 
@@ -195,8 +195,8 @@ def test_an_interrupted_run_is_swept_by_the_next_command_if_its_tree_was_only_st
     assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["interrupted"]
     before = meaning(app)
     for command in (("undo",), ("migrate", "--to", "4.2"), ("clean", "--run", run.name)):
-        refused = kstate(command[0], app, *command[1:], status=4)
-        assert run.name in refused.err and "no mark" in refused.err
+        refusal = kstate(command[0], app, *command[1:], status=4)
+        assert run.name in refusal.err and "no mark" in refusal.err
     assert (run.tree / "0_0").is_dir()
     assert run.token is not None
     put_mark(run.tree, STAGED, run.token)

@@ -26,12 +26,12 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Application:
 
 def keys(app: Application) -> dict[TopicPartition, set[tuple[str, str]]]:
     """Every partition that offsets name, and the stores that they are of."""
-    found: dict[TopicPartition, set[tuple[str, str]]] = {}
+    rows: dict[TopicPartition, set[tuple[str, str]]] = {}
     for task in resolve(app):
         for store in task.stores:
             for key in store.offsets:
-                found.setdefault(key, set()).add((task.task.name, store.store.name))
-    return found
+                rows.setdefault(key, set()).add((task.task.name, store.store.name))
+    return rows
 
 
 def told(app: Application, missing: set[TopicPartition], *, live: bool = True) -> Report:
@@ -52,7 +52,7 @@ def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) 
         topic = {other for other in every if other.topic == key.topic}
         for missing in ({key}, topic):
             report = told(app, missing)
-            assert named(report) == set.union(*(every[one] for one in missing)), key
+            assert named(report) == set.union(*(every[entry] for entry in missing)), key
             for finding in report.findings:
                 if finding.code == LOG_MISSING:
                     assert finding.level is Level.ERROR

@@ -56,10 +56,10 @@ def app(new_kind: StoreKind, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _records(app: Path) -> dict[bytes, tuple[bytes, int]]:
     """Key -> value and timestamp (ms) of the changelog's last record of it."""
     (file,) = (app.parents[1] / "dump").glob("*.parquet")
-    found: dict[bytes, tuple[bytes, int]] = {}
+    results: dict[bytes, tuple[bytes, int]] = {}
     for row in pq.read_table(file).to_pylist():
-        found[row["key"]] = (row["value"], int(row["timestamp"].timestamp() * 1000))
-    return {key: value for key, value in found.items() if value[0] is not None}
+        results[row["key"]] = (row["value"], int(row["timestamp"].timestamp() * 1000))
+    return {key: value for key, value in results.items() if value[0] is not None}
 
 
 def _rows(app: Path) -> dict[bytes, bytes]:
@@ -70,7 +70,7 @@ def _rows(app: Path) -> dict[bytes, bytes]:
 
 def test_it_is_restored_in_its_layout(app: Path) -> None:
     rows = {key: HeadersValue.from_bytes(value) for key, value in _rows(app).items()}
-    assert {key: (one.value, one.timestamp) for key, one in rows.items()} == _records(app)
+    assert {key: (row.value, row.timestamp) for key, row in rows.items()} == _records(app)
 
 
 def test_it_is_listed_and_inferred(app: Path) -> None:
@@ -102,8 +102,8 @@ def test_it_answers_queries(app: Path) -> None:
 
 def test_it_is_exported(app: Path, tmp_path: Path) -> None:
     kstate_here("export", app, STORE, "--out", tmp_path / "out", "--quiet")
-    found = pq.read_table(next((tmp_path / "out").rglob("*.parquet"))).to_pylist()
-    assert {row["key"]: row["value"] for row in found} == {key: value for key, (value, _) in _records(app).items()}
+    rows = pq.read_table(next((tmp_path / "out").rglob("*.parquet"))).to_pylist()
+    assert {row["key"]: row["value"] for row in rows} == {key: value for key, (value, _) in _records(app).items()}
 
 
 def test_it_is_diffed(app: Path) -> None:

@@ -79,16 +79,16 @@ def kstate(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     return Sources(tmp_path_factory.mktemp("with"), row=True)
 
 
-def steps(done: Done) -> list[dict[str, Any]]:
+def steps(result: Done) -> list[dict[str, Any]]:
     """The steps of a plan, as JSON has them."""
-    return [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "step"]
+    return [row for row in map(json.loads, result.out.splitlines()) if row["type"] == "step"]
 
 
 def test_without_its_row_it_is_refused_by_name(tmp_path: Path) -> None:
-    done = Sources(tmp_path, row=False)(
+    result = Sources(tmp_path, row=False)(
         "check", unpack("4.3.1-demo-eos", tmp_path / "state"), "--for", f"{NEXT}.0", status=2
     )
-    assert f"'{NEXT}.0'" in done.err
+    assert f"'{NEXT}.0'" in result.err
     with pytest.raises(UsageError):
         chains_with(f"{NEXT}.0", everything=False)
 
@@ -106,8 +106,8 @@ def test_into_it_and_back(kstate: Sources, tmp_path: Path) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
     plans = [kstate("migrate", app, "--to", to, "--dry-run", "-o", "json", "--warnings-ok") for to in (LAST.name, NEXT)]
     assert steps(plans[0]) == steps(plans[1]) != []
-    done = kstate("migrate", app, "--to", f"{NEXT}.0", "--workers", "1")
-    assert f"unproven: 4.2 to {NEXT}" in done.err
+    result = kstate("migrate", app, "--to", f"{NEXT}.0", "--workers", "1")
+    assert f"unproven: 4.2 to {NEXT}" in result.err
     assert kstate("check", app, "--for", NEXT, "-o", "json").summary["start_fails"] is False
     again = kstate("migrate", app, "--to", NEXT, "--warnings-ok", "--dry-run", "-o", "json")
     assert steps(again) == []
@@ -118,12 +118,12 @@ def test_into_it_and_back(kstate: Sources, tmp_path: Path) -> None:
 def test_it_is_restored_for(kstate: Sources, tmp_path: Path) -> None:
     app = tmp_path / "orders"
     examples = ROOT / "examples"
-    told = ("--from-changelog", examples / "dump", "--spec", examples / "dump.toml")
-    kstate("restore", app, *told, "--for", NEXT, "--engine", "local", "--workers", "1", "--quiet", "--warnings-ok")
+    texts = ("--from-changelog", examples / "dump", "--spec", examples / "dump.toml")
+    kstate("restore", app, *texts, "--for", NEXT, "--engine", "local", "--workers", "1", "--quiet", "--warnings-ok")
     rows = [row for row in kstate("ls", app, "-o", "json").rows if "opens_in" in row]
     assert {row["offsets_in"] for row in rows} == {"column-family"}
-    done = kstate("wipe", app, "--task", "0_0", "--dry-run", "-o", "json", "--warnings-ok")
-    assert steps(done)
+    result = kstate("wipe", app, "--task", "0_0", "--dry-run", "-o", "json", "--warnings-ok")
+    assert steps(result)
 
 
 def test_what_proves_it_is_its_chains(kstate: Sources) -> None:
@@ -149,7 +149,7 @@ def test_what_proves_it_is_its_chains(kstate: Sources) -> None:
 
 UNLIKE = ('("10.1.3",), 6,', '("10.1.3", "99.9.9"), 7,')
 """It opens what the last one wrote, and writes SSTs of a format that no older release reads."""
-WRITTEN = {
+CONTENT = {
     "into-files": ("4.3.1-kinds-eos", ("migrate", "--to", "4.2")),
     "of-headers": ("4.3.1-headers-eos", ("migrate", "--to", "3.9", "--drop-headers")),
     "into-stores": ("4.2.1-sparse-eos", ("migrate", "--to", "4.3")),
@@ -178,8 +178,8 @@ def content(file: Path) -> object:
     """Of a database what its format is, and all of any other file."""
     data = file.read_bytes()
     if file.suffix == ".sst":
-        found = sst.footer(data[-sst.FOOTER_LENGTH :])
-        return found.format_version, found.checksum_type
+        footer = sst.footer(data[-sst.FOOTER_LENGTH :])
+        return footer.format_version, footer.checksum_type
     if file.name.startswith("OPTIONS-"):
         return data
     return None if (file.parent / CURRENT).exists() else data
@@ -196,11 +196,11 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Sources, S
     )
 
 
-@pytest.mark.parametrize("case", WRITTEN)
+@pytest.mark.parametrize("case", CONTENT)
 def test_what_is_written_for_a_release_does_not_change_with_the_row(
     three: tuple[Sources, Sources, Sources], tmp_path: Path, case: str
 ) -> None:
-    run, without, having = (written(one, *WRITTEN[case], tmp_path / one.folder.name) for one in three)
+    run, without, having = (written(entry, *CONTENT[case], tmp_path / entry.folder.name) for entry in three)
     assert run == without == having
     assert without["steps"]
 
@@ -235,8 +235,8 @@ def plans(kstate: Sources, lines: list[list[str]]) -> dict[str, list[Any]]:
         text=True,
         check=True,
     )
-    told: dict[str, list[Any]] = json.loads(run.stdout)
-    return told
+    document: dict[str, list[Any]] = json.loads(run.stdout)
+    return document
 
 
 def test_what_is_said_of_every_older_release_does_not_change_either(
@@ -248,13 +248,13 @@ def test_what_is_said_of_every_older_release_does_not_change_either(
         for name in ("4.3.1-demo-eos", "4.3.1-headers-eos", "4.2.1-sparse-eos", "3.9.2-sparse-named-eos")
     ]
     examples = ROOT / "examples"
-    told = ["--from-changelog", str(examples / "dump"), "--spec", str(examples / "dump.toml"), "--engine", "local"]
+    texts = ["--from-changelog", str(examples / "dump"), "--spec", str(examples / "dump.toml"), "--engine", "local"]
     as_json = ["-o", "json", "--dry-run"]
-    lines = [["migrate", str(app), "--to", one.name, *as_json] for app in apps for one in RUN]
-    lines += [["restore", str(tmp_path / "orders"), *told, "--for", one.name, *as_json] for one in RUN]
-    lines += [["check", str(app), "--for", one.name, "-o", "json"] for app in apps for one in RUN]
+    lines = [["migrate", str(app), "--to", entry.name, *as_json] for app in apps for entry in RUN]
+    lines += [["restore", str(tmp_path / "orders"), *texts, "--for", entry.name, *as_json] for entry in RUN]
+    lines += [["check", str(app), "--for", entry.name, "-o", "json"] for app in apps for entry in RUN]
     lines += [["ls", str(app), "-o", "json"] for app in apps]
-    before, now, _ = (plans(one, lines) for one in three)
+    before, now, _ = (plans(entry, lines) for entry in three)
     assert {line for line in before if before[line] != now[line]} == set()
     assert {code for code, _ in before.values()} >= {0, 4}
     assert all(text for _, text in before.values())

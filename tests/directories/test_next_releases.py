@@ -52,9 +52,9 @@ def edited(app: Path, change: Callable[[str, OffsetsRecord], OffsetsRecord]) -> 
         for store in task.stores:
             for database in store.databases:
                 with Shadow(database.path) as shadow:
-                    found = decode_rows(shadow.rows(OFFSETS_CF))
+                    record = decode_rows(shadow.rows(OFFSETS_CF))
                 with WritableStore(database.path) as writable:
-                    writable.set_offsets(encode_rows(change(f"{task.name}/{store.name}", found)))
+                    writable.set_offsets(encode_rows(change(f"{task.name}/{store.name}", record)))
 
 
 def status(value: int | None, *stores: str) -> Callable[[str, OffsetsRecord], OffsetsRecord]:
@@ -127,43 +127,43 @@ def made(case: str, folder: Path) -> Path:
     return app
 
 
-def steps(done: Done) -> str:
+def steps(result: Done) -> str:
     """How a change would end; of a refusal with a list what it is about stands in the list."""
-    if done.status == 4:
-        first, more = done.error["message"], done.error["details"]
-        said = more[0].partition(": ")[2] if first.endswith(":") else first
-        return "refused: " + re.split(r"[:(]", said)[0].strip()
-    count = sum(row["type"] == "step" for row in done.rows)
+    if result.status == 4:
+        first, more = result.error["message"], result.error["details"]
+        text = more[0].partition(": ")[2] if first.endswith(":") else first
+        return "refused: " + re.split(r"[:(]", text)[0].strip()
+    count = sum(row["type"] == "step" for row in result.rows)
     return f"{count} steps" if count else "nothing to do"
 
 
-def found(done: Done) -> str:
+def found(result: Done) -> str:
     """What ``check`` foretells."""
-    fates = Counter(str(row["outcome"]) for row in done.rows if row["type"] == "prediction")
-    codes = {row["code"] for row in done.rows if row["type"] == "finding" and row["level"] != "expected"}
-    told = ", ".join(f"{number} {fate}" for fate, number in sorted(fates.items()))
-    return ": ".join([told, *([", ".join(f"`{code}`" for code in sorted(codes))] if codes else [])])
+    fates = Counter(str(row["outcome"]) for row in result.rows if row["type"] == "prediction")
+    codes = {row["code"] for row in result.rows if row["type"] == "finding" and row["level"] != "expected"}
+    text = ", ".join(f"{number} {fate}" for fate, number in sorted(fates.items()))
+    return ": ".join([text, *([", ".join(f"`{code}`" for code in sorted(codes))] if codes else [])])
 
 
-def unclean(done: Done) -> str:
-    stores = [row for row in done.rows if row["type"] == "store"]
+def unclean(result: Done) -> str:
+    stores = [row for row in result.rows if row["type"] == "store"]
     return f"{sum(bool(row['unclean']) for row in stores)} of {len(stores)} not left clean"
 
 
-def says(app: Path, release: str, said: tuple[str, ...], *, of_demo: bool) -> Iterator[tuple[str, str]]:
+def says(app: Path, release: str, text: tuple[str, ...], *, of_demo: bool) -> Iterator[tuple[str, str]]:
     """Command -> what it says."""
 
     def run(*words: object) -> Done:
         return kstate_here(*words, "-o", "json", status=None)
 
     yes = unproven_too(release)
-    yield "`ls`", unclean(run("ls", app, *said))
-    yield "`check --for RELEASE`", found(run("check", app, "--for", release, *said))
-    yield "`migrate --to RELEASE`", steps(run("migrate", app, "--to", release, "--dry-run", *said))
-    yield "`migrate --to RELEASE --unproven`", steps(run("migrate", app, "--to", release, "--dry-run", *said, *yes))
-    yield "`migrate --to 4.2`", steps(run("migrate", app, "--to", "4.2", "--dry-run", *said))
+    yield "`ls`", unclean(run("ls", app, *text))
+    yield "`check --for RELEASE`", found(run("check", app, "--for", release, *text))
+    yield "`migrate --to RELEASE`", steps(run("migrate", app, "--to", release, "--dry-run", *text))
+    yield "`migrate --to RELEASE --unproven`", steps(run("migrate", app, "--to", release, "--dry-run", *text, *yes))
+    yield "`migrate --to 4.2`", steps(run("migrate", app, "--to", "4.2", "--dry-run", *text))
     if of_demo:
-        restore = ("restore", app, *DUMP, "--for", release, "--engine", "local", "--dry-run", *said)
+        restore = ("restore", app, *DUMP, "--for", release, "--engine", "local", "--dry-run", *text)
         yield "`restore --for RELEASE`", steps(run(*restore))
         yield "`restore --for RELEASE --unproven`", steps(run(*restore, *yes))
 
@@ -177,15 +177,15 @@ def says_ever(app: Path, *, of_demo: bool) -> Iterator[tuple[str, str]]:
     names = {store.name for task in read_application(app).tasks for store in task.stores}
     store = next(name for name in ("latest-order", "kv-timestamped", "kv-written") if name in names)
     wiped = next(name for name in ("visits", "kv-plain", "kv-never") if name in names)
-    done = run("status", app)
-    yield "`status`", f"exit {done.status}, {done.summary['runs']} runs"
-    done = run("query", "range", app, store)
-    yield f"`query range`, {store}", f"exit {done.status}, {sum(row['type'] == 'row' for row in done.rows)} rows"
-    done = run("verify", app)
-    yield "`verify`", f"exit {done.status}, {done.summary['rows']} rows"
-    done = run("inspect-position", app)
-    offsets = sum(bool(row["changelog"]) for row in done.rows if row["type"] == "store")
-    yield "`inspect-position`", f"exit {done.status}, {offsets} stores with offsets"
+    result = run("status", app)
+    yield "`status`", f"exit {result.status}, {result.summary['runs']} runs"
+    result = run("query", "range", app, store)
+    yield f"`query range`, {store}", f"exit {result.status}, {sum(row['type'] == 'row' for row in result.rows)} rows"
+    result = run("verify", app)
+    yield "`verify`", f"exit {result.status}, {result.summary['rows']} rows"
+    result = run("inspect-position", app)
+    offsets = sum(bool(row["changelog"]) for row in result.rows if row["type"] == "store")
+    yield "`inspect-position`", f"exit {result.status}, {offsets} stores with offsets"
     yield f"`wipe --store {wiped}`", steps(run("wipe", app, "--store", wiped, "--dry-run"))
 
 
@@ -196,7 +196,7 @@ def table(case: str, app: Path) -> str:
     head = ["", *("under " + name.replace("with", f"`{TRANSACTIONAL_STORES}`") for name in COLUMNS)]
     lines = [head, ["---"] * len(head)]
     lines += [[command, *(column[command] for column in columns)] for command in columns[0]]
-    lines += [[command, said, "the same", "the same"] for command, said in says_ever(app, of_demo=of_demo)]
+    lines += [[command, text, "the same", "the same"] for command, text in says_ever(app, of_demo=of_demo)]
     rows = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return f"\n### {case[0].upper() if case[0] != '`' else '`'}{case[1:]}\n\n{rows}\n"
 
@@ -208,19 +208,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_every_command_says(folder: Path) -> None:
     """Nothing is changed by asking, either."""
-    told = []
+    messages = []
     for case in CASES:
         app = made(case, folder)
         before = tree_hash(app)
-        told.append(table(case, app).replace(str(folder), ""))
+        messages.append(table(case, app).replace(str(folder), ""))
         assert tree_hash(app) == before, case
-    wanted = "".join(told) + "\n"
+    target = "".join(messages) + "\n"
     text = PAGE.read_text(encoding="utf-8")
     if os.environ.get("KSTATE_WRITE_DOCS"):
-        text = _TABLE.sub(lambda match: match[1] + wanted + match[3], text)
+        text = _TABLE.sub(lambda match: match[1] + target + match[3], text)
         PAGE.write_text(text, encoding="utf-8")
-    (written,) = _TABLE.findall(text)
-    assert written[1] == wanted, "KSTATE_WRITE_DOCS=1 writes it anew"
+    (content,) = _TABLE.findall(text)
+    assert content[1] == target, "KSTATE_WRITE_DOCS=1 writes it anew"
 
 
 def test_the_line_that_a_refusal_prints_is_the_one_that_does_it(tmp_path: Path) -> None:
@@ -228,12 +228,14 @@ def test_the_line_that_a_refusal_prints_is_the_one_that_does_it(tmp_path: Path) 
     app = unpack("4.2.1-sparse-eos", tmp_path)
     before = tree_hash(app)
     for more in ((), ("--dry-run",)):
-        done = kstate_here("migrate", app, "--to", "4.5", "--guarantee", "at_least_once", *more, "-o", "json", status=4)
-        line = str(done.error["hint"]).partition("kstate ")[2].split()
+        result = kstate_here(
+            "migrate", app, "--to", "4.5", "--guarantee", "at_least_once", *more, "-o", "json", status=4
+        )
+        line = str(result.error["hint"]).partition("kstate ")[2].split()
         assert line == ["migrate", str(app), "--to", "4.5", "--guarantee", "at_least_once", UNPROVEN]
         assert tree_hash(app) == before
-    done = kstate_here(*line, "--warnings-ok")
-    assert "unproven: 4.2 to 4.5" in done.err
+    result = kstate_here(*line, "--warnings-ok")
+    assert "unproven: 4.2 to 4.5" in result.err
     assert kstate_here("migrate", app, "--to", "4.5", "-o", "json").summary["steps"] == 0
     assert kstate_here("check", app, "--for", "4.5", "-o", "json").summary["start_fails"] is False
 
@@ -254,8 +256,8 @@ def test_restored_for_a_release_that_nobody_has_run(tmp_path: Path) -> None:
         "-o",
         "json",
     )
-    refused = kstate_here(*words, status=4)
-    assert f"--for 4.5 {UNPROVEN}" in refused.error["hint"] and not app.exists()
+    result = kstate_here(*words, status=4)
+    assert f"--for 4.5 {UNPROVEN}" in result.error["hint"] and not app.exists()
     done = kstate_here(*words, UNPROVEN)
     assert [row["message"] for row in done.rows if row["type"] == "note" and "4.5" in row["message"]]
     assert kstate_here(*words).summary["steps"] == 0, "nothing is to do, so nothing is asked for"
@@ -268,14 +270,14 @@ def test_what_they_leave_goes_down_as_what_was_closed_does(tmp_path: Path, edit:
     """To the bytes of every file that is no database's, and 4.2 opens all of it."""
     apps = [unpack(DEMO, tmp_path / name) for name in ("closed", "left")]
     edit(apps[1])
-    for app, said in zip(apps, ((), (TRANSACTIONAL_STORES,)), strict=True):
-        kstate_here("migrate", app, "--to", "4.2", "--workers", "1", "--quiet", "--warnings-ok", *said)
+    for app, text in zip(apps, ((), (TRANSACTIONAL_STORES,)), strict=True):
+        kstate_here("migrate", app, "--to", "4.2", "--workers", "1", "--quiet", "--warnings-ok", *text)
         assert kstate_here("check", app, "--for", "4.2", "-o", "json").summary["start_fails"] is False
     names = [".checkpoint", "*.position"]
-    closed, left = (
+    closed, remainder = (
         {str(file.relative_to(app)): file.read_bytes() for name in names for file in app.rglob(name)} for app in apps
     )
-    assert closed == left and len(closed) > 3
+    assert closed == remainder and len(closed) > 3
 
 
 def test_who_may_have_left_it_is_said(tmp_path: Path) -> None:
@@ -283,24 +285,24 @@ def test_who_may_have_left_it_is_said(tmp_path: Path) -> None:
     app = unpack(DEMO, tmp_path)
     kstate_here("migrate", app, "--to", "4.2", "--quiet", "--warnings-ok", TRANSACTIONAL_STORES)
     (app / "0_0" / ".checkpoint").write_text("0\n0\n", encoding="utf-8")
-    done = kstate_here("undo", app, status=4)
-    assert f"migrate {app} --to 4.4" in done.err and UNPROVEN not in done.err
+    result = kstate_here("undo", app, status=4)
+    assert f"migrate {app} --to 4.4" in result.err and UNPROVEN not in result.err
 
 
 def test_what_is_printed_to_be_run_next_has_the_option(tmp_path: Path) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
     lines = []
-    for said in ((), (TRANSACTIONAL_STORES,)):
-        done = kstate_here("migrate", app, "--to", "4.5", *said, status=4)
-        lines.append(re.findall("kstate migrate .*", done.err))
-    assert [[line.count(TRANSACTIONAL_STORES) for line in found] for found in lines] == [[0], [1]]
-    done = kstate_here("ls", app, "--spec", TRANSACTIONAL_STORES, status=2)
-    assert TRANSACTIONAL_STORES in done.err
+    for store in ((), (TRANSACTIONAL_STORES,)):
+        result = kstate_here("migrate", app, "--to", "4.5", *store, status=4)
+        lines.append(re.findall("kstate migrate .*", result.err))
+    assert [[line.count(TRANSACTIONAL_STORES) for line in results] for results in lines] == [[0], [1]]
+    result = kstate_here("ls", app, "--spec", TRANSACTIONAL_STORES, status=2)
+    assert TRANSACTIONAL_STORES in result.err
 
 
 def test_what_proves_a_release_may_write_for_it(tmp_path: Path) -> None:
     """scripts/prove-release.sh: its migrations and restorations are told so."""
     app = unpack("4.2.1-sparse-eos", tmp_path)
     assert migrate(app, "4.4.0", "--warnings-ok", "--dry-run").status == 0
-    done = run_restore(tmp_path / "orders", DUMP[1], "4.4.0", DUMP[3], "--dry-run", "--warnings-ok")
-    assert done.status == 0, done.told
+    result = run_restore(tmp_path / "orders", DUMP[1], "4.4.0", DUMP[3], "--dry-run", "--warnings-ok")
+    assert result.status == 0, result.told

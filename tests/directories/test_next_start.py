@@ -27,13 +27,13 @@ def outcomes(app: Path, name: str) -> dict[str, str]:
 @pytest.mark.parametrize("target", ["4.2", "4.3"])
 def test_no_warning_and_nothing_restored(tmp_path: Path, name: str, target: str) -> None:
     app = unpack(name, tmp_path)
-    done = kstate("migrate", app, "--to", target, "-o", "json", status=None)
-    if done.status == 0 and done.summary["executed"] and kstate("check", app, "--for", target, status=None).status:
-        found = outcomes(app, target)
+    result = kstate("migrate", app, "--to", target, "-o", "json", status=None)
+    if result.status == 0 and result.summary["executed"] and kstate("check", app, "--for", target, status=None).status:
+        results = outcomes(app, target)
         # A global store without an offset is read from its topic, by every release.
-        assert {of for of, what in found.items() if what not in WHOLE and not of.startswith("global/")} == set()
+        assert {of for of, part in results.items() if part not in WHOLE and not of.startswith("global/")} == set()
     else:
-        assert done.status in (0, 1, 4), done.told
+        assert result.status in (0, 1, 4), result.told
 
 
 def never_committed(app: Path, task: str) -> None:
@@ -47,24 +47,24 @@ def test_a_task_that_never_committed_is_told_of(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     never_committed(app, "0_0")
     for options in (("--dry-run",), ()):
-        done = kstate("migrate", app, "--to", "4.2", *options, status=1)
-        assert "0_0: no offset of latest-order" in done.err and "wipes the task" in done.err
+        result = kstate("migrate", app, "--to", "4.2", *options, status=1)
+        assert "0_0: no offset of latest-order" in result.err and "wipes the task" in result.err
     assert outcomes(app, "4.2")["0_0/latest-order"] == "task-wiped"
 
 
 def test_what_goes_with_a_task_that_is_left_out_is_named(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos-killed-open", tmp_path)
-    done = kstate("migrate", app, "--to", "4.2", "--wipe-unclean", "--dry-run", status=1)
-    assert "no offset tells whether" in done.err and "kv-nolog" in done.err
-    assert f"kstate export {app} " in done.err
+    result = kstate("migrate", app, "--to", "4.2", "--wipe-unclean", "--dry-run", status=1)
+    assert "no offset tells whether" in result.err and "kv-nolog" in result.err
+    assert f"kstate export {app} " in result.err
 
 
 def test_what_is_not_known_is_not_said_as_a_fact(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos-killed-open", tmp_path)
-    found = outcomes(app, "4.3")
-    assert found["0_0/grace-join-Buffer"] == "may-be-lost"
+    results = outcomes(app, "4.3")
+    assert results["0_0/grace-join-Buffer"] == "may-be-lost"
     # A Position without an offset proves that it has no changelog.
-    assert "lost" not in found.values()
+    assert "lost" not in results.values()
     assert "may lose their rows" in kstate("check", app, "--for", "4.3", status=None).out
 
 
@@ -95,6 +95,6 @@ def test_a_wiped_store_leaves_its_task_to_the_others(
     sound = outcomes(app, release_name)
     hide(app)
     kstate("wipe", app, "--task", "0_0", "--store", "count", status=0)
-    found = outcomes(app, release_name)
-    assert found.pop("0_0/count") == "restores-all"
-    assert {of: what for of, what in sound.items() if of != "0_0/count"} == found
+    results = outcomes(app, release_name)
+    assert results.pop("0_0/count") == "restores-all"
+    assert {of: part for of, part in sound.items() if of != "0_0/count"} == results

@@ -38,10 +38,10 @@ def _fill(database: Path, folders: list[DBPath], second: Path) -> None:
     """Open the database with its folders, and write until RocksDB has put an SST into the second one."""
     options, families = Options.load_latest(str(database), Env(), True)
     options.set_db_paths(folders)
-    opened = Rdict(str(database), options, column_families=families)
+    rdict = Rdict(str(database), options, column_families=families)
     writing = WriteOptions()
     writing.disable_wal = True  # type: ignore[method-assign,assignment]
-    family = opened.get_column_family("keyValueWithTimestamp")
+    family = rdict.get_column_family("keyValueWithTimestamp")
     family.set_write_options(writing)
     rows = list(family.items())
     before, end = _ssts(second), time.monotonic() + _SECONDS
@@ -52,7 +52,7 @@ def _fill(database: Path, folders: list[DBPath], second: Path) -> None:
             family.flush()
         time.sleep(0.1)
     del family
-    opened.close()
+    rdict.close()
     (database / "rocksdict-config.json").unlink(missing_ok=True)
     assert any(path for tables in live_tables(_manifest(database)).values() for path in tables.values())
 
@@ -136,13 +136,13 @@ def test_a_lost_sst_beside_others_is_missing(tmp_path: Path) -> None:
     """RocksDB stores the SSTs of a family with one path id in one folder: where others are here, it was removed."""
     app = unpack("4.3.1-demo-eos", tmp_path)
     options, families = Options.load_latest(str(app / STORE), Env(), True)
-    opened = Rdict(str(app / STORE), options, column_families=families)
-    family = opened.get_column_family("keyValueWithTimestamp")
+    rdict = Rdict(str(app / STORE), options, column_families=families)
+    family = rdict.get_column_family("keyValueWithTimestamp")
     for key, value in list(family.items()):
         family[key] = value
     family.flush()
     del family
-    opened.close()
+    rdict.close()
     (app / STORE / "rocksdict-config.json").unlink()
     with Shadow(app / STORE) as shadow:
         names = [file.name for file in shadow.live_files("keyValueWithTimestamp")]

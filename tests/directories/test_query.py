@@ -77,14 +77,14 @@ def _rows(store: Store) -> Rows:
         ("sessionKeyValueWithHeaders", "default"): b"\0",
         ("windowKeyValueWithHeaders", "default"): b"\0",
     }
-    found: Rows = {}
+    rows: Rows = {}
     for database in store.databases:
         with Shadow(database.path) as shadow:
             families = [name for name in FAMILIES if name in shadow.column_families]
             for name in families:
                 prefix = prefixes.get((families[-1], name), b"")
-                found.update((key, prefix + value) for key, value in shadow.rows(name))
-    return found
+                rows.update((key, prefix + value) for key, value in shadow.rows(name))
+    return rows
 
 
 FAMILIES = (
@@ -121,7 +121,7 @@ def test_key_value_stores_answer_with_their_rows(tmp_path: Path, name: str) -> N
     app = unpack(name, tmp_path)
     before = tree_hash(tmp_path)
     draw = random.Random(1)
-    asked = 0
+    requests = 0
     with OfflineStreams(app) as streams:
         for task, store in _stores(app):
             assert list(_ask(streams, task, store.name, RawScanQuery())) == _scanned(store)
@@ -145,26 +145,26 @@ def test_key_value_stores_answer_with_their_rows(tmp_path: Path, name: str) -> N
                 back = list(_ask(streams, task, store.name, ranged.with_descending_keys()))
                 assert back == [(k, typed[k]) for k in reversed(within)]
                 if not plain:
-                    found = list(_ask(streams, task, store.name, TimestampedRangeQuery(low, high)))
-                    assert found == [(k, _split(store.kind.name, rows[k])) for k in within]
-                asked += 1
-    assert asked or "killed" in name  # what was never flushed is not there
+                    ask = list(_ask(streams, task, store.name, TimestampedRangeQuery(low, high)))
+                    assert ask == [(k, _split(store.kind.name, rows[k])) for k in within]
+                requests += 1
+    assert requests or "killed" in name  # what was never flushed is not there
     assert tree_hash(tmp_path) == before
 
 
 def _scanned(store: Store) -> list[tuple[bytes, bytes]]:
-    found: list[tuple[bytes, bytes]] = []
+    rows: list[tuple[bytes, bytes]] = []
     for database in sorted(store.databases, key=lambda database: database.segment_start or 0):
         with Shadow(database.path) as shadow:
-            one: Rows = {}
+            entry: Rows = {}
             families = [name for name in FAMILIES if name in shadow.column_families]
             newest = families[-1]
             if all(not list(shadow.rows(name)) for name in families[:-1]):
-                found += list(shadow.rows(newest))
+                rows += list(shadow.rows(newest))
                 continue
-        one = {key: value for key, value in _rows(store).items() if len(store.databases) == 1}
-        found += sorted(one.items())
-    return found
+        entry = {key: value for key, value in _rows(store).items() if len(store.databases) == 1}
+        rows += sorted(entry.items())
+    return rows
 
 
 @pytest.mark.sample(4)
@@ -192,20 +192,20 @@ def _base(store: Store) -> Rows:
 def _check_windows(streams: OfflineStreams, task: Task, store: Store, draw: random.Random) -> int:
     kind = store.kind.name
     read = WindowKey.from_time_first if is_time_ordered(kind) else WindowKey.from_bytes
-    found = sorted((read(key).start, read(key).seq, read(key).key, value) for key, value in _base(store).items())
+    results = sorted((read(key).start, read(key).seq, read(key).key, value) for key, value in _base(store).items())
     shape = (lambda value: value) if kind == "window" else (lambda value: _split(kind, value))
-    starts = [0, -5, FOREVER, *(row[0] for row in found)]
-    for key in [*dict.fromkeys(row[2] for row in found), b"none", b""]:
+    starts = [0, -5, FOREVER, *(row[0] for row in results)]
+    for key in [*dict.fromkeys(row[2] for row in results), b"none", b""]:
         low, high = sorted((draw.choice(starts), draw.choice(starts)))
         for first, last in ((0, FOREVER), (low, high), (high, low)):
-            wanted = [(start, shape(value)) for start, _, k, value in found if k == key and first <= start <= last]
-            assert list(_ask(streams, task, store.name, WindowKeyQuery(key, first, last))) == wanted
+            target = [(start, shape(value)) for start, _, k, value in results if k == key and first <= start <= last]
+            assert list(_ask(streams, task, store.name, WindowKeyQuery(key, first, last))) == target
     for _ in range(5):
         low, high = sorted((draw.choice(starts), draw.choice(starts)))
         rows = list(_ask(streams, task, store.name, WindowRangeQuery.with_window_start_range(low, high)))
-        wanted_rows = [(start, k, shape(value)) for start, _, k, value in found if low <= start <= high]
+        wanted_rows = [(start, k, shape(value)) for start, _, k, value in results if low <= start <= high]
         assert sorted((w.start, w.key, repr(v)) for w, v in rows) == sorted((s, k, repr(v)) for s, k, v in wanted_rows)
-    return len(found)
+    return len(results)
 
 
 def _check_sessions(streams: OfflineStreams, task: Task, store: Store) -> int:
@@ -224,7 +224,7 @@ def _check_sessions(streams: OfflineStreams, task: Task, store: Store) -> int:
 def test_versioned_stores_answer_with_their_histories(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
     draw = random.Random(3)
-    asked = 0
+    requests = 0
     with OfflineStreams(app) as streams:
         for task, store in _stores(app):
             if store.kind.name != "versioned":
@@ -233,10 +233,10 @@ def test_versioned_stores_answer_with_their_histories(tmp_path: Path, name: str)
                 # (valid from, valid to, value), the oldest first, deletions included.
                 times = sorted({t for v in versions for t in (v[0] - 1, v[0], v[0] + 1, v[1] - 1, v[1])} - {FOREVER})
                 for time in times:
-                    wanted = [v for v in versions if v[0] <= time < v[1] and v[2] is not None]
-                    found = _ask(streams, task, store.name, VersionedKeyQuery(key, time))
-                    assert found == (_record(wanted[0]) if wanted else None)
-                    asked += 1
+                    target = [v for v in versions if v[0] <= time < v[1] and v[2] is not None]
+                    ask = _ask(streams, task, store.name, VersionedKeyQuery(key, time))
+                    assert ask == (_record(target[0]) if target else None)
+                    requests += 1
                 low, high = sorted((draw.choice(times), draw.choice(times)))
                 within = [_record(v) for v in versions if v[0] <= high and v[1] > low and v[2] is not None]
                 query: MultiVersionedKeyQuery[bytes, bytes] = MultiVersionedKeyQuery(key).from_time(low).to_time(high)
@@ -245,7 +245,7 @@ def test_versioned_stores_answer_with_their_histories(tmp_path: Path, name: str)
                 assert list(_ask(streams, task, store.name, ascending)) == within
             assert _ask(streams, task, store.name, VersionedKeyQuery(b"none")) is None
             assert list(_ask(streams, task, store.name, MultiVersionedKeyQuery(b"none"))) == []
-    assert asked > 100
+    assert requests > 100
 
 
 def _record(version: tuple[int, int, bytes | None]) -> VersionedRecord[Any]:
@@ -253,17 +253,17 @@ def _record(version: tuple[int, int, bytes | None]) -> VersionedRecord[Any]:
 
 
 def _histories(store: Store) -> dict[bytes, list[tuple[int, int, bytes | None]]]:
-    found: dict[bytes, list[tuple[int, int, bytes | None]]] = defaultdict(list)
+    rows: dict[bytes, list[tuple[int, int, bytes | None]]] = defaultdict(list)
     for data, value in _rows(store).items():
         key = VersionedKey.from_bytes(data)
         if key.is_latest:
             latest = LatestValue.from_bytes(value)
-            found[key.key].append((latest.valid_from, FOREVER, latest.value))
+            rows[key.key].append((latest.valid_from, FOREVER, latest.value))
             continue
         segment = SegmentValue.from_bytes(value)
         ends = [segment.next_timestamp, *(v.valid_from for v in segment.versions)]
-        found[key.key] += [(v.valid_from, end, v.value) for v, end in zip(segment.versions, ends, strict=False)]
-    return {key: sorted(versions, key=lambda v: v[:2]) for key, versions in found.items()}
+        rows[key.key] += [(v.valid_from, end, v.value) for v, end in zip(segment.versions, ends, strict=False)]
+    return {key: sorted(versions, key=lambda v: v[:2]) for key, versions in rows.items()}
 
 
 OLDER = {
@@ -297,9 +297,9 @@ def test_rows_that_are_not_migrated_yet_are_read_as_if_they_were(tmp_path: Path,
     old, new = database.get_column_family(older), database.get_column_family(newer)
     rows: dict[Any, Any] = {key: value for key, value in new.items() if prefix != b"\0" or value.startswith(prefix)}
     # One row is in the older layout only, one in both: the newer one counts.
-    moved, both = sorted(rows)[:2]
-    new.delete(moved, WriteOptions())
-    old[moved] = rows[moved][len(prefix) :]
+    moves, both = sorted(rows)[:2]
+    new.delete(moves, WriteOptions())
+    old[moves] = rows[moves][len(prefix) :]
     old[both] = b"stale"
     database.flush()
     del old, new
@@ -307,16 +307,16 @@ def test_rows_that_are_not_migrated_yet_are_read_as_if_they_were(tmp_path: Path,
     (path / "rocksdict-config.json").unlink(missing_ok=True)
     before = tree_hash(tmp_path)
     with OfflineStreams(app) as streams:
-        found = dict(_partition(streams, store, RawScanQuery(), partition).result)
-        assert found[moved] == prefix + rows[moved][len(prefix) :]
-        assert found[both] == rows[both]
-        assert _partition(streams, store, RawKeyQuery(moved), partition).result == found[moved]
+        result = dict(_partition(streams, store, RawScanQuery(), partition).result)
+        assert result[moves] == prefix + rows[moves][len(prefix) :]
+        assert result[both] == rows[both]
+        assert _partition(streams, store, RawKeyQuery(moves), partition).result == result[moves]
         assert _partition(streams, store, RawKeyQuery(both), partition).result == rows[both]
         if store == "count":
             descending = TimestampedRangeQuery.with_no_bounds().with_descending_keys()
-            shown = list(_partition(streams, store, descending, partition).result)
+            output = list(_partition(streams, store, descending, partition).result)
             kind = "headers" if case == "headers" else "timestamped"
-            assert shown == [(key, _split(kind, found[key])) for key in sorted(found, reverse=True)]
+            assert output == [(key, _split(kind, result[key])) for key in sorted(result, reverse=True)]
     assert tree_hash(tmp_path) == before
 
 
@@ -360,8 +360,8 @@ def test_what_cannot_be_answered_says_why(tmp_path: Path) -> None:
         }
         with OfflineStreams(app, assume_active=True) as assuming:
             assert all(a.is_success for a in assuming.query(active).partition_results.values())
-            gone = assuming.query(active.with_partitions([7])).partition_results[7]
-            assert gone.failure_reason is FailureReason.NOT_PRESENT
+            result = assuming.query(active.with_partitions([7])).partition_results[7]
+            assert result.failure_reason is FailureReason.NOT_PRESENT
 
         window = streams.query(in_store("window-count").with_query(KeyQuery(b"k0000"))).partition_results[0]
         assert window.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE
@@ -371,8 +371,8 @@ def test_what_cannot_be_answered_says_why(tmp_path: Path) -> None:
         assert "withWindowStartRange" in _partition(streams, "window-count", by_key, 0).failure_message
         with pytest.raises(UnknownStateStoreError, match="no-such-store"):
             streams.query(in_store("no-such-store").with_query(KeyQuery(b"")))
-        told = streams.query(request.enable_execution_info()).partition_results[0].execution_info
-        assert "timestamped-key-value store count of task" in told[0]
+        execution_info = streams.query(request.enable_execution_info()).partition_results[0].execution_info
+        assert "timestamped-key-value store count of task" in execution_info[0]
         assert not streams.query(request).partition_results[0].execution_info
 
 
@@ -396,9 +396,9 @@ def test_a_damaged_block_is_a_failure_and_never_a_short_answer(tmp_path: Path, s
         else:
             assert answer.failure_reason is FailureReason.STORE_EXCEPTION
             assert sst.name in answer.failure_message
-        refused = _partition(streams, store, RawKeyQuery(whole[-1][0]), 1)
-        assert refused.failure_reason is FailureReason.STORE_EXCEPTION
-        assert sst.name in refused.failure_message
+        partition = _partition(streams, store, RawKeyQuery(whole[-1][0]), 1)
+        assert partition.failure_reason is FailureReason.STORE_EXCEPTION
+        assert sst.name in partition.failure_message
         # The other partition answers.
         assert _partition(streams, store, RawScanQuery(), 0).is_success
 
@@ -424,15 +424,15 @@ def test_rows_older_than_the_retention_are_hidden(tmp_path: Path, store: str) ->
     app = unpack("4.3.1-kinds-eos", tmp_path)
     kind = next(s.kind.name for _, s in _stores(app) if s.name == store)
     session = has_key(kind, *SESSIONS)
-    found = [row for _, s in _stores(app) if s.name == store for row in _base(s)]
+    stores = [row for _, s in _stores(app) if s.name == store for row in _base(s)]
     ordered = is_time_ordered(kind)
     if session:
-        times = [(SessionKey.from_time_first if ordered else SessionKey.from_bytes)(row).end for row in found]
+        times = [(SessionKey.from_time_first if ordered else SessionKey.from_bytes)(row).end for row in stores]
     else:
-        times = [(WindowKey.from_time_first if ordered else WindowKey.from_bytes)(row).start for row in found]
+        times = [(WindowKey.from_time_first if ordered else WindowKey.from_bytes)(row).start for row in stores]
     retention = (max(times) - min(times)) // 2
     spec = Spec(None, (StoreSpec(name=store, kind=kind, retention_ms=retention),))
-    shown = {}
+    output = {}
     choices: dict[str, dict[str, Any]] = {
         "all": {},
         "hidden": {"spec": spec},
@@ -440,16 +440,16 @@ def test_rows_older_than_the_retention_are_hidden(tmp_path: Path, store: str) ->
     }
     for name, options in choices.items():
         with OfflineStreams(app, **options) as streams:
-            shown[name] = _times(streams, app, store, session)
-    assert shown["all"] == shown["expired"]
-    assert sum(map(len, shown["all"])) == len(found)
-    for every, hidden in zip(shown["all"], shown["hidden"], strict=True):
+            output[name] = _times(streams, app, store, session)
+    assert output["all"] == output["expired"]
+    assert sum(map(len, output["all"])) == len(stores)
+    for every, hidden in zip(output["all"], output["hidden"], strict=True):
         assert hidden == [t for t in every if t > max(every) - retention]
-    assert sum(map(len, shown["hidden"])) < len(found)
+    assert sum(map(len, output["hidden"])) < len(stores)
 
 
 def _times(streams: OfflineStreams, app: Path, store: str, session: bool) -> list[list[int]]:
-    found = []
+    results = []
     for partition in (0, 1):
         if session:
             keys = {w for _, s in _stores(app) if s.name == store for w in _session_keys(s)}
@@ -461,8 +461,8 @@ def _times(streams: OfflineStreams, app: Path, store: str, session: bool) -> lis
         else:
             everything = WindowRangeQuery.with_window_start_range(0, FOREVER)
             rows = [w.start for w, _ in _partition(streams, store, everything, partition).result]
-        found.append(sorted(rows))
-    return found
+        results.append(sorted(rows))
+    return results
 
 
 def _session_keys(store: Store) -> set[bytes]:
@@ -473,7 +473,7 @@ def _session_keys(store: Store) -> set[bytes]:
 def test_history_older_than_the_retention_is_hidden(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     histories = {t.partition or 0: _histories(s) for t, s in _stores(app) if s.name == "versioned"}
-    partition, key = next((p, k) for p, found in histories.items() for k, v in found.items() if len(v) > 3)
+    partition, key = next((p, k) for p, history in histories.items() for k, v in history.items() if len(v) > 3)
     newest = max(v[0] for versions in histories[partition].values() for v in versions)
     old = histories[partition][key][0]
     retention = newest - old[0] - 1
@@ -527,8 +527,8 @@ def test_one_answer_of_many_partitions(tmp_path: Path) -> None:
     with OfflineStreams(app) as streams:
         keys = {p: [k for k, _ in a.result] for p, a in streams.query(
             in_store("count").with_query(RangeQuery.with_no_bounds())).partition_results.items()}  # fmt: skip
-        for partition, found in keys.items():
-            for key in found:
+        for partition, results in keys.items():
+            for key in results:
                 answer = streams.query(in_store("count").with_query(KeyQuery(key)))
                 assert answer.only_partition_result is answer.partition_results[partition]
         nothing = streams.query(in_store("count").with_query(KeyQuery(b"none")))
@@ -579,9 +579,9 @@ def test_sessions_with_headers_are_answered_with_them(tmp_path: Path) -> None:
     assert any(value.headers for value in rows.values())
     with OfflineStreams(app) as streams:
         for session, value in rows.items():
-            found = dict(_ask(streams, task, store.name, WindowRangeQuery.with_key(session.key)))
-            at = next(window for window in found if (window.start, window.end) == (session.start, session.end))
-            assert found[at] == ValueAndTimestamp(value.value, -1, value.headers)
+            ask = dict(_ask(streams, task, store.name, WindowRangeQuery.with_key(session.key)))
+            at = next(window for window in ask if (window.start, window.end) == (session.start, session.end))
+            assert ask[at] == ValueAndTimestamp(value.value, -1, value.headers)
 
 
 def test_a_dropped_iterator_leaves_no_database_open(tmp_path: Path) -> None:
@@ -589,11 +589,11 @@ def test_a_dropped_iterator_leaves_no_database_open(tmp_path: Path) -> None:
     with OfflineStreams(app) as streams:
         task, store = streams.stores("window-count")[0]
         databases = streams._databases._open
-        begun, never = (segment.scan() for segment in streams.reader(task, store).segments[:2])
+        start, never = (segment.scan() for segment in streams.reader(task, store).segments[:2])
         assert not databases
-        next(begun)
+        next(start)
         assert [database.users for database in databases.values()] == [1]
-        del begun, never
+        del start, never
         assert [database.users for database in databases.values()] == [0]
 
 
@@ -697,8 +697,8 @@ def test_keys_of_any_bytes_in_a_time_ordered_store(tmp_path: Path, indexed: bool
                 assert rows == [(s, ValueAndTimestamp(key, 7)) for s in starts if first <= s <= last], (key, last)
         for last in (60_000, 60_001, FOREVER):
             windows = WindowRangeQuery.with_window_start_range(60_000, last)
-            found = [(w.start, w.key) for w, _ in _partition(streams, "buffer", windows, 0).result]
-            assert sorted(found) == sorted((s, k) for k in keys for s in starts if s <= last)
+            results = [(w.start, w.key) for w, _ in _partition(streams, "buffer", windows, 0).result]
+            assert sorted(results) == sorted((s, k) for k in keys for s in starts if s <= last)
 
 
 def test_a_kind_that_does_not_lie_so_is_not_believed(tmp_path: Path) -> None:

@@ -44,10 +44,10 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _unchanged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Whatever a query does, the directory stays as it is, to the times of its files."""
     monkeypatch.setenv("COLUMNS", "200")
-    found = request.getfixturevalue("app") if "app" in request.fixturenames else None
-    before = tree_hash(found.parent) if found else None
+    getfixturevalue = request.getfixturevalue("app") if "app" in request.fixturenames else None
+    before = tree_hash(getfixturevalue.parent) if getfixturevalue else None
     yield
-    assert not found or tree_hash(found.parent) == before
+    assert not getfixturevalue or tree_hash(getfixturevalue.parent) == before
 
 
 def ask(*arguments: object, status: int = 0) -> Done:
@@ -68,9 +68,9 @@ def ask(*arguments: object, status: int = 0) -> Done:
 
 
 def _rows(*arguments: object, status: int = 0) -> list[dict[str, Any]]:
-    found = ask(*arguments, "-o", "json", status=status).rows
-    rows = [row for row in found if row["type"] == "row"]
-    return [{name: one for name, one in row.items() if name not in json_lines.HEAD} for row in rows]
+    results = ask(*arguments, "-o", "json", status=status).rows
+    rows = [row for row in results if row["type"] == "row"]
+    return [{name: entry for name, entry in row.items() if name not in json_lines.HEAD} for row in rows]
 
 
 def _made(folder: Path, rows: dict[bytes, bytes], store: str = "made", task: str = "0_0") -> Path:
@@ -108,12 +108,12 @@ def test_key(app: Path) -> None:
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("name", [name for name in names() if "kinds" in name and "killed" not in name])
 def test_range_has_the_rows_that_streams_counted(tmp_path: Path, name: str) -> None:
-    told = expected(name)["stores"]
-    found = unpack(name, tmp_path)
+    stores = expected(name)["stores"]
+    path = unpack(name, tmp_path)
     for store in ("count", "kv-plain", "reduce", "fk-left"):
-        if store in told:
-            rows = _rows("range", found, store, *TEXT[:2])
-            assert len(rows) == told[store]["entries"], store
+        if store in stores:
+            rows = _rows("range", path, store, *TEXT[:2])
+            assert len(rows) == stores[store]["entries"], store
 
 
 def test_range(app: Path) -> None:
@@ -149,14 +149,14 @@ def test_raw(app: Path) -> None:
         if path.startswith("0_1/") and "window-count/" in path
         for row in families["keyValueWithTimestamp"]
     ]
-    assert [(_bytes(one["key"]), _bytes(one["value"])) for one in scanned] == whole
-    key = next(one["key"] for one in scanned)
+    assert [(_bytes(entry["key"]), _bytes(entry["value"])) for entry in scanned] == whole
+    key = next(entry["key"] for entry in scanned)
     (row,) = _rows("raw-key", app, "window-count", key["base64"], "--key-serde", "base64")
     assert row["key"] == key["base64"]
 
 
-def _bytes(shown: dict[str, str]) -> bytes:
-    return base64.b64decode(shown["base64"])
+def _bytes(output: dict[str, str]) -> bytes:
+    return base64.b64decode(output["base64"])
 
 
 def test_windows(app: Path) -> None:
@@ -212,28 +212,28 @@ def test_versions(app: Path) -> None:
 
 
 def test_headers(tmp_path: Path) -> None:
-    found = unpack("4.3.1-headers-eos", tmp_path)
-    (row,) = _rows("key", found, "kv-headers", "k0005", *TEXT, "--timestamps")
+    path = unpack("4.3.1-headers-eos", tmp_path)
+    (row,) = _rows("key", path, "kv-headers", "k0005", *TEXT, "--timestamps")
     assert row["headers"] == [
         {"key": "trace", "value": {"base64": "dC01Mw=="}},
         {"key": "trace", "value": {"base64": "YWdhaW4="}},
         {"key": "empty", "value": {"base64": ""}},
         {"key": "null", "value": None},
     ]
-    shown = ask("key", found, "kv-headers", "k0005", "--timestamps").out
-    assert "trace=t-53 trace=again empty= null=null" in shown
-    (line,) = csv.DictReader(io.StringIO(ask("key", found, "kv-headers", "k0005", "--timestamps", "-o", "csv").out))
+    output = ask("key", path, "kv-headers", "k0005", "--timestamps").out
+    assert "trace=t-53 trace=again empty= null=null" in output
+    (line,) = csv.DictReader(io.StringIO(ask("key", path, "kv-headers", "k0005", "--timestamps", "-o", "csv").out))
     assert json.loads(line["headers"]) == row["headers"]
 
 
 def test_windowed_keys_of_a_key_value_store(tmp_path: Path) -> None:
     at = (1714564800000).to_bytes(8, "big")
-    found = _made(tmp_path, {b"alice" + at: b"1", b"bob" + at: b"2"})
+    path = _made(tmp_path, {b"alice" + at: b"1", b"bob" + at: b"2"})
     serde = ("--key-serde", "time-windowed:string:60000")
-    rows = _rows("range", found, "made", *serde)
+    rows = _rows("range", path, "made", *serde)
     assert rows[0]["key"] == {"key": "alice", "start": 1714564800000, "end": 1714564860000}
-    assert _rows("key", found, "made", "alice@2024-05-01T12:00:00Z", *serde) == rows[:1]
-    assert "alice@1714564800000/1714564860000" in ask("range", found, "made", *serde).out
+    assert _rows("key", path, "made", "alice@2024-05-01T12:00:00Z", *serde) == rows[:1]
+    assert "alice@1714564800000/1714564860000" in ask("range", path, "made", *serde).out
 
 
 def test_own_serde(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,15 +254,15 @@ def test_own_serde(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_table_and_csv(app: Path) -> None:
-    shown = ask("key", app, "count", "k0005", *COUNTS, "--timestamps")
-    lines = shown.out.split("\n")
+    output = ask("key", app, "count", "k0005", *COUNTS, "--timestamps")
+    lines = output.out.split("\n")
     assert lines[0].split("  ")[0].strip() == "partition"
     assert "key (string)" in lines[0] and "value (long)" in lines[0]
     assert "headers" not in lines[0]  # there are none
     assert lines[2].split() == ["0", "k0005", "6", "2024-01-01T00:23:16.903Z"]
-    assert "k0005" in lines[2] and shown.err == ""
-    found = ask("range", app, "count", "-o", "csv", "--collate").out
-    rows = list(csv.reader(io.StringIO(found)))
+    assert "k0005" in lines[2] and output.err == ""
+    results = ask("range", app, "count", "-o", "csv", "--collate").out
+    rows = list(csv.reader(io.StringIO(results)))
     assert rows[0] == ["partition", "key", "value"]
     assert rows[6] == ["0", "k0005", r"\x00\x00\x00\x00\x00\x00\x00\x06"]
 
@@ -275,30 +275,30 @@ def test_limit(app: Path) -> None:
         cut = ask("range", app, "count", "--limit", limit, *COUNTS, "-o", "json")
         assert len(cut.rows) == limit
         assert ("there are more rows" in cut.err) is (limit == 3)
-    one = ask("range", app, "count", "--limit", 5, "--collate", *COUNTS, "-o", "json")
-    assert [row["key"] for row in one.rows] == KEYS[:5]
-    assert "more rows" in one.err
+    entry = ask("range", app, "count", "--limit", 5, "--collate", *COUNTS, "-o", "json")
+    assert [row["key"] for row in entry.rows] == KEYS[:5]
+    assert "more rows" in entry.err
 
 
 def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
-    found = _made(tmp_path, {b"%05d" % number: b"v" for number in range(2500)})
-    cut = ask("range", found, "made")
+    path = _made(tmp_path, {b"%05d" % number: b"v" for number in range(2500)})
+    cut = ask("range", path, "made")
     assert cut.out.count("0000") > 0 and "00999" in cut.out and "01000" not in cut.out
     assert "the first 1,000 rows are shown, there are more rows: --limit N" in cut.err
     # Nobody asked for fewer rows: then --quiet does not hide that there are more.
-    assert ask("range", found, "made", "--quiet").err == cut.err
-    assert ask("range", found, "made", "--quiet", "--limit", 5).err == ""
-    whole = ask("range", found, "made", "--limit", 2500)
+    assert ask("range", path, "made", "--quiet").err == cut.err
+    assert ask("range", path, "made", "--quiet", "--limit", 5).err == ""
+    whole = ask("range", path, "made", "--limit", 2500)
     assert whole.out.count("value (bytes)") == 3  # printed as they come, 1000 at a time
     assert "02499" in whole.out and whole.err == ""
-    assert len(_rows("range", found, "made")) == 2500
+    assert len(_rows("range", path, "made")) == 2500
 
 
 def test_more_partitions_than_files_may_be_open_by_default(tmp_path: Path) -> None:
-    found = make_big(tmp_path / "app", tasks=50, rows=1)
-    command = f"ulimit -Sn 40; {sys.executable} -m kstate_cli query range {found} count -o json"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.count('"row"')) == (0, 50), done.stderr
+    path = make_big(tmp_path / "app", tasks=50, rows=1)
+    command = f"ulimit -Sn 40; {sys.executable} -m kstate_cli query range {path} count -o json"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout.count('"row"')) == (0, 50), result.stderr
 
 
 EVIL = b"\x1b[31mred\x07\r\n\xe2\x80\xae\xff"
@@ -306,20 +306,20 @@ EVIL = b"\x1b[31mred\x07\r\n\xe2\x80\xae\xff"
 
 def test_escapes(tmp_path: Path) -> None:
     """Nothing of a store acts on a terminal: neither as bytes nor as text; also where it is JSON or CSV."""
-    found = _made(tmp_path, {b"k" + EVIL: EVIL, b"l": EVIL[:-1]})
-    shown = ask("range", found, "made").out
-    assert r"k\x1b[31mred\x07\x0d\x0a\xe2\x80\xae\xff" in shown
-    assert len(shown.splitlines()) == 4  # two lines of titles, two rows
+    path = _made(tmp_path, {b"k" + EVIL: EVIL, b"l": EVIL[:-1]})
+    page = ask("range", path, "made").out
+    assert r"k\x1b[31mred\x07\x0d\x0a\xe2\x80\xae\xff" in page
+    assert len(page.splitlines()) == 4  # two lines of titles, two rows
     text = ("--value-serde", "string", "--from", "l")
     for output in ("table", "json", "csv"):
-        shown = _on_a_terminal("query", "range", str(found), "made", *text, "-o", output)
-        assert "\x1b[31m" not in shown and "\x07" not in shown and "\u202e" not in shown, output
-        assert "[31mred" in shown
-    (row,) = csv.DictReader(io.StringIO(ask("range", found, "made", *text, "-o", "csv").out, newline=""))
+        page = _on_a_terminal("query", "range", str(path), "made", *text, "-o", output)
+        assert "\x1b[31m" not in page and "\x07" not in page and "\u202e" not in page, output
+        assert "[31mred" in page
+    (row,) = csv.DictReader(io.StringIO(ask("range", path, "made", *text, "-o", "csv").out, newline=""))
     assert row["value"].replace("\r", "").replace("\n", "") == EVIL[:-1].decode().replace("\r\n", "")
-    (row,) = _rows("range", found, "made", *text)
+    (row,) = _rows("range", path, "made", *text)
     assert row["value"].encode() == EVIL[:-1]
-    bad = ask("range", found, "made", *TEXT, status=4).err
+    bad = ask("range", path, "made", *TEXT, status=4).err
     assert "\x1b" not in bad
 
 
@@ -331,19 +331,19 @@ def _on_a_terminal(*arguments: str) -> str:
         env={**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"},
     ) as run:
         os.close(theirs)
-        found = shown_on(mine)
+        content = shown_on(mine)
     assert run.returncode == 0
-    return found.decode()
+    return content.decode()
 
 
 def test_the_reader_may_go(tmp_path: Path) -> None:
-    found = _made(tmp_path, {b"%05d" % number: bytes(200) for number in range(5000)})
-    command = f"{sys.executable} -m kstate_cli query range {found} made -o json | head -1"
-    done = subprocess.run(
+    path = _made(tmp_path, {b"%05d" % number: bytes(200) for number in range(5000)})
+    command = f"{sys.executable} -m kstate_cli query range {path} made -o json | head -1"
+    result = subprocess.run(
         ["bash", "-c", f"{command}; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=True
     )
-    assert done.stderr == ""
-    row, status = done.stdout.splitlines()
+    assert result.stderr == ""
+    row, status = result.stdout.splitlines()
     assert json.loads(row)["key"] == {"base64": "MDAwMDA="}
     assert status == "141"
 
@@ -351,46 +351,46 @@ def test_the_reader_may_go(tmp_path: Path) -> None:
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def _failures(done: Done) -> dict[int | None, str]:
-    return {row["partition"]: row["code"] for row in done.rows if row["type"] == "failure"}
+def _failures(result: Done) -> dict[int | None, str]:
+    return {row["partition"]: row["code"] for row in result.rows if row["type"] == "failure"}
 
 
 def test_bounds(app: Path) -> None:
     topic = "golden-431-kinds-eos-in-events"
-    asked = ("range", app, "count", *COUNTS, "-o", "json")
-    assert len(ask(*asked, "--at", f"{topic}:0=18", "--at", f"{topic}:1=40").rows) == 8
-    behind = ask(*asked, "--at", f"{topic}:0=19", status=3)
+    texts = ("range", app, "count", *COUNTS, "-o", "json")
+    assert len(ask(*texts, "--at", f"{topic}:0=18", "--at", f"{topic}:1=40").rows) == 8
+    behind = ask(*texts, "--at", f"{topic}:0=19", status=3)
     assert _failures(behind) == {0: "NOT_UP_TO_BOUND"}
     assert sum(row["type"] == "row" for row in behind.rows) == 5
     assert "partition 0: NOT_UP_TO_BOUND: For store partition 0, the current position" in behind.err
     assert "5 rows, which are not the whole answer" in behind.err
-    quiet = ask(*asked, "--at", f"{topic}:0=19", "--quiet", status=3)
+    quiet = ask(*texts, "--at", f"{topic}:0=19", "--quiet", status=3)
     assert "NOT_UP_TO_BOUND" in quiet.err
-    ask(*asked, "--at", "nonsense", status=2)
+    ask(*texts, "--at", "nonsense", status=2)
 
 
 def test_partitions(app: Path, tmp_path: Path) -> None:
-    asked = ("range", app, "count", *COUNTS, "-o", "json", "--partition", 1, "--partition")
-    assert len(ask(*asked, 0).rows) == 8
-    done = ask(*asked, 2, status=3)
-    assert _failures(done) == {2: "NOT_PRESENT"}
-    assert len(done.rows) == 6
+    texts = ("range", app, "count", *COUNTS, "-o", "json", "--partition", 1, "--partition")
+    assert len(ask(*texts, 0).rows) == 8
+    result = ask(*texts, 2, status=3)
+    assert _failures(result) == {2: "NOT_PRESENT"}
+    assert len(result.rows) == 6
     spec = tmp_path / "kstate.toml"
     spec.write_text('format = 1\n[stores.count]\nkind = "timestamped-key-value"\npartitions = 3\n')
-    assert _failures(ask(*asked, 2, "--spec", spec, status=3)) == {2: "NOT_PRESENT"}
-    assert _failures(ask(*asked, 3, "--spec", spec, status=3)) == {3: "DOES_NOT_EXIST"}
+    assert _failures(ask(*texts, 2, "--spec", spec, status=3)) == {2: "NOT_PRESENT"}
+    assert _failures(ask(*texts, 3, "--spec", spec, status=3)) == {3: "DOES_NOT_EXIST"}
     ask("range", app, "count", "--partition", "x", status=2)
     ask("range", app, "count", "--partition", "-1", status=2)
 
 
 def test_require_active(app: Path) -> None:
-    done = ask("range", app, "count", "--require-active", "-o", "json", status=3)
-    assert _failures(done) == {0: "NOT_ACTIVE", 1: "NOT_ACTIVE"}
+    result = ask("range", app, "count", "--require-active", "-o", "json", status=3)
+    assert _failures(result) == {0: "NOT_ACTIVE", 1: "NOT_ACTIVE"}
     assert len(_rows("range", app, "count", "--require-active", "--assume-active")) == 8
 
 
 @pytest.mark.parametrize(
-    ("store", "asked", "answers"),
+    ("store", "requests", "answers"),
     [
         ("count", ("window-key", "k0000"), "key, range, raw-key, raw-scan"),
         ("kv-plain", ("key", "k0000", "--timestamps"), "key, range, raw-key, raw-scan"),
@@ -401,15 +401,15 @@ def test_require_active(app: Path) -> None:
         ("grace-join-Buffer", ("range",), "raw-key, raw-scan"),
     ],
 )
-def test_a_question_for_another_kind_of_store(app: Path, store: str, asked: tuple[str, ...], answers: str) -> None:
-    query, *key = asked
-    done = ask(query, app, store, *key, "-o", "json", status=3)
-    assert set(_failures(done).values()) == {"UNKNOWN_QUERY_TYPE"}
-    assert f"store answers: {answers}." in done.err
+def test_a_question_for_another_kind_of_store(app: Path, store: str, requests: tuple[str, ...], answers: str) -> None:
+    query, *key = requests
+    result = ask(query, app, store, *key, "-o", "json", status=3)
+    assert set(_failures(result).values()) == {"UNKNOWN_QUERY_TYPE"}
+    assert f"store answers: {answers}." in result.err
 
 
 def test_usage(app: Path) -> None:
-    for arguments, said in (
+    for arguments, text in (
         (("range", "nothing"), "has a store nothing"),
         (("range", "count", "--key-serde", "nothing"), "--key-serde: 'nothing' is not a serde"),
         (("range", "count", "--value-serde", "no.such:thing"), "--value-serde"),
@@ -424,7 +424,7 @@ def test_usage(app: Path) -> None:
         (("key",), "STORE"),
     ):
         query, *more = arguments
-        assert said in ask(query, app, *more, status=2).err, arguments
+        assert text in ask(query, app, *more, status=2).err, arguments
     assert "APP" in ask("key", status=2).err
     assert "'nothing'" in ask("nothing", app, "count", status=2).err
     ask("range", app / "nothing", "count", status=2)
@@ -432,23 +432,23 @@ def test_usage(app: Path) -> None:
 
 
 def test_a_value_that_its_serde_does_not_read(tmp_path: Path) -> None:
-    found = _made(tmp_path, {b"a": b"5", b"b": b"x", b"c": b"7"})
-    done = ask("range", found, "made", "--value-serde", "json", "-o", "json", status=4)
-    assert [row["value"] for row in done.rows] == [5, None, 7]
-    (bad,) = [row["unreadable"] for row in done.rows if "unreadable" in row]
+    path = _made(tmp_path, {b"a": b"5", b"b": b"x", b"c": b"7"})
+    result = ask("range", path, "made", "--value-serde", "json", "-o", "json", status=4)
+    assert [row["value"] for row in result.rows] == [5, None, 7]
+    (bad,) = [row["unreadable"] for row in result.rows if "unreadable" in row]
     assert bad["value"]["data"] == {"base64": "eA=="}
-    assert "1 key or value is not what the serde reads" in done.err
+    assert "1 key or value is not what the serde reads" in result.err
     for output, cell in (("csv", "(unreadable) x"), ("table", "(unreadable) x")):
-        done = ask("range", found, "made", "--value-serde", "json", "-o", output, status=4)
-        assert cell in done.out
-        assert "7" in done.out
-    assert "0_0/made: the value of key b'b' cannot be read as json" in done.err
-    done = ask("key", found, "made", "b", "--value-serde", "json", status=4)
-    assert "0_0/made: the value of key b'b' cannot be read as json" in done.err
-    done = ask("range", found, "made", "--key-serde", "long", status=4)
-    assert "0_0/made: key b'a' cannot be read as long: 1 bytes instead of 8" in done.err
-    done = ask("raw-scan", found, "made", "--value-serde", "string", "-o", "csv", status=4)
-    assert "hex and base64 always fit" in done.err
+        result = ask("range", path, "made", "--value-serde", "json", "-o", output, status=4)
+        assert cell in result.out
+        assert "7" in result.out
+    assert "0_0/made: the value of key b'b' cannot be read as json" in result.err
+    result = ask("key", path, "made", "b", "--value-serde", "json", status=4)
+    assert "0_0/made: the value of key b'b' cannot be read as json" in result.err
+    result = ask("range", path, "made", "--key-serde", "long", status=4)
+    assert "0_0/made: key b'a' cannot be read as long: 1 bytes instead of 8" in result.err
+    result = ask("raw-scan", path, "made", "--value-serde", "string", "-o", "csv", status=4)
+    assert "hex and base64 always fit" in result.err
 
 
 def test_every_query_shows_its_rows_beside_an_unreadable_value(app: Path) -> None:
@@ -475,9 +475,9 @@ def test_every_query_shows_its_rows_beside_an_unreadable_value(app: Path) -> Non
 
 def test_a_value_that_is_none_of_its_store(tmp_path: Path) -> None:
     """Shorter than a timestamp: what stands in the row is shown, and what comes after it too."""
-    found = _made(tmp_path, {b"a": b"1", b"c": b"3"})
-    _put(found, b"b", b"short")
-    rows = _rows("range", found, "made", "--timestamps", status=4)
+    path = _made(tmp_path, {b"a": b"1", b"c": b"3"})
+    _put(path, b"b", b"short")
+    rows = _rows("range", path, "made", "--timestamps", status=4)
     assert [row["key"] for row in rows] == [{"base64": key} for key in ("YQ==", "Yg==", "Yw==")]
     (mark,) = [row["unreadable"]["value"] for row in rows if "unreadable" in row]
     assert mark["data"] == {"base64": "c2hvcnQ="}
@@ -497,68 +497,68 @@ def _put(app: Path, key: bytes, value: bytes, store: str = "made") -> None:
 
 
 def test_windowed_values_name_their_key(app: Path) -> None:
-    done = ask("window-range", app, "window-count", "--value-serde", "int", status=4)
-    assert "0_0/window-count: the value of key b'k000" in done.err
-    done = ask("versioned", app, "versioned", "k0001", "--value-serde", "int", status=4)
-    assert "6_1/versioned: the value of key b'k0001' cannot be read as int" in done.err
+    result = ask("window-range", app, "window-count", "--value-serde", "int", status=4)
+    assert "0_0/window-count: the value of key b'k000" in result.err
+    result = ask("versioned", app, "versioned", "k0001", "--value-serde", "int", status=4)
+    assert "6_1/versioned: the value of key b'k0001' cannot be read as int" in result.err
 
 
 def test_damage(tmp_path: Path) -> None:
     """A flipped byte: the rows before it, and never a short answer that looks whole."""
-    found = _made(tmp_path, {b"%05d" % number: os.urandom(100) for number in range(5000)})
-    sst = max((found / "0_0").rglob("*.sst"), key=lambda path: path.stat().st_size)
+    results = _made(tmp_path, {b"%05d" % number: os.urandom(100) for number in range(5000)})
+    sst = max((results / "0_0").rglob("*.sst"), key=lambda path: path.stat().st_size)
     _flip(sst, sst.stat().st_size // 2)
-    before = tree_hash(found)
+    before = tree_hash(results)
     for more in ((), ("--collate",)):
-        done = ask("range", found, "made", "-o", "json", *more, status=6)
-        *rows, failure = done.rows
+        result = ask("range", results, "made", "-o", "json", *more, status=6)
+        *rows, failure = result.rows
         assert 0 < len(rows) < 5000
         assert [base64.b64decode(row["key"]["base64"]) for row in rows] == [
             b"%05d" % number for number in range(len(rows))
         ]
         assert (failure["type"], failure["code"]) == ("failure", "STORE_EXCEPTION")
-        assert (done.summary["rows"], done.summary["failures"]) == (len(rows), 1)
-        assert sst.name in failure["message"] and sst.name in done.err
-        assert "rows, which are not the whole answer: 1 STORE_EXCEPTION" in done.err
+        assert (result.summary["rows"], result.summary["failures"]) == (len(rows), 1)
+        assert sst.name in failure["message"] and sst.name in result.err
+        assert "rows, which are not the whole answer: 1 STORE_EXCEPTION" in result.err
     for output in ("csv", "table"):
-        done = ask("range", found, "made", "-o", output, "--limit", 4999, status=6)
-        assert f"{len(rows) - 1:05}" in done.out and "STORE_EXCEPTION" in done.err
-    assert len(_rows("range", found, "made", "--limit", 10)) == 10
-    backwards = ask("range", found, "made", "--desc", "-o", "json", status=6).rows
+        result = ask("range", results, "made", "-o", output, "--limit", 4999, status=6)
+        assert f"{len(rows) - 1:05}" in result.out and "STORE_EXCEPTION" in result.err
+    assert len(_rows("range", results, "made", "--limit", 10)) == 10
+    backwards = ask("range", results, "made", "--desc", "-o", "json", status=6).rows
     assert 0 < len(backwards) < 5000 - len(rows) + 1
-    assert tree_hash(found) == before
+    assert tree_hash(results) == before
 
 
 def test_a_key_is_no_word_of_the_system(tmp_path: Path) -> None:
     """Failures name the query, and so its key: what is to be done about a damaged store is not read from that."""
-    found = unpack("4.3.1-demo-eos", tmp_path)
-    store = found / "0_0/rocksdb/latest-order"
+    path = unpack("4.3.1-demo-eos", tmp_path)
+    store = path / "0_0/rocksdb/latest-order"
     for sst in store.glob("*.sst"):
         sst.write_bytes(sst.read_bytes()[:-9])
-    done = ask("key", found, "latest-order", ": Input/output error.", "--key-serde", "string", status=6)
-    assert "see which files are damaged" in done.err and "says nothing of the stores" not in done.err
+    result = ask("key", path, "latest-order", ": Input/output error.", "--key-serde", "string", status=6)
+    assert "see which files are damaged" in result.err and "says nothing of the stores" not in result.err
 
 
 def test_damage_in_one_partition(tmp_path: Path) -> None:
-    found = unpack(KINDS, tmp_path)
-    sst = max((found / "0_0/rocksdb/count").glob("*.sst"), key=lambda path: path.stat().st_size)
+    results = unpack(KINDS, tmp_path)
+    sst = max((results / "0_0/rocksdb/count").glob("*.sst"), key=lambda path: path.stat().st_size)
     _flip(sst, 10)
-    done = ask("range", found, "count", "-o", "json", status=6)
-    assert _failures(done) == {0: "STORE_EXCEPTION"}
-    assert sum(row["type"] == "row" for row in done.rows) == 5
-    assert sst.name in done.err
-    done = ask("key", found, "count", "k0005", status=6)
-    assert "no rows, and not the whole answer" in done.err
-    (found / "0_1/rocksdb/count/CURRENT").unlink()
-    done = ask("range", found, "count", "-o", "json", status=6)
-    assert _failures(done) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
+    result = ask("range", results, "count", "-o", "json", status=6)
+    assert _failures(result) == {0: "STORE_EXCEPTION"}
+    assert sum(row["type"] == "row" for row in result.rows) == 5
+    assert sst.name in result.err
+    result = ask("key", results, "count", "k0005", status=6)
+    assert "no rows, and not the whole answer" in result.err
+    (results / "0_1/rocksdb/count/CURRENT").unlink()
+    result = ask("range", results, "count", "-o", "json", status=6)
+    assert _failures(result) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
 
 
 def test_beside_a_running_application(app: Path) -> None:
     with held(app, "application") as pid:
-        done = ask("range", app, "count", "-o", "json", status=5)
-        assert _failures(done) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
-        assert f"open in process {pid}" in done.err and "--last-flush" in done.err
+        result = ask("range", app, "count", "-o", "json", status=5)
+        assert _failures(result) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
+        assert f"open in process {pid}" in result.err and "--last-flush" in result.err
         flushed = ask("range", app, "count", "--last-flush", "-o", "json")
         assert len(flushed.rows) == 8
         assert "this is the state of its last flush" in flushed.err
@@ -571,10 +571,10 @@ def test_expired(app: Path, tmp_path: Path) -> None:
         '[stores.versioned]\nkind = "versioned"\nretention_ms = 60000\nsegment_interval_ms = 240000\n'
     )
     everything = _rows("window-range", app, "window-plain")
-    shown = _rows("window-range", app, "window-plain", "--spec", spec)
+    rows = _rows("window-range", app, "window-plain", "--spec", spec)
     newest = {p: max(row["window_start"] for row in everything if row["partition"] == p) for p in (0, 1)}
-    assert shown == [row for row in everything if row["window_start"] > newest[row["partition"]] - 600000]
-    assert 0 < len(shown) < len(everything)
+    assert rows == [row for row in everything if row["window_start"] > newest[row["partition"]] - 600000]
+    assert 0 < len(rows) < len(everything)
     assert _rows("window-range", app, "window-plain", "--spec", spec, "--include-expired") == everything
     as_of = ("versioned", app, "versioned", "k0005", "--as-of", 1704067271377, *TEXT)
     assert _rows(*as_of, "--spec", spec) == []
@@ -589,23 +589,23 @@ def test_a_specification_that_contradicts_the_directory(app: Path, tmp_path: Pat
 
 
 def test_topology(tmp_path: Path) -> None:
-    found = unpack("3.9.2-sparse-named-eos", tmp_path)
-    rows = _rows("range", found, "kv-written", "--topology", "orders")
-    assert rows == _rows("range", found, "kv-written")
+    path = unpack("3.9.2-sparse-named-eos", tmp_path)
+    rows = _rows("range", path, "kv-written", "--topology", "orders")
+    assert rows == _rows("range", path, "kv-written")
     assert rows
-    ask("range", found, "kv-written", "--topology", "others", status=2)
+    ask("range", path, "kv-written", "--topology", "others", status=2)
 
 
 def test_explain(app: Path) -> None:
-    done = kstate(
+    result = kstate(
         "query", "key", app, "count", "k0005", "--explain", "-o", "json", "--partition", 0, "--partition", 9, status=3
     )
-    told = [row for row in done.rows if row["type"] == "partition"]
-    assert told[0]["position"] == {"golden-431-kinds-eos-in-events": {"0": 18}}
-    assert told[0]["execution_info"][0].startswith("Handled in timestamped-key-value store count of task 0_0 in ")
-    assert (told[1]["partition"], told[1]["position"], told[1]["execution_info"]) == (9, None, [])
-    shown = ask("key", app, "count", "k0005", "--explain").err
-    assert "partition 1: position golden-431-kinds-eos-in-events:1=40\npartition 1: Handled in" in shown
+    rows = [row for row in result.rows if row["type"] == "partition"]
+    assert rows[0]["position"] == {"golden-431-kinds-eos-in-events": {"0": 18}}
+    assert rows[0]["execution_info"][0].startswith("Handled in timestamped-key-value store count of task 0_0 in ")
+    assert (rows[1]["partition"], rows[1]["position"], rows[1]["execution_info"]) == (9, None, [])
+    messages = ask("key", app, "count", "k0005", "--explain").err
+    assert "partition 1: position golden-431-kinds-eos-in-events:1=40\npartition 1: Handled in" in messages
 
 
 # --- help -------------------------------------------------------------------------------------------------------------
@@ -625,11 +625,11 @@ SUBCOMMANDS = (
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_help(name: str) -> None:
-    shown = ask(name, "--help").out
-    assert f"{name} [OPTIONS]" in " ".join(shown.split())
+    output = ask(name, "--help").out
+    assert f"{name} [OPTIONS]" in " ".join(output.split())
     for option in ("--key-serde", "--partition", "--at", "--spec", "--last-flush", "--explain", "--output"):
-        assert option in shown
-    assert ask(name, "APP", "STORE", "-h").out == shown
+        assert option in output
+    assert ask(name, "APP", "STORE", "-h").out == output
     assert ask("range", "APP", name, "-h").out == ask("range", "-h").out, "a store may be called like a subcommand"
     assert name in ask("--help").out
 
@@ -644,33 +644,33 @@ def test_help_is_quick() -> None:
         "bad = [m for m in sys.modules if m.split('.')[0] in ('rocksdict', 'rich', 'pyarrow', 'numpy') or m.startswith(('kstate_cli.query', 'kstate_cli.rows'))]\n"
         "sys.exit(repr(bad) if bad else 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_manifest_that_is_cut_off_is_never_an_empty_store(tmp_path: Path) -> None:
-    found = unpack(KINDS, tmp_path)
-    (manifest,) = (found / "0_0/rocksdb/count").glob("MANIFEST-*")
+    path = unpack(KINDS, tmp_path)
+    (manifest,) = (path / "0_0/rocksdb/count").glob("MANIFEST-*")
     # Without the record that adds its SSTs, RocksDB opens the store, and it has no rows.
     manifest.write_bytes(manifest.read_bytes()[:250])
-    rows = ask("range", found, "count", *COUNTS, "-o", "json", status=6)
+    rows = ask("range", path, "count", *COUNTS, "-o", "json", status=6)
     (failure,) = (row for row in rows.rows if row["type"] == "failure")
     assert (failure["partition"], failure["code"]) == (0, "STORE_EXCEPTION")
     assert f"0_0/rocksdb/count/{manifest.name}: ends " in failure["message"]
-    kstate("export", found, "count", "--out", tmp_path / "out", status=6)
+    kstate("export", path, "count", "--out", tmp_path / "out", status=6)
     assert not (tmp_path / "out").exists()
     other = unpack(KINDS, tmp_path / "other")
-    summary = kstate("diff", found, other, "--store", "count", "-o", "json", status=6).summary
+    summary = kstate("diff", path, other, "--store", "count", "-o", "json", status=6).summary
     assert (summary["unread"], summary["equal"]) == (1, False)
 
 
 def test_ssts_that_no_manifest_names_are_told(tmp_path: Path) -> None:
-    found = unpack(KINDS, tmp_path)
-    store = found / "0_0/rocksdb/count"
+    path = unpack(KINDS, tmp_path)
+    store = path / "0_0/rocksdb/count"
     (store / "000099.sst").write_bytes(max(store.glob("*.sst")).read_bytes())
-    told = "0_0/rocksdb/count: the MANIFEST does not name 000099.sst (a crash leaves such files; "
-    assert told in ask("range", found, "count", *COUNTS, status=1).err
-    assert told not in ask("range", found, "count", "--partition", "1", *COUNTS).err
-    assert told in kstate("export", found, "count", "--out", tmp_path / "out", status=1).err
+    text = "0_0/rocksdb/count: the MANIFEST does not name 000099.sst (a crash leaves such files; "
+    assert text in ask("range", path, "count", *COUNTS, status=1).err
+    assert text not in ask("range", path, "count", "--partition", "1", *COUNTS).err
+    assert text in kstate("export", path, "count", "--out", tmp_path / "out", status=1).err
     other = unpack(KINDS, tmp_path / "other")
-    assert f"B: {told}" in kstate("diff", other, found, "--store", "count", status=1).err
+    assert f"B: {text}" in kstate("diff", other, path, "--store", "count", status=1).err

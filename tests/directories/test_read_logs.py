@@ -18,7 +18,7 @@ from kstate_cli.releases import release
 from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack
 
-Wanted = Mapping[TopicPartition, tuple[set[int], int]]
+target = Mapping[TopicPartition, tuple[set[int], int]]
 
 
 class Reader:
@@ -27,9 +27,9 @@ class Reader:
     def __init__(self) -> None:
         self.asked: list[tuple[TopicPartition, int, int]] = []
 
-    def __call__(self, wanted: Wanted, *, committed: bool) -> dict[TopicPartition, Tail]:
-        self.asked += [(key, first, end) for key, (firsts, end) in wanted.items() for first in firsts]
-        assert all(0 <= first < end for first, end in short_tails(wanted).values())
+    def __call__(self, expectation: target, *, committed: bool) -> dict[TopicPartition, Tail]:
+        self.asked += [(key, first, end) for key, (firsts, end) in expectation.items() for first in firsts]
+        assert all(0 <= first < end for first, end in short_tails(expectation).values())
         return {}
 
 

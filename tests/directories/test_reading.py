@@ -26,18 +26,18 @@ NO_POSITION = {"versioned", "grace-table", "global-table", "grace-join-Buffer", 
 
 
 def _union(rows: list[dict[str, Any]], member: str) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    results: dict[str, dict[str, int]] = {}
     for row in rows:
         for topic, offsets in row[member].items():
-            found.setdefault(topic, {}).update(offsets)
-    return found
+            results.setdefault(topic, {}).update(offsets)
+    return results
 
 
 def test_keys_are_counted(tmp_path: Path) -> None:
     rows = kstate("ls", unpack("4.3.1-kinds-eos", tmp_path), "-o", "json").rows
-    told = expected("4.3.1-kinds-eos")["stores"]
+    stores = expected("4.3.1-kinds-eos")["stores"]
     for store in ("count", "kv-plain", "reduce", "fk-left"):
-        assert sum(row["rows"] for row in rows if row["store"] == store) == told[store]["entries"] > 0
+        assert sum(row["rows"] for row in rows if row["store"] == store) == stores[store]["entries"] > 0
         assert all(row["rows_exact"] for row in rows if row["store"] == store)
 
 
@@ -46,8 +46,8 @@ def test_what_takes_the_room_stands_last(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     by_task, by_size = (kstate("ls", app, "-o", "json", *words).rows for words in ((), ("--sort", "size")))
     assert by_size == sorted(by_task, key=lambda row: row["bytes"]) != by_task
-    shown = [line.split()[:2] for line in kstate("ls", app, "--sort", "size").out.splitlines()[2:-1]]
-    assert shown == [[row["task"], row["store"]] for row in by_size]
+    parts = [line.split()[:2] for line in kstate("ls", app, "--sort", "size").out.splitlines()[2:-1]]
+    assert parts == [[row["task"], row["store"]] for row in by_size]
     assert "--sort" in kstate("ls", app, "--spec", "--sort", "size", status=2).err
 
 
@@ -89,10 +89,10 @@ def test_a_number_of_keys_is_true_or_marked(tmp_path: Path, name: str, monkeypat
 @pytest.mark.parametrize("name", WITH_POSITIONS)
 def test_positions_are_those_that_streams_told(tmp_path: Path, name: str) -> None:
     rows = kstate("inspect-position", unpack(name, tmp_path), "-o", "json").rows
-    told = expected(name)["stores"]
+    stores = expected(name)["stores"]
     compared = 0
     for row in rows:
-        position = (told.get(row["store"]) or {}).get("position") or {}
+        position = (stores.get(row["store"]) or {}).get("position") or {}
         if row["store"] in NO_POSITION or not position or row["task"] == "global":
             continue
         partition = row["task"].rsplit("_", 1)[1]
@@ -104,15 +104,15 @@ def test_positions_are_those_that_streams_told(tmp_path: Path, name: str) -> Non
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("name", WITH_OFFSETS)
 def test_changelog_offsets_are_those_that_a_restart_starts_from(tmp_path: Path, name: str) -> None:
-    told = expected(name)["restart"]["offsets"]
+    messages = expected(name)["restart"]["offsets"]
     rows = [row for row in kstate("ls", unpack(name, tmp_path), "-o", "json").rows if row["task"] != "global"]
-    found = _union(rows, "changelog")
+    union = _union(rows, "changelog")
     compared = 0
-    for topic, offsets in told.items():
-        if topic in found and "kv-memory" not in topic:
+    for topic, offsets in messages.items():
+        if topic in union and "kv-memory" not in topic:
             for partition, offset in offsets.items():
-                if found[topic].get(partition, -4) >= 0:
-                    assert found[topic][partition] == offset, topic
+                if union[topic].get(partition, -4) >= 0:
+                    assert union[topic][partition] == offset, topic
                     compared += 1
     assert compared > 1
 
@@ -190,9 +190,9 @@ def test_a_read_only_mount_is_enough(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     mount = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,bind,ro {tmp_path}"
     command = f"{mount} && {sys.executable} -m kstate_cli ls {app} -o json && ! touch {app}/x 2>/dev/null"
-    done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == kstate("ls", app, "-o", "json").out
+    result = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == kstate("ls", app, "-o", "json").out
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -211,10 +211,10 @@ def test_the_working_directory_is_never_the_one_for_temporary_files(tmp_path: Pa
         command = f"mount --bind /tmp {real} && {full} /tmp && {full} /var/tmp && cd {app} && "
         command += f"exec {os.path.realpath(sys.executable)} -m kstate_cli ls ."
         env = {**os.environ, "PYTHONPATH": path}
-        done = subprocess.run(
+        result = subprocess.run(
             ["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, env=env, check=False
         )
-        assert done.returncode == 0, done.stderr
+        assert result.returncode == 0, result.stderr
         assert app.stat().st_mtime == 1
     finally:
         shutil.rmtree(home)

@@ -30,13 +30,13 @@ MALFORMED = {
 
 def _refused(app: Path, *target: str, status: int = 4) -> str:
     before = tree_hash(app.parent)
-    done = kstate("migrate", app, "--to", *target, status=status)
+    result = kstate("migrate", app, "--to", *target, status=status)
     assert tree_hash(app.parent) == before
     # Reading goes on, shows what is wrong, and does not end as if nothing were.
-    seen = kstate("ls", app, status=None)
-    assert seen.status == (3 if "cannot be migrated as it is" in done.err else 0), seen.err
+    names = kstate("ls", app, status=None)
+    assert names.status == (3 if "cannot be migrated as it is" in result.err else 0), names.err
     assert tree_hash(app.parent) == before
-    return done.err
+    return result.err
 
 
 @pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED.keys())
@@ -87,7 +87,7 @@ def _foreign_file(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "text"),
     [
         (_unknown_family, "unknown column family mine"),
         (_truncated_manifest, "latest-order"),
@@ -97,10 +97,10 @@ def _foreign_file(store: Path) -> None:
         (_foreign_file, "9.sst"),
     ],
 )
-def test_damaged_databases(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
+def test_damaged_databases(tmp_path: Path, damage: Callable[[Path], None], text: str) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     damage(_store(app))
-    assert said in _refused(app, "4.2")
+    assert text in _refused(app, "4.2")
 
 
 @pytest.mark.parametrize(("name", "target"), [("4.3.1-demo-eos", "3.9"), ("4.3.1-headers-eos", "4.2")])
@@ -110,9 +110,9 @@ def test_a_flipped_byte_fails_a_rewrite_and_names_the_file(tmp_path: Path, name:
     data = bytearray(sst.read_bytes())
     data[10] ^= 0xFF
     sst.write_bytes(bytes(data))
-    done = kstate("migrate", app, "--to", target, "--drop-headers", "--warnings-ok", status=None)
-    assert done.status in (4, 6)
-    assert sst.name in done.err
+    result = kstate("migrate", app, "--to", target, "--drop-headers", "--warnings-ok", status=None)
+    assert result.status in (4, 6)
+    assert sst.name in result.err
     assert max(app.glob("0_0/rocksdb/*/*.sst"), key=lambda p: p.stat().st_size).read_bytes() == bytes(data)
     assert not list((tmp_path / ".kstate").rglob("tree"))
 

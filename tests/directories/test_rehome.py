@@ -31,11 +31,11 @@ from tests.unit.rehome.texts import text
 
 from .support import kstate, meaning, tree_hash
 
-LEGACY, FAMILY, NAMED = "4.2.1-kinds-eos", "4.3.1-kinds-eos", "3.9.2-sparse-named-eos"
+LEGACY, FAMILY, NAMES = "4.2.1-kinds-eos", "4.3.1-kinds-eos", "3.9.2-sparse-named-eos"
 GOLDEN = [
     "3.2.3-kinds-eos",
     "3.9.2-kinds-alos",
-    NAMED,
+    NAMES,
     LEGACY,
     "4.3.1-kinds-eos-upgrade-from",
     "4.3.1-headers-eos",
@@ -56,23 +56,23 @@ def same(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def parts(app: Path) -> dict[str, dict[int, list[str]]]:
     """Named topology (empty without one) -> sub-topology -> stores, as they lie there."""
-    found: dict[str, dict[int, list[str]]] = {}
+    lines: dict[str, dict[int, list[str]]] = {}
     for name in rows(app):
         task, _, store = name.rpartition("/")
-        known = TaskId.parse(task)
-        if known.subtopology is not None:
-            stores = found.setdefault(known.topology or "", {}).setdefault(known.subtopology, [])
+        parse = TaskId.parse(task)
+        if parse.subtopology is not None:
+            stores = lines.setdefault(parse.topology or "", {}).setdefault(parse.subtopology, [])
             stores += [store] if store not in stores else []
-    for of_topology in found.values():
+    for of_topology in lines.values():
         if "kv-plain" in of_topology[0]:
             of_topology[0].append(IN_MEMORY)
-    return found
+    return lines
 
 
 def written(path: Path, of: Mapping[str, Mapping[int, list[str]]], global_stores: list[str]) -> Path:
     """A text with these sub-topologies."""
     whole = [
-        text(those, named=topology or None, global_stores=global_stores if at == 0 else [])
+        text(those, names=topology or None, global_stores=global_stores if at == 0 else [])
         for at, (topology, those) in enumerate(of.items())
     ]
     path.write_text("".join(whole))
@@ -82,7 +82,7 @@ def written(path: Path, of: Mapping[str, Mapping[int, list[str]]], global_stores
 def changed(of: Mapping[int, list[str]]) -> dict[int, list[str]]:
     """The first one split into 1 and 8, the last two merged into 0, and those between them one number up."""
     numbers = sorted(of)
-    found: dict[int, list[str]] = {}
+    lines: dict[int, list[str]] = {}
     for number in numbers:
         for at, store in enumerate(of[number]):
             if number == numbers[0]:
@@ -91,8 +91,8 @@ def changed(of: Mapping[int, list[str]]) -> dict[int, list[str]]:
                 home = 0
             else:
                 home = number + 1
-            found.setdefault(home, []).append(store)
-    return found
+            lines.setdefault(home, []).append(store)
+    return lines
 
 
 class World:
@@ -113,9 +113,9 @@ class World:
     def refused(self, *more: object, why: str) -> str:
         """The message of a refusal by this rule; nothing was touched."""
         before = tree_hash(self.app)
-        done = kstate(*self.words, *more, "-o", "json", status=4)
-        error = json.loads(done.out.splitlines()[-1])
-        assert error["code"] == why, done.told
+        result = kstate(*self.words, *more, "-o", "json", status=4)
+        error = json.loads(result.out.splitlines()[-1])
+        assert error["code"] == why, result.told
         assert tree_hash(self.app) == before
         return " ".join([error["message"], *error["details"]])
 
@@ -123,8 +123,8 @@ class World:
 def said(app: Path) -> dict[str, Any]:
     """What a directory means, whatever the order of the lines in its files of offsets."""
     return {
-        path: parse(what).entries if isinstance(what, bytes) and is_offsets_file(Path(path).name) else what
-        for path, what in meaning(app).items()
+        path: parse(part).entries if isinstance(part, bytes) and is_offsets_file(Path(path).name) else part
+        for path, part in meaning(app).items()
     }
 
 
@@ -132,7 +132,7 @@ def said(app: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_every_store_is_whole_in_its_new_task_and_back(name: str, tmp_path: Path) -> None:
     world = World(name, tmp_path)
-    app, before, listed = world.app, meaning(world.app), rows(world.app)
+    app, before, listing = world.app, meaning(world.app), rows(world.app)
     homes = {
         (topology, store): number
         for topology, of in world.parts.items()
@@ -141,19 +141,19 @@ def test_every_store_is_whole_in_its_new_task_and_back(name: str, tmp_path: Path
     }
     planned = kstate(*world.words, "--dry-run", "--warnings-ok")
     assert meaning(app) == before
-    done = kstate(*world.words, "--warnings-ok")
-    assert planned.out == done.out
+    result = kstate(*world.words, "--warnings-ok")
+    assert planned.out == result.out
 
     after = rows(app)
-    wanted = {}
-    for key, row in listed.items():
+    target = {}
+    for key, row in listing.items():
         task = TaskId.parse(row["task"])
         if task.subtopology is not None:
             number = homes[task.topology or "", row["store"]]
             key = f"{TaskId(task.topology, number, task.partition).name}/{row['store']}"
-        wanted[key] = row
-    assert after.keys() == wanted.keys()
-    for key, row in wanted.items():
+        target[key] = row
+    assert after.keys() == target.keys()
+    for key, row in target.items():
         assert same(after[key]) == same(row)
     assert "nothing to do" in kstate(*world.words).err
 
@@ -161,13 +161,13 @@ def test_every_store_is_whole_in_its_new_task_and_back(name: str, tmp_path: Path
     shutil.copytree(app.parent, tmp_path / "copy", symlinks=True)
     back = tmp_path / "copy" / app.name
     kstate("rehome", back, "--topology", world.old, "--from", world.new, "--warnings-ok")
-    assert rows(back).keys() == listed.keys()
+    assert rows(back).keys() == listing.keys()
     kstate("undo", app)
     assert said(back) == said(app)
     assert meaning(app) == before
 
 
-@pytest.mark.parametrize("name", [LEGACY, FAMILY, NAMED])
+@pytest.mark.parametrize("name", [LEGACY, FAMILY, NAMES])
 def test_tasks_are_as_old_as_their_oldest_store_and_ages_go_along(name: str, tmp_path: Path) -> None:
     world = World(name, tmp_path)
     key, row = next(iter(rows(world.app).items()))
@@ -175,8 +175,8 @@ def test_tasks_are_as_old_as_their_oldest_store_and_ages_go_along(name: str, tmp
     add_ages(world.app, [age])
     oldest = min(path.stat().st_mtime_ns for path in world.app.rglob("*_0") if path.is_dir())
     kstate(*world.words, "--warnings-ok")
-    moved = next(one for one, other in rows(world.app).items() if other["store"] == row["store"])
-    assert [age.as_of_ms for age in read_ages(world.app) if age.store == moved] == [age.as_of_ms]
+    pair = next(entry for entry, other in rows(world.app).items() if other["store"] == row["store"])
+    assert [age.as_of_ms for age in read_ages(world.app) if age.store == pair] == [age.as_of_ms]
     assert oldest in {path.stat().st_mtime_ns for path in world.app.rglob("*_0") if path.is_dir()}
 
 
@@ -184,9 +184,9 @@ def test_a_new_store_is_from_the_beginning_on(tmp_path: Path) -> None:
     """Up to 4.2 a line; from 4.3 on an empty database, for which its kind must be known."""
     for name in (LEGACY, FAMILY):
         world = World(name, tmp_path / name)
-        one = world.parts[""]
-        one[1].extend(["new-kv", "new-window"])
-        written(world.new, {"": changed(one)}, ["global-table"])
+        first = world.parts[""]
+        first[1].extend(["new-kv", "new-window"])
+        written(world.new, {"": changed(first)}, ["global-table"])
         spec = tmp_path / name / "kstate.toml"
         spec.write_text(
             'format = 1\n[stores.new-kv]\nkind = "timestamped-key-value"\n[stores.new-window]\nkind = "window"\n'
@@ -200,11 +200,11 @@ def test_a_new_store_is_from_the_beginning_on(tmp_path: Path) -> None:
             lines = parse((world.app / "2_0" / CHECKPOINT).read_bytes()).entries
             assert {tp.topic: {str(tp.partition): at} for tp, at in lines.items() if tp.topic in topics} == topics
         else:
-            found = rows(world.app)
+            results = rows(world.app)
             assert {
                 topic: offsets
                 for store in ("new-kv", "new-window")
-                for topic, offsets in found[f"2_0/{store}"]["changelog"].items()
+                for topic, offsets in results[f"2_0/{store}"]["changelog"].items()
             } == topics
             assert (world.app / "2_0" / "new-window" / "new-window.0").is_dir()
             assert (world.app / "2_0" / "rocksdb" / "new-kv").is_dir()
@@ -212,14 +212,14 @@ def test_a_new_store_is_from_the_beginning_on(tmp_path: Path) -> None:
 
 def test_what_the_new_topology_has_not_is_moved_out_and_named(tmp_path: Path) -> None:
     world = World(FAMILY, tmp_path)
-    one = world.parts[""]
-    one[0].remove("kv-nolog")
-    one[0].remove("count")
-    written(world.new, {"": changed(one)}, ["global-table"])
-    done = kstate(*world.words, status=1)
-    assert "0_0/rocksdb/count" in done.out and "no such store; its changelog stays" in done.out
-    assert "0_0/kv-nolog has rows and no offset: without a changelog they leave for good" in done.err
-    assert "0_0/count has rows" not in done.err
+    first = world.parts[""]
+    first[0].remove("kv-nolog")
+    first[0].remove("count")
+    written(world.new, {"": changed(first)}, ["global-table"])
+    result = kstate(*world.words, status=1)
+    assert "0_0/rocksdb/count" in result.out and "no such store; its changelog stays" in result.out
+    assert "0_0/kv-nolog has rows and no offset: without a changelog they leave for good" in result.err
+    assert "0_0/count has rows" not in result.err
     assert not [key for key in rows(world.app) if key.endswith(("/count", "/kv-nolog"))]
 
 
@@ -246,47 +246,49 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_started_copy_gives_way_to_that_of_before(tmp_path: Path) -> None:
     """The new topology was started once, on this directory: what it made is there beside what was there before."""
     world = World(FAMILY, tmp_path)
-    wanted = rows(world.app)
+    target = rows(world.app)
     for task in ("0_0", "0_1"):
         other = f"6_{'1' if task == '0_0' else '0'}"  # other rows: which copy it was can be told
         shutil.copytree(world.app / other / "rocksdb" / "versioned", world.app / task / "rocksdb" / "versioned")
     world.old, old = tmp_path / "none", world.old
-    done = kstate("rehome", world.app, "--topology", world.new, "--spec", _in_memory(tmp_path), "-o", "json", status=4)
-    error = json.loads(done.out.splitlines()[-1])
+    result = kstate(
+        "rehome", world.app, "--topology", world.new, "--spec", _in_memory(tmp_path), "-o", "json", status=4
+    )
+    error = json.loads(result.out.splitlines()[-1])
     assert error["code"] == WhyRefused.TWO_COPIES and "versioned: 0_0, 6_0" in error["details"]
     world.old = old
     kstate(*world.words, "--warnings-ok")
-    found = rows(world.app)
+    results = rows(world.app)
     for partition in (0, 1):
-        assert same(found[f"0_{partition}/versioned"]) == same(wanted[f"6_{partition}/versioned"])
+        assert same(results[f"0_{partition}/versioned"]) == same(target[f"6_{partition}/versioned"])
 
 
 @pytest.mark.parametrize("texts", [True, False])
 def test_what_a_failed_start_has_built_leaves(texts: bool, tmp_path: Path) -> None:
     """Empty stores without an offset, in tasks that have no such store; the new one gets its -4 where it is."""
     world = World(FAMILY, tmp_path)
-    clean, one = rows(world.app), world.parts[""]
-    one[1].append("new-kv")
-    written(world.new, {"": changed(one)}, ["global-table"])
+    clean, entry = rows(world.app), world.parts[""]
+    entry[1].append("new-kv")
+    written(world.new, {"": changed(entry)}, ["global-table"])
     spec = tmp_path / "kstate.toml"
     spec.write_text(_in_memory(tmp_path).read_text() + '[stores.new-kv]\nkind = "timestamped-key-value"\n')
     for place in ("6_1/rocksdb/global-table", "6_1/rocksdb/count", "6_1/rocksdb/new-kv", "2_0/rocksdb/new-kv"):
         _empty(world.app / place)
     (world.app / "6_1" / "window-count").mkdir()
-    listed = rows(world.app)
-    strays = listed.keys() - clean.keys()
-    assert len(strays) == 5 and not any(listed[key]["changelog"] for key in strays)
+    listing = rows(world.app)
+    strays = listing.keys() - clean.keys()
+    assert len(strays) == 5 and not any(listing[key]["changelog"] for key in strays)
     if texts:
         kstate(*world.words, "--spec", spec, "--warnings-ok")
-        found = rows(world.app)
-        assert found["2_0/new-kv"]["changelog"] == {f"{world.app.name}-new-kv-changelog": {"0": -4}}
-        made = {"2_0/new-kv", "2_1/new-kv"}
+        results = rows(world.app)
+        assert results["2_0/new-kv"]["changelog"] == {f"{world.app.name}-new-kv-changelog": {"0": -4}}
+        outputs = {"2_0/new-kv", "2_1/new-kv"}
     else:
         kstate("rehome", world.app, "--map", "6=9", "--warnings-ok")
-        found = rows(world.app)
-        made = {"2_0/new-kv"}
-    assert len(found) == len(clean) + len(made)
-    assert sorted(str(same(row)) for key, row in found.items() if key not in made) == sorted(
+        results = rows(world.app)
+        outputs = {"2_0/new-kv"}
+    assert len(results) == len(clean) + len(outputs)
+    assert sorted(str(same(row)) for key, row in results.items() if key not in outputs) == sorted(
         str(same(row)) for row in clean.values()
     )
 
@@ -312,13 +314,13 @@ def test_what_was_not_left_clean_is_vouched_for_or_left_out(name: str, tmp_path:
     world.refused(why=WhyRefused.UNCLEAN)
     kstate(*world.words, "--guarantee", "at_least_once", "--warnings-ok", "--dry-run")
     before = rows(world.app)
-    done = kstate(*world.words, "--wipe-unclean", status=1)
-    assert "it was not left clean: left out, so that Streams restores it" in done.err
+    result = kstate(*world.words, "--wipe-unclean", status=1)
+    assert "it was not left clean: left out, so that Streams restores it" in result.err
     after = rows(world.app)
-    left = {key.rpartition("/")[2] for key in before} - {
+    remainder = {key.rpartition("/")[2] for key in before} - {
         key.rpartition("/")[2] for key, row in after.items() if row["rows"]
     }
-    assert left
+    assert remainder
     for row in after.values():
         assert row["status"] != "open" or row["task"] == "global", row
 
@@ -331,17 +333,17 @@ def test_a_store_that_has_not_arrived_whole_fails_the_run(harm: str, tmp_path: P
     with Workers(1) as workers:
         stage(plan, staged, workers, lambda path, size: None, copy_ssts=False)
         verify_staged(plan, staged, workers, full=False, linked=True)
-        moved = staged / "0_0" / "rocksdb" / "versioned"
-        sst = next(moved.glob("*.sst"))
+        moves = staged / "0_0" / "rocksdb" / "versioned"
+        sst = next(moves.glob("*.sst"))
         if harm == "another file":
             data = sst.read_bytes()
             sst.unlink()
             sst.write_bytes(data)
         elif harm == "gone":
-            (moved / "CURRENT").unlink()
+            (moves / "CURRENT").unlink()
         else:
-            shutil.rmtree(moved)
-            shutil.copytree(world.app / "0_0" / "rocksdb" / "count", moved)
+            shutil.rmtree(moves)
+            shutil.copytree(world.app / "0_0" / "rocksdb" / "count", moves)
         with pytest.raises(VerificationError, match="0_0/rocksdb/versioned"):
             verify_staged(plan, staged, workers, full=False, linked=True)
 
@@ -349,8 +351,8 @@ def test_a_store_that_has_not_arrived_whole_fails_the_run(harm: str, tmp_path: P
 def test_numbers_alone(tmp_path: Path) -> None:
     world = World(FAMILY, tmp_path)
     before = rows(world.app)
-    done = kstate("rehome", world.app, "--map", "6=4", status=4)
-    assert "sub-topology 6 is to be 4, which is here too" in done.err and "--map 4=gone" in done.err
+    result = kstate("rehome", world.app, "--map", "6=4", status=4)
+    assert "sub-topology 6 is to be 4, which is here too" in result.err and "--map 4=gone" in result.err
     kstate("rehome", world.app, "--map", "6=4", "--map", "4=gone", "--map", "5=gone", "--warnings-ok")
     after = rows(world.app)
     assert {key: same(row) for key, row in after.items() if key.startswith("4_")} == {

@@ -52,8 +52,8 @@ class World:
 
     def rehome(self, app: Path, *words: object, dump: Path | None = None, status: int = 0) -> Done:
         """With the dump, unless that is Path()."""
-        given = self.dump.folder / "dump" if dump is None else dump
-        from_dump = ("--from-changelog", given, "--for", self.release, "--engine", "local") if given != Path() else ()
+        folder = self.dump.folder / "dump" if dump is None else dump
+        from_dump = ("--from-changelog", folder, "--for", self.release, "--engine", "local") if folder != Path() else ()
         both = ("--topology", self.new, "--from", self.old)
         if not {"--spec"} & {*words}:
             words = (*words, "--spec", self.spec)
@@ -67,8 +67,8 @@ class World:
         return " ".join([error["code"], error["message"], *error["details"], error["hint"], *error["hint_details"]])
 
 
-def built(done: Done) -> list[str]:
-    return [f"{row['task']}/{row['store']}" for row in done.rows if row["type"] == "store"]
+def built(result: Done) -> list[str]:
+    return [f"{row['task']}/{row['store']}" for row in result.rows if row["type"] == "store"]
 
 
 @pytest.mark.parametrize("release", ["4.2", "4.3"])
@@ -79,10 +79,12 @@ def test_one_host_completes_and_the_other_lets_go(tmp_path: Path, release: str) 
     before = meaning(world.first)
     planned = world.rehome(world.first, "--dry-run")
     assert meaning(world.first) == before and not built(planned)
-    done = world.rehome(world.first, "--warnings-ok")
-    assert built(done) == [f"0_0/{WINDOW}", f"0_0/{VERSIONED}"]
-    assert (done.summary["moved"], done.summary["stores"]) == (0, 2)
-    assert [row for row in planned.rows if row["type"] == "step"] == [row for row in done.rows if row["type"] == "step"]
+    result = world.rehome(world.first, "--warnings-ok")
+    assert built(result) == [f"0_0/{WINDOW}", f"0_0/{VERSIONED}"]
+    assert (result.summary["moved"], result.summary["stores"]) == (0, 2)
+    assert [row for row in planned.rows if row["type"] == "step"] == [
+        row for row in result.rows if row["type"] == "step"
+    ]
     assert data_rows(world.first) == data_rows(world.whole)
     assert offsets(world.first) == offsets(world.whole)
     assert world.rehome(world.first).summary["steps"] == 0
@@ -90,9 +92,9 @@ def test_one_host_completes_and_the_other_lets_go(tmp_path: Path, release: str) 
     assert meaning(world.first) == before
 
     before = meaning(world.second)
-    done = world.rehome(world.second, status=1)
-    assert not built(done)
-    assert "only 1_0, 2_0 is here, and it leaves: the host that has 0_0 completes 0_0" in done.out
+    result = world.rehome(world.second, status=1)
+    assert not built(result)
+    assert "only 1_0, 2_0 is here, and it leaves: the host that has 0_0 completes 0_0" in result.out
     assert not [*world.second.glob("*_*")]
     kstate("undo", world.second)
     assert meaning(world.second) == before
@@ -101,8 +103,8 @@ def test_one_host_completes_and_the_other_lets_go(tmp_path: Path, release: str) 
     assert "did you mean 0_0? " in world.rehome(world.first, "--complete", "0_00", status=2).out
     world.rehome(world.first, "--complete", "none", status=1)
     assert not [*world.first.glob("*_*")]
-    done = world.rehome(world.second, "--complete", "0_0", "--warnings-ok")
-    assert built(done) == [f"0_0/{KV}"] and done.summary["moved"] == 2
+    result = world.rehome(world.second, "--complete", "0_0", "--warnings-ok")
+    assert built(result) == [f"0_0/{KV}"] and result.summary["moved"] == 2
     assert data_rows(world.second) == data_rows(world.whole)
     assert offsets(world.second) == offsets(world.whole)
 
@@ -124,9 +126,9 @@ def test_a_dump_that_does_not_do_is_refused_and_one_that_is_older_is_told(tmp_pa
     assert world.rehome(world.first, dump=corrupt, status=None).status in (2, 4, 6)  # type: ignore[arg-type]
     assert meaning(world.first) == before
     older = tiny_dump.make(tmp_path / "older", STORES, part=0.5).folder / "dump"
-    done = world.rehome(world.first, "--warnings-ok", "--after-error", dump=older)
+    result = world.rehome(world.first, "--warnings-ok", "--after-error", dump=older)
     ends = {
-        row["path"]: row["message"] for row in done.rows if row["type"] == "step" and row["action"] == "restore store"
+        row["path"]: row["message"] for row in result.rows if row["type"] == "step" and row["action"] == "restore store"
     }
     assert sorted(ends) == [f"0_0/{WINDOW}", f"0_0/{VERSIONED}"] or len(ends) == 2
     assert all("up to" in message for message in ends.values())
@@ -138,11 +140,11 @@ def test_another_release_than_the_one_that_runs_here(tmp_path: Path) -> None:
     """`--for` names the one that runs here; or the printed command migrates the directory first."""
     world = World(tmp_path, "4.3")
     world.release = "4.2"
-    refused = world.refused(world.first)
-    assert "cannot open the directory" in refused and "--for" in refused
+    refusal = world.refused(world.first)
+    assert "cannot open the directory" in refusal and "--for" in refusal
     world.release = "4.3"
     assert world.rehome(world.first, "--dry-run").summary["steps"] > 0
-    (migrate,) = re.findall(r"kstate (migrate .*)$", refused)
+    (migrate,) = re.findall(r"kstate (migrate .*)$", refusal)
     kstate(*shlex.split(migrate), "--warnings-ok")
     world.release = "4.2"
     assert world.rehome(world.first, "--dry-run").summary["steps"] > 0
@@ -158,15 +160,15 @@ def test_what_must_be_known_on_every_host(tmp_path: Path) -> None:
     memory = tmp_path / "memory.toml"
     memory.write_text(f'format = 1\n[stores.{KV}]\nkind = "in-memory"\n')
     # Then nothing lacks of what the second host has.
-    done = world.rehome(world.second, "--spec", memory, "--warnings-ok")
-    assert not built(done) and done.summary["moved"] == 2
+    result = world.rehome(world.second, "--spec", memory, "--warnings-ok")
+    assert not built(result) and result.summary["moved"] == 2
     assert {path.name for path in world.second.glob("*_*")} == {"0_0"}
     unlogged = tmp_path / "unlogged.toml"
     unlogged.write_text(
         world.spec.read_text().replace(f'changelog = "{tiny_dump.TOPICS[VERSIONED]}"', "logged = false")
     )
-    done = world.rehome(world.first, "--spec", unlogged, status=1)
-    assert built(done) == [f"0_0/{WINDOW}"] and f"no changelog has {VERSIONED}" in done.out
+    result = world.rehome(world.first, "--spec", unlogged, status=1)
+    assert built(result) == [f"0_0/{WINDOW}"] and f"no changelog has {VERSIONED}" in result.out
 
 
 def test_what_does_not_go_together(tmp_path: Path) -> None:

@@ -59,9 +59,9 @@ def test_what_is_not_selected_is_not_in_the_way(
     tmp_path: Path, dump: Path, damage: Callable[[Path], None], options: tuple[str, ...]
 ) -> None:
     damage(dump / FILE)
-    done = kstate_here(*_words(tmp_path, dump, *options))
-    assert "note: orders-visits-changelog:1 of the dump is damaged, and not selected: " in done.err
-    assert FILE in done.err
+    result = kstate_here(*_words(tmp_path, dump, *options))
+    assert "note: orders-visits-changelog:1 of the dump is damaged, and not selected: " in result.err
+    assert FILE in result.err
     assert (tmp_path / "orders").is_dir()
 
 
@@ -71,8 +71,8 @@ def test_what_is_selected_is_refused_with_its_file(
     tmp_path: Path, dump: Path, damage: Callable[[Path], None], options: tuple[str, ...]
 ) -> None:
     damage(dump / FILE)
-    done = kstate_here(*_words(tmp_path, dump, *options), status=4)
-    assert FILE in done.err, done.err
+    result = kstate_here(*_words(tmp_path, dump, *options), status=4)
+    assert FILE in result.err, result.err
     assert not (tmp_path / "orders").exists()
 
 
@@ -97,8 +97,8 @@ def test_partitions_and_tasks_combine(tmp_path: Path, dump: Path) -> None:
 
 
 def test_no_such_partition(tmp_path: Path, dump: Path) -> None:
-    done = kstate_here(*_words(tmp_path, dump, "--partition", "7"), status=2)
-    assert "no task of partition 7" in done.err and "there are: 0, 1" in done.err
+    result = kstate_here(*_words(tmp_path, dump, "--partition", "7"), status=2)
+    assert "no task of partition 7" in result.err and "there are: 0, 1" in result.err
 
 
 def test_a_dump_that_grows(tmp_path: Path) -> None:
@@ -109,5 +109,5 @@ def test_a_dump_that_grows(tmp_path: Path) -> None:
     file.unlink()
     options = ("--store", "latest-order", "--guarantee", "at_least_once")
     assert file.name in kstate_here(*_words(tmp_path, growing.path, *options), status=4).err
-    done = kstate_here(*_words(tmp_path, growing.path, *options, "--partition", "0"))
-    assert f"note: {topic}:1 of the dump is damaged, and not selected: " in done.err
+    result = kstate_here(*_words(tmp_path, growing.path, *options, "--partition", "0"))
+    assert f"note: {topic}:1 of the dump is damaged, and not selected: " in result.err

@@ -36,7 +36,7 @@ ASKED: dict[str, tuple[object, ...]] = {
 
 
 def _line(command: str, app: Path, out: Path) -> list[object]:
-    words = [{"OUT": out, "APP": app}.get(str(one), one) for one in ASKED[command]]
+    words = [{"OUT": out, "APP": app}.get(str(entry), entry) for entry in ASKED[command]]
     return [*(("query", "range") if command == "query" else (command,)), app, *words]
 
 
@@ -64,12 +64,12 @@ def test_an_application_that_may_not_be_read(command: str, tmp_path: Path) -> No
     for denied in (app, app.parent):
         denied.chmod(0)
         try:
-            refused = without_privileges(*_line(command, app, tmp_path / "out"))
+            result = without_privileges(*_line(command, app, tmp_path / "out"))
         finally:
             denied.chmod(0o755)
-        assert refused.status == 4, refused.err
-        assert f"{denied} belongs to " in refused.err and " with mode 0000, which denies " in refused.err
-        assert "run as" not in refused.err, "said to that very user"
+        assert result.status == 4, result.err
+        assert f"{denied} belongs to " in result.err and " with mode 0000, which denies " in result.err
+        assert "run as" not in result.err, "said to that very user"
 
 
 @pytest.mark.parametrize("command", ["migrate", "wipe", "rehome"])
@@ -77,12 +77,12 @@ def test_a_parent_that_may_not_be_written(command: str, tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     app.parent.chmod(0o555)
     try:
-        refused = without_privileges(*_line(command, app, tmp_path / "out"))
+        result = without_privileges(*_line(command, app, tmp_path / "out"))
     finally:
         app.parent.chmod(0o755)
-    assert refused.status == 4
-    assert f"{app.parent} is not writable for this user" in refused.err
-    assert " with mode 0555, which denies w to its owner, who this is: chmod u+w" in refused.err
+    assert result.status == 4
+    assert f"{app.parent} is not writable for this user" in result.err
+    assert " with mode 0555, which denies w to its owner, who this is: chmod u+w" in result.err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory to somebody else")
@@ -90,16 +90,16 @@ def test_what_belongs_to_somebody_else(tmp_path: Path) -> None:
     app = tmp_path / "orders"
     app.mkdir(mode=0o700)
     os.chown(app, 12345, 12346)
-    refused = without_privileges("ls", app)
-    assert refused.status == 4
-    assert f"{app} belongs to user 12345:group 12346 with mode 0700, and this is " in refused.err
-    assert "run the command as user 12345; or give" in refused.err
+    result = without_privileges("ls", app)
+    assert result.status == 4
+    assert f"{app} belongs to user 12345:group 12346 with mode 0700, and this is " in result.err
+    assert "run the command as user 12345; or give" in result.err
 
 
 def test_where_the_mode_allows_it_something_else_denies_it(tmp_path: Path) -> None:
     """Nothing does here; what is asked for is there, so the mode cannot be what is in the way."""
-    said = access_hint(tmp_path, os.W_OK)
-    assert " which allows w to " in said and "an ACL (getfacl), an attribute (lsattr)" in said
+    text = access_hint(tmp_path, os.W_OK)
+    assert " which allows w to " in text and "an ACL (getfacl), an attribute (lsattr)" in text
     assert access_hint(tmp_path / "nowhere").startswith(f"{tmp_path / 'nowhere'} cannot be looked at (No such file")
 
 
@@ -128,8 +128,8 @@ HIDDEN = {
 """A directory that may not be listed, and commands that are refused, since they need all of it."""
 
 
-@pytest.mark.parametrize(("hidden", "refused"), HIDDEN.values(), ids=HIDDEN)
-def test_ls_tells_of_all_the_others(hidden: str, refused: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("hidden", "refusal"), HIDDEN.values(), ids=HIDDEN)
+def test_ls_tells_of_all_the_others(hidden: str, refusal: tuple[str, ...], tmp_path: Path) -> None:
     """And that it is not all: to `kstate fleet` it is no whole listing, so that nothing there is missing."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     if hidden.endswith("SEGMENT"):
@@ -138,24 +138,24 @@ def test_ls_tells_of_all_the_others(hidden: str, refused: tuple[str, ...], tmp_p
     whole = {(row["task"], row["store"]): row for row in kstate("ls", app, "-o", "json").rows if row["type"] == "store"}
     (app / hidden).chmod(0)
     try:
-        done = without_privileges("ls", app, "-o", "json")
-        others = [without_privileges(*_line(command, app, tmp_path / "out")) for command in refused]
+        result = without_privileges("ls", app, "-o", "json")
+        others = [without_privileges(*_line(command, app, tmp_path / "out")) for command in refusal]
     finally:
         (app / hidden).chmod(0o755)
-    for one in (done, *others):
-        assert one.status == 4, (one.out, one.err)
-        assert f"{hidden} cannot be listed: " in one.err or f"{hidden}: cannot be listed: " in one.err, one.err
-    assert f"{app / hidden} belongs to " in done.err and " with mode 0000, which denies " in done.err
-    rows = [row for row in done.rows if row["type"] == "store"]
+    for entry in (result, *others):
+        assert entry.status == 4, (entry.out, entry.err)
+        assert f"{hidden} cannot be listed: " in entry.err or f"{hidden}: cannot be listed: " in entry.err, entry.err
+    assert f"{app / hidden} belongs to " in result.err and " with mode 0000, which denies " in result.err
+    rows = [row for row in result.rows if row["type"] == "store"]
     assert {"0_0", "global"} <= {row["task"] for row in rows}
     # What is told of a store is all of it, or it is not told of: a part of it would look like another store. Which release
     # starts with it nobody knows.
     assert all(row == {**whole[row["task"], row["store"]], "opens_in": []} for row in rows)
     assert len(rows) == sum(not _hides(hidden, row) for row in whole.values())
-    (problem,) = (row for row in done.rows if row["type"] == "problem")
+    (problem,) = (row for row in result.rows if row["type"] == "problem")
     assert (problem["code"], problem["path"]) == ("unreadable", hidden)
     listing = tmp_path / "web-1.json"
-    listing.write_text(done.out)
+    listing.write_text(result.out)
     fleet = kstate("fleet", listing, "-o", "json", status=3)
     codes = {row["code"] for row in fleet.rows if row["type"] == "finding"}
     assert codes == {"host-unread", "host-problem"}, fleet.told

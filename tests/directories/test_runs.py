@@ -99,9 +99,9 @@ def test_undo_proves_what_it_puts_back(app: Path, damage: str) -> None:
         sst.symlink_to(run.path / sst.name)
     before = tree_hash(app.parent)
     for options in ((), ("--discard-newer",)):
-        refused = kstate("undo", app, *options, status=4)
-        assert "is not what it was" in refused.err
-        assert run.name in refused.err
+        refusal = kstate("undo", app, *options, status=4)
+        assert "is not what it was" in refusal.err
+        assert run.name in refusal.err
     assert tree_hash(app.parent) == before
     (run.path / "kept.json").unlink()
     assert "is not what it was" in kstate("undo", app, status=4).err
@@ -148,8 +148,8 @@ def test_what_an_older_kstate_kept_is_undone(tmp_path: Path) -> None:
 
 def test_undo_status_and_clean_after_everything_is_wiped(app: Path) -> None:
     before = tree_hash(app).keys()
-    done = kstate("wipe", app, "--all", "--everything")
-    assert f"kstate undo {app}" in done.err
+    result = kstate("wipe", app, "--all", "--everything")
+    assert f"kstate undo {app}" in result.err
     assert [path.name for path in app.iterdir()] == [".lock"]
     assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["kept"]
     kstate("undo", app)
@@ -162,9 +162,9 @@ def test_undo_status_and_clean_after_everything_is_wiped(app: Path) -> None:
 
 
 def immutable(path: Path, *, on: bool) -> None:
-    done = subprocess.run(["chattr", "+i" if on else "-i", str(path)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"only root can make a file immutable: {done.stderr.strip()}")
+    result = subprocess.run(["chattr", "+i" if on else "-i", str(path)], capture_output=True, text=True, check=False)
+    if result.returncode:
+        pytest.skip(f"only root can make a file immutable: {result.stderr.strip()}")
 
 
 @pytest.mark.parametrize("command", ["clean", "purge"])
@@ -172,23 +172,23 @@ def test_a_clean_that_fails_midway_says_so_and_goes_on_later(app: Path, command:
     name = Path("0_0", "rocksdb", "kv-timestamped", "CURRENT")
     if command == "clean":
         migrate(app)
-    kept = app.parent / ".kstate" / app.name / ("0001-migrate" if command == "clean" else "0001-wipe") / "tree" / name
-    held = kept if command == "clean" else app / name
+    parent = app.parent / ".kstate" / app.name / ("0001-migrate" if command == "clean" else "0001-wipe") / "tree" / name
+    memory = parent if command == "clean" else app / name
     options = () if command == "clean" else ("--store", "kv-timestamped", "--purge", "--yes")
-    immutable(held, on=True)
-    held = kept
+    immutable(memory, on=True)
+    memory = parent
     try:
         failed = kstate(command.replace("purge", "wipe"), app, *options, status=7)
-        assert str(held) in failed.err
+        assert str(memory) in failed.err
         assert "nothing has changed" not in failed.err
         assert "cleaning" in [row["state"] for row in kstate("status", app, "-o", "json").rows]
         assert "nothing to undo" in kstate("undo", app).err
         if command == "clean":
             migrate(app, "4.3")
             kstate("undo", app)
-        assert str(held) in kstate("clean", app, status=7).err
+        assert str(memory) in kstate("clean", app, status=7).err
     finally:
-        immutable(held, on=False)
+        immutable(memory, on=False)
     kstate("clean", app)
     assert not (app.parent / ".kstate").exists()
 
@@ -197,9 +197,9 @@ def test_clean_leaves_what_was_interrupted_and_what_is_precious(app: Path) -> No
     migrate(app)
     (run,) = read_runs(app)
     run.write("precious", why="the log has lost what it holds")
-    left = kstate("clean", app)
-    assert "the log has lost what it holds" in left.err
-    assert f"kstate clean {app} --run 0001-migrate" in left.err
+    remainder = kstate("clean", app)
+    assert "the log has lost what it holds" in remainder.err
+    assert f"kstate clean {app} --run 0001-migrate" in remainder.err
     assert run.tree.is_dir()
     kstate("clean", app, "--run", "0009-migrate", status=2)
     kstate("clean", app, "--run", "0001-migrate")
@@ -220,8 +220,8 @@ def test_the_journal_says_who_and_why(app: Path) -> None:
 
 
 def test_secrets_are_left_out_of_the_journal() -> None:
-    given = ["s3://key:secret@bucket/x?sig=abc", "--conf", "spark.hadoop.fs.s3a.secret.key=abc", "--to", "4.2", "a?b"]
-    assert redacted(given) == [
+    texts = ["s3://key:secret@bucket/x?sig=abc", "--conf", "spark.hadoop.fs.s3a.secret.key=abc", "--to", "4.2", "a?b"]
+    assert redacted(texts) == [
         "s3://***@bucket/x?***",
         "--conf",
         "spark.hadoop.fs.s3a.secret.key=***",
@@ -275,12 +275,12 @@ def test_a_wipe_does_not_make_an_unclean_task_look_clean(tmp_path: Path) -> None
     app = unpack("4.2.1-kinds-eos-killed-second", tmp_path)
     kstate("migrate", app, "--to", "4.3", status=4)
     unclean = {row["task"] for row in kstate("ls", app, "-o", "json").rows if row["status"] == "open"}
-    refused = kstate("migrate", app, "--to", "4.3", status=4).err
+    messages = kstate("migrate", app, "--to", "4.3", status=4).err
     kstate("wipe", app, "--store", "count", "--store", "kv-plain", "--quiet", "--warnings-ok")
     again = kstate("migrate", app, "--to", "4.3", status=4).err
-    tasks = {name for name in ("0_0", "0_1", "1_0", "1_1") if f"{name}/" in refused}
+    tasks = {name for name in ("0_0", "0_1", "1_0", "1_1") if f"{name}/" in messages}
     assert tasks
-    assert all(f"{name}/" in again for name in tasks), (refused, again, unclean)
+    assert all(f"{name}/" in again for name in tasks), (messages, again, unclean)
 
 
 def test_a_store_that_was_wiped_in_one_task_keeps_its_minus_four_on_the_way_to_4_3(tmp_path: Path) -> None:
@@ -293,10 +293,10 @@ def test_a_store_that_was_wiped_in_one_task_keeps_its_minus_four_on_the_way_to_4
         kstate("wipe", app, "--task", task, "--store", store, "--quiet", "--warnings-ok")
     kstate("migrate", app, "--to", "4.3", "--quiet", "--warnings-ok")
     after = {(row["task"], row["store"]): row for row in kstate("ls", app, "-o", "json").rows}
-    for one in wiped:
-        ((topic, offsets),) = after[one]["changelog"].items()
+    for entry in wiped:
+        ((topic, offsets),) = after[entry]["changelog"].items()
         assert set(offsets.values()) == {-4}, (topic, offsets)
-        assert after[one]["offsets_in"] == "column-family"
+        assert after[entry]["offsets_in"] == "column-family"
     assert not list((app / "0_0").glob(".checkpoint_kv-timestamped"))
 
 
@@ -305,12 +305,12 @@ def test_a_store_that_was_wiped_everywhere_on_the_way_to_4_3(tmp_path: Path) -> 
     app = unpack("4.2.1-kinds-eos", tmp_path)
     kstate("wipe", app, "--store", "kv-timestamped", "--quiet", "--warnings-ok")
     before = tree_hash(app)
-    refused = kstate("migrate", app, "--to", "4.3", "--quiet", status=4).err
-    assert "kv-timestamped was wiped" in refused
-    assert "kv-nolog in it has no offset" in refused
+    messages = kstate("migrate", app, "--to", "4.3", "--quiet", status=4).err
+    assert "kv-timestamped was wiped" in messages
+    assert "kv-nolog in it has no offset" in messages
     assert tree_hash(app) == before
-    told = kstate("migrate", app, "--to", "4.3", "--quiet", "--guarantee", "at_least_once", "--dry-run", status=1).err
-    assert "kv-timestamped was wiped" in told
+    report = kstate("migrate", app, "--to", "4.3", "--quiet", "--guarantee", "at_least_once", "--dry-run", status=1).err
+    assert "kv-timestamped was wiped" in report
     kstate("wipe", app, "--store", "kv-nolog", "--quiet", "--warnings-ok")
     assert "kv-timestamped was wiped" in kstate("migrate", app, "--to", "4.3", "--quiet", status=1).err
 
@@ -320,16 +320,16 @@ def test_what_a_run_left_in_its_staging_area_is_shown_and_removed(app: Path, tmp
     (area / "of-another-host").mkdir(parents=True)
     (area / "of-another-host" / "a.sst").write_bytes(b"theirs")
     run = create_run(app, "restore --for 4.3")
-    left = Path(make_area(str(area), app.name, run))
-    (left / "a.sst").write_bytes(b"0123456789")
+    remainder = Path(make_area(str(area), app.name, run))
+    (remainder / "a.sst").write_bytes(b"0123456789")
     run.write("failed", why="it was killed")
     (row,) = kstate("status", app, "-o", "json").rows
-    assert row["staging"]["path"] == str(left)
+    assert row["staging"]["path"] == str(remainder)
     assert row["staging"]["files"] == 2
-    (left / "_kstate.json").rename(tmp_path / "mark")
-    assert str(left) in kstate("clean", app, status=6).err
-    assert (left / "a.sst").exists()
-    (tmp_path / "mark").rename(left / "_kstate.json")
+    (remainder / "_kstate.json").rename(tmp_path / "mark")
+    assert str(remainder) in kstate("clean", app, status=6).err
+    assert (remainder / "a.sst").exists()
+    (tmp_path / "mark").rename(remainder / "_kstate.json")
     kstate("clean", app)
     assert [path.name for path in area.iterdir()] == ["of-another-host"]
     assert (area / "of-another-host" / "a.sst").exists()
@@ -340,19 +340,19 @@ def test_what_cannot_be_looked_at_keeps_a_run_until_it_is_named(app: Path, tmp_p
     """The credentials of its URI are nowhere any more: whoever names the run has looked there, or need not."""
     run = create_run(app, "restore --for 4.3")
     area = tmp_path / "gone" / "area"
-    left = Path(make_area(str(area), app.name, run))
+    path = Path(make_area(str(area), app.name, run))
     run.write("failed", why="it was killed")
     (tmp_path / "gone").rename(tmp_path / "unmounted")
     (row,) = kstate("status", app, "-o", "json").rows
-    assert row["staging"]["path"] == str(left)
+    assert row["staging"]["path"] == str(path)
     assert "not mounted" in row["staging"]["message"]
     assert "in a staging area" in kstate("status", app).out
-    told = kstate("clean", app, status=6).err
-    assert f"kstate clean {app} --run {run.name}" in told
+    messages = kstate("clean", app, status=6).err
+    assert f"kstate clean {app} --run {run.name}" in messages
     assert run.path.is_dir()
-    assert str(left) in kstate("clean", app, "--run", run.name, status=1).err
+    assert str(path) in kstate("clean", app, "--run", run.name, status=1).err
     assert not (app.parent / ".kstate").exists()
-    assert (tmp_path / "unmounted" / "area" / left.name).is_dir()
+    assert (tmp_path / "unmounted" / "area" / path.name).is_dir()
 
 
 _HOLD = """\
@@ -399,8 +399,8 @@ def test_who_waits_for_a_lock_gets_that_of_the_directory_that_is_there_then(app:
             assert waiting.poll() is None, waiting.communicate()
             assert tree_hash(app) == before
             application.kill()
-        _, said = waiting.communicate(timeout=60)
-        assert waiting.returncode in ((0,) if change != "exchanged" else (0, 4)), said
+        _, text = waiting.communicate(timeout=60)
+        assert waiting.returncode in ((0,) if change != "exchanged" else (0, 4)), text
 
 
 @pytest.mark.parametrize("command", ["migrate", "undo", "wipe"])
@@ -418,7 +418,7 @@ def test_the_lock_is_one_inode_before_and_after_an_exchange(app: Path, command: 
 
 def test_a_tree_that_an_application_has_run_on_is_no_staged_tree(tmp_path: Path) -> None:
     """Killed after the exchange, started with the mark, rolled back by hand: the mark alone proves nothing then."""
-    after = next(made for made in STATES if made.state == "after-switch")
+    after = next(state for state in STATES if state.state == "after-switch")
     app = make(after, tmp_path)
     (app / "0_1").mkdir()
     (app / "0_1" / "data").write_text("days of work")
@@ -460,10 +460,10 @@ def test_a_run_that_stays_does_not_say_that_nothing_was_touched(
 
     deleted = create_run(app, "migrate --to 4.2")
     deleted.write("failed", why="it was killed")
-    told = kstate("clean", app, "-o", "json", status=7)
+    messages = kstate("clean", app, "-o", "json", status=7)
     assert [run.name for run in read_runs(app)] == [stays.name]
-    assert f"deleted before it was met: {deleted.name}" in told.err
-    assert [line["code"] for line in map(json.loads, told.out.splitlines()) if line["type"] == "error"] == [
+    assert f"deleted before it was met: {deleted.name}" in messages.err
+    assert [line["code"] for line in map(json.loads, messages.out.splitlines()) if line["type"] == "error"] == [
         "run-halfway"
     ]
 
@@ -511,9 +511,9 @@ def test_what_undo_has_put_aside_is_taken_by_mv_where_the_application_is_lost(ap
     kstate("undo", app)
     shutil.rmtree(app)
     line = shell("mv", run.tree, app)
-    told = kstate("clean", app, status=4).err
-    assert f"{line}\n" in told
-    assert "kstate undo" not in told
+    messages = kstate("clean", app, status=4).err
+    assert f"{line}\n" in messages
+    assert "kstate undo" not in messages
     subprocess.run(line, shell=True, check=True)
     assert content(app) == new
     kstate("clean", app)
@@ -549,17 +549,19 @@ def test_every_run_that_stays_is_told(app: Path) -> None:
     runs = read_runs(app)
     for run in runs:
         (run.path / "notes").write_text("mine")
-    told = kstate("clean", app, status=4).err
-    assert [run.name for run in runs if f"run {run.name} has notes in its folder" in told] == [run.name for run in runs]
+    messages = kstate("clean", app, status=4).err
+    assert [run.name for run in runs if f"run {run.name} has notes in its folder" in messages] == [
+        run.name for run in runs
+    ]
 
 
-@pytest.mark.parametrize("held", ["tree/0_0/rocksdb/kv-timestamped/CURRENT", "journal.jsonl"])
+@pytest.mark.parametrize("memory", ["tree/0_0/rocksdb/kv-timestamped/CURRENT", "journal.jsonl"])
 @pytest.mark.parametrize("state", ["staged", "kept"])
-def test_only_what_is_whole_is_as_it_was(tmp_path: Path, state: str, held: str) -> None:
-    app = make(next(one for one in STATES if one.state == state), tmp_path)
+def test_only_what_is_whole_is_as_it_was(tmp_path: Path, state: str, memory: str) -> None:
+    app = make(next(entry for entry in STATES if entry.state == state), tmp_path)
     (run,) = read_runs(app)
     before = len(content(run.path))
-    immutable(run.path / held, on=True)
+    immutable(run.path / memory, on=True)
     try:
         failed = kstate("clean", app, "--run", run.name, status=None)
         assert failed.status in (6, 7)
@@ -567,7 +569,7 @@ def test_only_what_is_whole_is_as_it_was(tmp_path: Path, state: str, held: str) 
     finally:
         for path in run.path.glob("*.jsonl"):
             immutable(path, on=False)
-        if (run.path / held).exists():
-            immutable(run.path / held, on=False)
+        if (run.path / memory).exists():
+            immutable(run.path / memory, on=False)
     kstate("clean", app, "--run", run.name)
     assert not (app.parent / ".kstate").exists()

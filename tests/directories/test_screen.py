@@ -36,8 +36,8 @@ def on_a_terminal(*arguments: object, rows: int, columns: int, **variables: str)
         env={**own, "TERM": "xterm-256color", **variables},
     ):
         os.close(theirs)
-        shown = shown_on(mine)
-    return shown.decode().replace("\r\n", "\n")
+        content = shown_on(mine)
+    return content.decode().replace("\r\n", "\n")
 
 
 def test_ls_in_a_pipe_is_one_store_a_line_with_its_whole_name(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,34 +54,34 @@ def test_ls_in_a_pipe_is_one_store_a_line_with_its_whole_name(app: Path, monkeyp
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_ls_fits_a_terminal(app: Path, columns: int) -> None:
-    shown = on_a_terminal("ls", app, rows=24, columns=columns, NO_COLOR="1")
-    assert "\x1b" not in shown
+    output = on_a_terminal("ls", app, rows=24, columns=columns, NO_COLOR="1")
+    assert "\x1b" not in output
     rows = kstate("ls", app, "-o", "json").rows
-    lines = shown.splitlines()
+    lines = output.splitlines()
     assert [line.split()[:2] for line in lines[2 : 2 + len(rows)]] == [[row["task"], row["store"]] for row in rows]
     assert all(width_of(line) <= columns for line in lines[: 2 + len(rows)])
-    assert ("too narrow for: " in shown) == (columns == 80)
+    assert ("too narrow for: " in output) == (columns == 80)
     assert lines[-1].endswith("opens in 4.3-4.4; not running")
 
 
 def test_signs_are_explained_where_they_are(app: Path) -> None:
-    said = kstate("ls", app).err
-    assert "? behind a kind: guessed" in said and "0=30: partition 0 is at offset 30" in said
+    messages = kstate("ls", app).err
+    assert "? behind a kind: guessed" in messages and "0=30: partition 0 is at offset 30" in messages
     assert kstate("ls", app, "-q").err == ""
 
 
 def test_what_a_query_says_has_no_words_of_python(app: Path) -> None:
     """Failures and offsets: in words for people, as Streams says it for programs."""
     topic = "golden-431-kinds-eos-in-events"
-    for asked, said in (
+    for requests, text in (
         (("range", app, "count", "--at", f"{topic}:0=99", "--partition", 0), f"is at {topic}:0=18, and is to be at {topic}:0=99"),
         (("window-range", app, "kv-plain"), "key-value store kv-plain of task 0_0 does not answer such a query."),
         (("range", app, "count", "--explain"), f"position {topic}:0=18"),
     ):  # fmt: skip
         for output in ("table", "csv"):
-            done = kstate("query", *asked, "-o", output, status=None)
-            assert said in done.err
-            assert not any(sign in done.err for sign in ("{", "<", "(key=", "lower=")), done.err
+            result = kstate("query", *requests, "-o", output, status=None)
+            assert text in result.err
+            assert not any(sign in result.err for sign in ("{", "<", "(key=", "lower=")), result.err
 
 
 def test_offsets_are_shown_as_they_are_typed(app: Path) -> None:
@@ -99,8 +99,8 @@ def test_check_begins_with_the_verdict_and_has_commands_on_lines_of_their_own(
     name: str, release: str, tmp_path: Path
 ) -> None:
     app = unpack(name, tmp_path)
-    told = kstate("check", app, "--for", release, "-o", "json", status=3)
-    findings = [row for row in told.rows if row["type"] == "finding"]
+    messages = kstate("check", app, "--for", release, "-o", "json", status=3)
+    findings = [row for row in messages.rows if row["type"] == "finding"]
     lines = kstate("check", app, "--for", release, status=3).out.splitlines()
     assert lines[0].startswith(f"{release}: the start fails at " if release == "4.2" else f"{release}: 24 stores open")
     heads = [line.split(": ")[:2] for line in lines if line.startswith(("error: ", "warning: ", "expected: "))]
@@ -111,12 +111,12 @@ def test_check_begins_with_the_verdict_and_has_commands_on_lines_of_their_own(
         finding["hint"][finding["hint"].index("kstate ") :] for finding in findings if "kstate " in finding["hint"]
     }
     assert commands and commands <= {line.strip() for line in lines}
-    opened = [row for row in told.rows if row["type"] == "prediction" and row["outcome"] == "opens"]
-    others = [row for row in told.rows if row["type"] == "prediction" and row["outcome"] != "opens"]
+    rows = [row for row in messages.rows if row["type"] == "prediction" and row["outcome"] == "opens"]
+    others = [row for row in messages.rows if row["type"] == "prediction" and row["outcome"] != "opens"]
     every = kstate("check", app, "--for", release, "--all", status=3).out.splitlines()
-    listed = every[next(at for at, line in enumerate(every) if line.startswith("task ")) + 2 :] if others else []
-    assert [line.split()[:2] for line in listed[: len(others)]] == [[row["task"], row["store"]] for row in others]
-    assert len(opened) == (24 if release == "4.3" else 0)
+    listing = every[next(at for at, line in enumerate(every) if line.startswith("task ")) + 2 :] if others else []
+    assert [line.split()[:2] for line in listing[: len(others)]] == [[row["task"], row["store"]] for row in others]
+    assert len(rows) == (24 if release == "4.3" else 0)
 
 
 def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
         assert lines[4].endswith(f"stays in {tmp_path}/.kstate/orders, until:")
         assert lines[5].strip() == f"kstate clean {app}"
         assert sum(line.startswith(("edit store  ", "write file  ")) for line in lines) == len(steps)
-    done = kstate(*planned, "-q")
-    assert (done.out, done.err) == ("", "")
+    result = kstate(*planned, "-q")
+    assert (result.out, result.err) == ("", "")
     kstate("undo", app)
     again = kstate(*planned).out
     assert "24 steps: 15 x edit store, 9 x write file" in again
@@ -141,8 +141,8 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
     verbose = kstate(*planned, "-v").out.splitlines()
     assert sum(line.startswith(("edit store  ", "write file  ")) for line in verbose) == len(steps)
     assert "estimated time: less than 10 s (as run 0001-migrate went)" in again
-    done = kstate("wipe", app, "--all", "--purge", "--dry-run", status=None)
-    assert "there is no backup of the removed stores" in done.out and "  3 tasks; " in done.out
+    result = kstate("wipe", app, "--all", "--purge", "--dry-run", status=None)
+    assert "there is no backup of the removed stores" in result.out and "  3 tasks; " in result.out
 
 
 def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:

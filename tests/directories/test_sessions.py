@@ -40,13 +40,13 @@ def test_before_the_store_is_one_with_headers(tmp_path: Path, name: str) -> None
     assert levels(app, "4.3", status=0) == {"0_0": "expected", "0_1": "expected"}
     assert levels(app, "4.3", "--dsl-store-format", "HEADERS", status=3) == {"0_0": "error", "0_1": "error"}
     assert not levels(app, "4.2", "--dsl-store-format", "HEADERS", status=None)
-    refused = kstate("migrate", app, "--to", "4.3", "--dsl-store-format", "HEADERS", "--dry-run", status=4)
-    assert f"0_0/{STORE}" in refused.err
-    assert "dsl.store.format" in refused.err
+    refusal = kstate("migrate", app, "--to", "4.3", "--dsl-store-format", "HEADERS", "--dry-run", status=4)
+    assert f"0_0/{STORE}" in refusal.err
+    assert "dsl.store.format" in refusal.err
     assert tree_hash(tmp_path) == before
     if name.startswith("4.2"):
-        done = kstate("migrate", app, "--to", "4.3", "--dry-run", "--warnings-ok")
-        assert "dsl.store.format=HEADERS" in done.out + done.err
+        result = kstate("migrate", app, "--to", "4.3", "--dry-run", "--warnings-ok")
+        assert "dsl.store.format=HEADERS" in result.out + result.err
 
 
 def test_once_the_store_is_one_with_headers(tmp_path: Path) -> None:
@@ -56,6 +56,6 @@ def test_once_the_store_is_one_with_headers(tmp_path: Path) -> None:
     # The other task is next: the release opens it in the same way.
     assert levels(app, "4.3", status=3) == {"0_0": "error", "0_1": "error"}
     for to, more in (("4.3", ()), ("4.2", ("--drop-headers",))):
-        refused = kstate("migrate", app, "--to", to, *more, status=4)
-        assert f"0_0/{STORE}" in refused.err
+        refusal = kstate("migrate", app, "--to", to, *more, status=4)
+        assert f"0_0/{STORE}" in refusal.err
     assert tree_hash(tmp_path) == before

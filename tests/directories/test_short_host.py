@@ -51,27 +51,27 @@ def ended(
     folder.mkdir()
     start = ["unshare", "-m"] if how == "inodes" else []
     arguments = [str(folder), how, json.dumps(levels), json.dumps(commands)]
-    done = subprocess.run(
+    result = subprocess.run(
         [*start, sys.executable, "-c", ZYGOTE, *arguments], cwd=ROOT, capture_output=True, text=True, check=False,
         env={key: value for key, value in os.environ.items() if key != "TMPDIR"},
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert result.returncode == 0, result.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert len(rows) == len(levels) * len(commands)
     return [(command, code, out, err) for command, _, code, out, err in rows]
 
 
-def judge(found: list[tuple[list[str], int, str, str]], words: tuple[str, ...]) -> set[int]:
+def judge(rows: list[tuple[list[str], int, str, str]], words: tuple[str, ...]) -> set[int]:
     """Each of them did what it does on a healthy host, or says what the host lacks: nothing in between."""
     codes = set()
-    for command, code, out, err in found:
-        told = f"{command}: exit {code}\n{out}\n{err}"
+    for command, code, out, err in rows:
+        text = f"{command}: exit {code}\n{out}\n{err}"
         codes.add(code)
-        assert code in (0, 6), told
+        assert code in (0, 6), text
         if code == 6:
-            assert any(word in err for word in words), told
-            assert "wipe" not in out + err, told
-            assert "damage" not in out + err and "defect" not in err, told
+            assert any(word in err for word in words), text
+            assert "wipe" not in out + err, text
+            assert "damage" not in out + err and "defect" not in err, text
     return codes
 
 
@@ -82,15 +82,15 @@ def app(tmp_path: Path) -> Path:
 
 def test_too_few_descriptors(app: Path, tmp_path: Path) -> None:
     commands = [["ls", str(app)], ["diff", str(app), str(app)]]
-    found = ended(tmp_path, "descriptors", [8, 9, 10, 12, 400], commands)
-    assert judge(found, ("Too many open files",)) == {0, 6}
+    results = ended(tmp_path, "descriptors", [8, 9, 10, 12, 400], commands)
+    assert judge(results, ("Too many open files",)) == {0, 6}
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounting needs root")
 def test_no_room_for_temporary_files(app: Path, tmp_path: Path) -> None:
     """The folder of temporary files is full at another moment each time: while links, copies or an SST's own are made."""
-    found = ended(tmp_path, "inodes", [8, 10, 12, 14, 400], [["verify", str(app), "--each-sst", "--workers", "1"]])
-    assert judge(found, ("No space left on device",)) == {0, 6}
+    results = ended(tmp_path, "inodes", [8, 10, 12, 14, 400], [["verify", str(app), "--each-sst", "--workers", "1"]])
+    assert judge(results, ("No space left on device",)) == {0, 6}
 
 
 @pytest.mark.parametrize("command", [("check", "--for", "4.3"), ("verify",), ("ls",), ("migrate", "--to", "4.2")])
@@ -98,16 +98,16 @@ def test_a_disk_that_does_not_answer_has_lost_nothing(app: Path, command: tuple[
     """What cannot be read is named as that, and nothing is foretold of it: no advice to give the only copy away."""
     sst = next((app / "0_0" / "rocksdb" / "latest-order").glob("*.sst"))
     strace = ["strace", "-f", "-qq", "-o", os.devnull, "-P", str(sst), "-e", "trace=openat"]
-    done = subprocess.run(
+    result = subprocess.run(
         [*strace, "-e", "inject=openat:error=EIO", sys.executable, "-m", "kstate_cli", command[0], str(app), *command[1:]],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    told = done.stdout + done.stderr
-    assert "Input/output error" in told
-    assert done.returncode == {"ls": 3}.get(command[0], 4), told
-    assert "kstate check" not in told  # which can foretell nothing either
-    assert "not as Kafka Streams leaves it" not in told
-    assert "wipe" not in told and "corrupt" not in told and "damaged" not in told, told
+    output = result.stdout + result.stderr
+    assert "Input/output error" in output
+    assert result.returncode == {"ls": 3}.get(command[0], 4), output
+    assert "kstate check" not in output  # which can foretell nothing either
+    assert "not as Kafka Streams leaves it" not in output
+    assert "wipe" not in output and "corrupt" not in output and "damaged" not in output, output
 
 
 @pytest.mark.parametrize("command", ["migrate", "query", "export", "diff"])
@@ -137,16 +137,16 @@ def test_a_disk_that_does_not_answer_amid_the_rows(tmp_path: Path, command: str)
         "-e",
         "inject=pread64:error=EIO",
     ]
-    done = subprocess.run(
+    result = subprocess.run(
         [*strace, sys.executable, "-m", "kstate_cli", command, *map(str, arguments_of[command])],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    told = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode == {"migrate": 4}.get(command, 6), told
-    assert "that says nothing of the stores" in told
-    assert "Input/output error" in told
+    text = " ".join((result.stdout + result.stderr).split())
+    assert result.returncode == {"migrate": 4}.get(command, 6), text
+    assert "that says nothing of the stores" in text
+    assert "Input/output error" in text
     for word in ("wipe", "restore", "rebuild", "damage", "verify", "not as Kafka Streams leaves it", "defect"):
-        assert word not in told, told
+        assert word not in text, text
 
 
 def test_ls_of_a_disk_that_stops_to_answer(tmp_path: Path) -> None:
@@ -162,16 +162,16 @@ def test_ls_of_a_disk_that_stops_to_answer(tmp_path: Path) -> None:
     codes = []
     for first in range(1, 40, 3):
         strace = ["strace", "-f", "-qq", "-o", os.devnull, "-P", str(sst), "-e", "trace=pread64"]
-        done = subprocess.run(
+        result = subprocess.run(
             [*strace, "-e", f"inject=pread64:error=EIO:when={first}+", sys.executable, "-m", "kstate_cli", "ls", str(app)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        codes.append(done.returncode)
-        if done.returncode == 0:
-            assert done.stdout == whole.stdout, first
+        codes.append(result.returncode)
+        if result.returncode == 0:
+            assert result.stdout == whole.stdout, first
             continue
-        told = " ".join((done.stdout + done.stderr).split())
-        assert done.returncode == 3 and "that says nothing of the stores" in told, (first, told)
+        text = " ".join((result.stdout + result.stderr).split())
+        assert result.returncode == 3 and "that says nothing of the stores" in text, (first, text)
         for word in ("wipe", "rebuild", "damage", "verify", "not as Kafka Streams leaves it", "defect"):
-            assert word not in told, (first, told)
+            assert word not in text, (first, text)
     assert codes[0] == 3 and codes[-1] == 0, codes

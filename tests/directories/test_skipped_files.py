@@ -78,4 +78,4 @@ def test_a_skipped_file_is_reported_before_the_refusal(
     assert before < after and warning in ended.err[before:after], ended.err
     ended = warm("restore", tmp_path / "orders", *words, "-o", "json")
     error = json.loads(ended.out.splitlines()[-1])
-    assert error["type"] == "error" and any(warning in one for one in error["details"]), error
+    assert error["type"] == "error" and any(warning in detail for detail in error["details"]), error

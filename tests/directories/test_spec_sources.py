@@ -25,7 +25,7 @@ from tests.unit.specification import truth
 from .support import kstate, tree_hash
 
 TOPOLOGIES = Path(truth.__file__).parent / "topologies"
-CANNOT_BE_KNOWN = {("join-left-shared-join-store", "kind"), ("global-table", "source")}
+TEXTS = {("join-left-shared-join-store", "kind"), ("global-table", "source")}
 Changes = dict[str, dict[str, int | None]]
 
 
@@ -40,10 +40,10 @@ def a_dump(folder: Path, spec: Spec, changes: Changes | None = None) -> Path:
         if store.changelog is not None and store.source is None:
             setting = "min_compaction_lag_ms" if store.kind == "versioned" else "retention_ms"
             settings = {} if store.retention_ms is None else {setting: store.retention_ms + DAY_MS}
-            one = Full(
+            full = Full(
                 TopicPartition(store.changelog, 0), 1, 0, 0, 5, (Round(0, 0, 5, 5),), (), cleanup_policy="compact"
             )
-            topics[store.name] = replace(one, **settings | (changes or {}).get(store.name, {}))  # type: ignore[arg-type]
+            topics[store.name] = replace(full, **settings | (changes or {}).get(store.name, {}))  # type: ignore[arg-type]
     fulls = [
         replace(topic, key=TopicPartition(topic.key.topic, number))
         for topic in topics.values()
@@ -65,14 +65,14 @@ def described(app: Path, name: str, path: Path) -> Path:
     return path
 
 
-def left_open(done: Done) -> set[tuple[str, str]]:
-    found, table = set(), ""
-    for line in done.out.splitlines():
+def left_open(result: Done) -> set[tuple[str, str]]:
+    results, table = set(), ""
+    for line in result.out.splitlines():
         header = re.fullmatch(r"\[stores\.([^\]]+)\]", line)
         table = header[1] if header else table
         if "# to fill in" in line:
-            found.add((table, line.removeprefix("# ").partition(" ")[0]))
-    return found
+            results.add((table, line.removeprefix("# ").partition(" ")[0]))
+    return results
 
 
 @pytest.mark.parametrize("name", ["4.3.1-kinds-eos", "4.2.1-kinds-eos", "3.9.2-kinds-eos"])
@@ -81,22 +81,22 @@ def test_what_is_left_is_what_cannot_be_known(tmp_path: Path, name: str) -> None
     spec = expected(app, name)
     sources = ("--topology", described(app, name, tmp_path / "t"), "--from-changelog", a_dump(tmp_path / "dump", spec))
     before = tree_hash(app)
-    done = kstate("ls", app, "--spec", *sources, status=1)
+    result = kstate("ls", app, "--spec", *sources, status=1)
     assert tree_hash(app) == before
-    assert left_open(done) == CANNOT_BE_KNOWN
-    text = re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", done.out, flags=re.MULTILINE)
-    known = truth.by_name(complete(parse_draft(text), file_name="kstate.toml"))
-    memory = known.pop("kv-memory")
+    assert left_open(result) == TEXTS
+    text = re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", result.out, flags=re.MULTILINE)
+    specs = truth.by_name(complete(parse_draft(text), file_name="kstate.toml"))
+    memory = specs.pop("kv-memory")
     assert (memory.kind, memory.subtopology, memory.partitions) == ("in-memory", 0, truth.PARTITIONS)
-    assert known == truth.by_name(spec)
+    assert specs == truth.by_name(spec)
     # Their segments have an interval of their own: the settings alone tell their history, and that is said.
     looked_at = {
-        line.partition(":")[0] for line in done.err.splitlines() if "an interval of their own in the code" in line
+        line.partition(":")[0] for line in result.err.splitlines() if "an interval of their own in the code" in line
     }
     assert looked_at == {f"{store.name}" for store in spec.stores if store.kind == "versioned"}
     # Every value says what it was taken from.
-    told = {line.partition(" = ")[0] for line in text.splitlines() if " # " in line}
-    assert {"kind", "partitions", "retention_ms", "changelog"} <= told
+    messages = {line.partition(" = ")[0] for line in text.splitlines() if " # " in line}
+    assert {"kind", "partitions", "retention_ms", "changelog"} <= messages
     assert "min.compaction.lag.ms = 87600000 of its changelog by the dump" in text
 
 
@@ -115,9 +115,9 @@ def test_an_edited_topic_is_asked_about(tmp_path: Path, store: str, setting: str
     app = unpack(name, tmp_path)
     dump = a_dump(tmp_path / "dump", expected(app, name), {store: {setting: value}})
     topology = described(app, name, tmp_path / "t")
-    done = kstate("ls", app, "--spec", "--from-changelog", dump, "--topology", topology, status=1)
-    assert left_open(done) == {*CANNOT_BE_KNOWN, (store, "retention_ms")}
-    (line,) = [line for line in done.out.splitlines() if line.startswith("# retention_ms")]
+    result = kstate("ls", app, "--spec", "--from-changelog", dump, "--topology", topology, status=1)
+    assert left_open(result) == {*TEXTS, (store, "retention_ms")}
+    (line,) = [line for line in result.out.splitlines() if line.startswith("# retention_ms")]
     assert line.startswith(f"# retention_ms = {answer}  # to fill in:") and f"= {value} of its changelog" in line
 
 
@@ -129,17 +129,17 @@ def test_an_old_manifest_is_read_and_says_nothing_of_retentions(tmp_path: Path) 
     }
     dump = a_dump(tmp_path / "dump", expected(app, name), nothing)
     assert b"retention_ms" not in (dump / name_of(1)).read_bytes()
-    done = kstate("ls", app, "--spec", "--from-changelog", dump, status=1)
-    assert left_open(done) == {*CANNOT_BE_KNOWN, ("versioned", "retention_ms"), ("grace-table", "retention_ms")}
+    result = kstate("ls", app, "--spec", "--from-changelog", dump, status=1)
+    assert left_open(result) == {*TEXTS, ("versioned", "retention_ms"), ("grace-table", "retention_ms")}
     # Without the topology's text nobody says what has a changelog and no directory.
-    assert "of no store here" in done.err and f"{app.name}-kv-memory-changelog" in done.err
+    assert "of no store here" in result.err and f"{app.name}-kv-memory-changelog" in result.err
 
 
 def test_what_goes_with_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     for option in ("--from-changelog", "--bootstrap-server", "--kafka-settings"):
-        done = kstate("ls", app, option, "x", status=2)
-        assert f"{option} goes with --spec" in done.err
+        result = kstate("ls", app, option, "x", status=2)
+        assert f"{option} goes with --spec" in result.err
     # A variable is set for every call: a listing without --spec has no use for it.
     monkeypatch.setenv("KSTATE_LS_BOOTSTRAP_SERVER", "127.0.0.1:1")
     kstate("ls", app, status=0)
@@ -153,15 +153,15 @@ def test_what_goes_with_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_topology_of_another_application_is_refused(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
-    done = kstate("ls", app, "--spec", "--topology", TOPOLOGIES / "4.3.1-kinds.txt", status=None)
-    assert done.status != 0 and 'Topology#describe says changelog = "in-global"' in done.err and not done.out
+    result = kstate("ls", app, "--spec", "--topology", TOPOLOGIES / "4.3.1-kinds.txt", status=None)
+    assert result.status != 0 and 'Topology#describe says changelog = "in-global"' in result.err and not result.out
 
 
 def test_a_lag_by_a_file_and_by_a_dump(tmp_path: Path) -> None:
     """Both say where logs ended when they were made; a store that is beyond has no lag that anybody knows."""
     app = unpack("4.3.1-kinds-eos", tmp_path)
-    done = kstate("inspect-position", app, "--store", "count", "-o", "json")
-    rows = [row for row in done.rows if row["type"] == "store"]
+    result = kstate("inspect-position", app, "--store", "count", "-o", "json")
+    rows = [row for row in result.rows if row["type"] == "store"]
     assert {(row["lag"], row["lag_exact"], row["lag_seconds"]) for row in rows} == {(None, None, None)}
     offsets = {row["task"]: next(iter(next(iter(row["changelog"].values())).values())) for row in rows}
     assert len(offsets) == truth.PARTITIONS
@@ -172,10 +172,10 @@ def test_a_lag_by_a_file_and_by_a_dump(tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     file.write_text(f'{{"{topic}": {{{bounds}}}}}', encoding="utf-8")
     only = ("--store", "count", "--offsets", file)
-    told = [row for row in kstate("inspect-position", app, *only, "-o", "json").rows if row["type"] == "store"]
-    assert [(row["lag"], row["lag_exact"], row["lag_seconds"]) for row in told] == [(0, True, 0), (7, False, None)]
-    shown = kstate("inspect-position", app, *only).out
-    assert " lag" in shown.splitlines()[0] and "at most 7" in shown
+    messages = [row for row in kstate("inspect-position", app, *only, "-o", "json").rows if row["type"] == "store"]
+    assert [(row["lag"], row["lag_exact"], row["lag_seconds"]) for row in messages] == [(0, True, 0), (7, False, None)]
+    output = kstate("inspect-position", app, *only).out
+    assert " lag" in output.splitlines()[0] and "at most 7" in output
     beyond = ("--store", "count", "--from-changelog", a_dump(tmp_path / "dump", expected(app, "4.3.1-kinds-eos")))
     rows = kstate("inspect-position", app, *beyond, "-o", "json").rows
     assert [row["lag"] for row in rows if row["type"] == "store"] == [None, None]

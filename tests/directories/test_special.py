@@ -39,8 +39,8 @@ def _socket(path: Path) -> None:
     here = os.open(".", os.O_RDONLY)
     try:
         os.chdir(path.parent)
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(path.name)
+        with socket.socket(socket.AF_UNIX) as outputs:
+            outputs.bind(path.name)
     finally:
         os.fchdir(here)
         os.close(here)
@@ -95,28 +95,28 @@ def test_special_files_are_refused_by_name_before_the_lock(
     tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     app = unpack(GOLDEN, tmp_path)
-    named = [os.path.normpath(f"{place}/made") for place in _places(app)]
-    for name in named:
+    normpaths = [os.path.normpath(f"{place}/made") for place in _places(app)]
+    for name in normpaths:
         KINDS[kind](app / name)
     before = tree_hash(tmp_path)
     lock = os.open(app / ".lock", os.O_RDWR)
     try:
         # Somebody else holds the lock: who asks for it first is told that it is in use (5), not what is refused (4).
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        refused = kstate("migrate", app, "--to", "4.2", status=4).err
+        messages = kstate("migrate", app, "--to", "4.2", status=4).err
     finally:
         os.close(lock)
-    assert all(f"  {name}: is {kind} " in refused for name in named), refused
+    assert all(f"  {name}: is {kind} " in messages for name in normpaths), messages
     for command in (
         ("migrate", app, "--to", "4.2"),
         ("migrate", app, "--to", "4.2", "--dry-run"),
         ("wipe", app, "--all", "--yes"),
         ("check", app, "--for", "4.3"),
     ):
-        code, said = run(*command)
-        assert code == 4 and f"{named[0]}: is {kind}" in said
+        code, text = run(*command)
+        assert code == 4 and f"{normpaths[0]}: is {kind}" in text
     assert run("ls", app)[0] == 3
-    assert f"{named[-1]}: is {kind}" in capfd.readouterr().err
+    assert f"{normpaths[-1]}: is {kind}" in capfd.readouterr().err
     assert tree_hash(tmp_path) == before
 
 
@@ -124,26 +124,26 @@ def test_special_files_are_refused_by_name_before_the_lock(
 def test_each_place_alone(tmp_path: Path, kind: str) -> None:
     app = unpack(GOLDEN, tmp_path)
     for place in _places(app):
-        made = app / place / "made"
+        outputs = app / place / "made"
         refuse_special(app)
-        KINDS[kind](made)
+        KINDS[kind](outputs)
         with pytest.raises(Refused, match=kind):
             refuse_special(app)
         assert [p.place.text for p in read_application(app).all_problems() if kind in p.description] == [
-            str(made.relative_to(app))
+            str(outputs.relative_to(app))
         ]
-        made.unlink()
+        outputs.unlink()
 
 
-OPENED = ("CURRENT", "OPTIONS-*", "MANIFEST-*", "*.sst", "IDENTITY", "LOCK", "../../.checkpoint", "../../x.position")
+TEXTS = ("CURRENT", "OPTIONS-*", "MANIFEST-*", "*.sst", "IDENTITY", "LOCK", "../../.checkpoint", "../../x.position")
 
 
-@pytest.mark.parametrize("name", OPENED)
+@pytest.mark.parametrize("name", TEXTS)
 def test_no_command_waits_for_a_file_that_it_opens(tmp_path: Path, name: str) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path / "a")
     store = app / "0_0/rocksdb/kv-written"
-    found = sorted(store.glob(name))
-    path = found[-1] if found else store / name.replace("*", "000099").replace("x.position", f"{store.name}.position")
+    paths = sorted(store.glob(name))
+    path = paths[-1] if paths else store / name.replace("*", "000099").replace("x.position", f"{store.name}.position")
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     out = tmp_path / "out"
@@ -158,8 +158,8 @@ def test_no_command_waits_for_a_file_that_it_opens(tmp_path: Path, name: str) ->
         (("migrate", app, "--to", "4.3"), {4}),
         (("wipe", app, "--store", store.name, "--yes"), {4}),
     ):
-        code, said = run(*command)
-        assert code in codes, (command, code, said)
+        code, text = run(*command)
+        assert code in codes, (command, code, text)
 
 
 def test_other_links_and_files_are_carried_along(tmp_path: Path) -> None:
@@ -196,10 +196,10 @@ def test_a_file_is_looked_at_by_its_descriptor(tmp_path: Path) -> None:
 def test_an_option_may_name_a_fifo_that_somebody_writes_to(tmp_path: Path) -> None:
     app = unpack(GOLDEN, tmp_path)
     line = '"$0" -m kstate_cli diff "$1" "$1" --spec <("$0" -m kstate_cli ls "$1" --spec -q) -q'
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", line, sys.executable, str(app)], capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_an_option_never_names_what_has_no_end_or_no_bytes(tmp_path: Path) -> None:
@@ -209,18 +209,18 @@ def test_an_option_never_names_what_has_no_end_or_no_bytes(tmp_path: Path) -> No
         read_given(tmp_path / "socket")
     with pytest.raises(NotReadableError, match=r"is larger than the 1\.0 MiB"):
         read_given("/dev/zero", MIB)
-    code, said = run("diff", app, app, "--spec", "/dev/zero")
-    assert code == 2 and "/dev/zero is larger than" in said
+    code, text = run("diff", app, app, "--spec", "/dev/zero")
+    assert code == 2 and "/dev/zero is larger than" in text
     for option in ("--offsets", "--kafka-settings"):
         more = ("--bootstrap-server", "127.0.0.1:1") if option == "--kafka-settings" else ()
-        code, said = run("check", app, "--for", "4.3", option, tmp_path / "socket", *more)
-        assert code == 2 and "socket" in said, said
+        code, text = run("check", app, "--for", "4.3", option, tmp_path / "socket", *more)
+        assert code == 2 and "socket" in text, text
     (tmp_path / "deep.json").write_text("[" * 100_000)
-    code, said = run("check", app, "--for", "4.3", "--offsets", tmp_path / "deep.json")
-    assert code == 2 and "nested too deep" in said
+    code, text = run("check", app, "--for", "4.3", "--offsets", tmp_path / "deep.json")
+    assert code == 2 and "nested too deep" in text
     os.mkfifo(tmp_path / "metrics")
-    code, said = run("check", app, "--for", "4.3", "--metrics-file", tmp_path / "metrics")
-    assert code == 2 and "is a FIFO" in said
+    code, text = run("check", app, "--for", "4.3", "--metrics-file", tmp_path / "metrics")
+    assert code == 2 and "is a FIFO" in text
     assert (tmp_path / "metrics").is_fifo()
 
 
@@ -239,15 +239,15 @@ def test_folders_without_an_end(tmp_path: Path, top: str, capfd: pytest.CaptureF
             here, before = os.open("d", os.O_RDONLY, dir_fd=here), here
             os.close(before)
         os.close(here)
-        told = f"goes deeper than {MOST_LEVELS} levels"
+        text = f"goes deeper than {MOST_LEVELS} levels"
         for command in (
             ("migrate", app, "--to", "4.2"),
             ("wipe", app, "--all", "--yes"),
             ("check", app, "--for", "4.3"),
         ):
-            code, said = run(*command)
-            assert code == 4 and told in said
-        assert run("ls", app)[0] == 3 and told in capfd.readouterr().err
+            code, message = run(*command)
+            assert code == 4 and text in message
+        assert run("ls", app)[0] == 3 and text in capfd.readouterr().err
         assert run("verify", app)[0] == 4
         assert run("inspect-position", app)[0] == 3
     finally:
@@ -276,10 +276,10 @@ def test_offset_files_of_millions_of_lines_are_refused_at_once(tmp_path: Path, n
         problems = [p for p in read_application(app).all_problems() if p.place.text == f"0_0/{name}"]
         assert time.monotonic() - began < 10
         assert len(problems) == 1 and problems[0].fatal, problems
-    code, said = run("migrate", app, "--to", "4.3")
-    assert code == 4 and f"0_0/{name}: has more than {MOST_ENTRIES:,} lines" in said
-    code, said = run("check", app, "--for", "4.3")
-    assert code == 4 and name in said
+    code, message = run("migrate", app, "--to", "4.3")
+    assert code == 4 and f"0_0/{name}: has more than {MOST_ENTRIES:,} lines" in message
+    code, message = run("check", app, "--for", "4.3")
+    assert code == 4 and name in message
 
 
 @pytest.mark.parametrize("name", ["OPTIONS-*", "CURRENT", "IDENTITY", "MANIFEST-*", "../../kv-written.position"])

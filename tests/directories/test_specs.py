@@ -42,9 +42,9 @@ def test_another_kind_than_the_bytes_have(tmp_path: Path, app: Path, store: str,
         ("diff", app, app, "--store", store, "--spec", spec),
         ("rehome", app, "--map", "0=7", "--dry-run", "--spec", spec),
     ):
-        done = kstate_here(*arguments, status=4)
-        assert f"store {store}" in done.err and kind in done.err, done.err
-        assert not done.out
+        result = kstate_here(*arguments, status=4)
+        assert f"store {store}" in result.err and kind in result.err, result.err
+        assert not result.out
     assert tree_hash(app.parent) == before
     assert not (tmp_path / "out").exists()
 

@@ -89,8 +89,8 @@ def templates(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     app = small(KINDS, top / "state", stores)
     shutil.copytree(app, top / "other" / app.name)
     shutil.copytree(app, top / "changed" / app.name)
-    done = warm("migrate", top / "changed" / app.name, "--to", "4.2", "-q")
-    assert done.status == 0, done.told
+    result = warm("migrate", top / "changed" / app.name, "--to", "4.2", "-q")
+    assert result.status == 0, result.told
     return {"APP": app, "OTHER": top / "other" / app.name, "CHANGED": top / "changed" / app.name}
 
 
@@ -111,8 +111,8 @@ class Case:
             places[argv[1]] = folder / "größe" / here.name
             if argv[1] == "CHANGED":
                 # Where it lies: a run knows its directories, and a copy of them is others.
-                done = warm("migrate", places["CHANGED"], "--to", "4.2", "-q")
-                assert done.status == 0, done.told
+                result = warm("migrate", places["CHANGED"], "--to", "4.2", "-q")
+                assert result.status == 0, result.told
         self.app = places["CHANGED" if "CHANGED" in argv else "APP"]
         self.argv = [str(places.get(argument, argument)) for argument in argv]
 
@@ -122,19 +122,19 @@ def usual(
     warm: Warm, templates: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[Ended, bool]]:
     """How each command line ends, and whether it changed the directory, when nothing is wrong with its streams."""
-    found = {}
+    results = {}
     for name in COMMAND_LINES:
         case = Case(name, templates, tmp_path_factory.mktemp("usual"), warm)
         before = digest(case.app)
         ended = warm(*case.argv)
         hold_to_its_word(ended.told, before, case.app)
-        found[name] = ended, digest(case.app) != before
+        results[name] = ended, digest(case.app) != before
     # What is compared below is what each command is for, not its refusal.
-    assert {name: ended.status for name, (ended, _) in found.items() if ended.status} == {"ls spec": 1, "check": 3}
-    assert {name for name, (_, changes) in found.items() if changes} == {
+    assert {name: ended.status for name, (ended, _) in results.items() if ended.status} == {"ls spec": 1, "check": 3}
+    assert {name for name, (_, changes) in results.items() if changes} == {
         "migrate", "migrate json", "wipe", "rehome", "undo", "clean"
     }  # fmt: skip
-    return found
+    return results
 
 
 def test_every_command_is_here() -> None:
@@ -205,15 +205,15 @@ def test_csv_is_utf_8_whatever_the_locale(warm: Warm, tmp_path: Path) -> None:
     from .test_query_cmd import _made
 
     app = _made(tmp_path, {b"k": "größe".encode()}, "made")
-    asked = ("query", "range", app, "made", "--key-serde", "string", "--value-serde", "string", "-o")
+    texts = ("query", "range", app, "made", "--key-serde", "string", "--value-serde", "string", "-o")
     for encoding in ("", "ascii", "latin-1"):
-        ended = warm(*asked, "csv", encoding=encoding)
+        ended = warm(*texts, "csv", encoding=encoding)
         assert ended.status == 0, ended.told
         (row,) = csv.DictReader(ended.out.splitlines())
         assert row["value"] == "größe"
-        assert json_lines.results(warm(*asked, "json", encoding=encoding).out)[0]["value"] == "größe"
-    shown = warm(*asked, "table", encoding="ascii")
-    assert shown.status == 0 and "gr\\xf6\\xdfe" in shown.out, shown.told
+        assert json_lines.results(warm(*texts, "json", encoding=encoding).out)[0]["value"] == "größe"
+    output = warm(*texts, "table", encoding="ascii")
+    assert output.status == 0 and "gr\\xf6\\xdfe" in output.out, output.told
 
 
 # --- real processes: Python's own end of a process is part of it ------------------------------------------------------
@@ -233,42 +233,42 @@ def _shell(line: str, *arguments: object, **environment: str) -> subprocess.Comp
 
 
 @pytest.mark.parametrize(
-    ("what", "redirection"),
+    ("part", "redirection"),
     [("--version", ">&-"), ("migrate --help", ">/dev/full"), ("""ls "$1" -o json""", ">/dev/full"), ("--version", "")],
 )
-def test_a_process_whose_results_cannot_be_written(what: str, redirection: str, templates: dict[str, Path]) -> None:
-    done = _shell(f"kstate {what} {redirection}", templates["APP"])
-    assert done.returncode == (6 if redirection else 0), done.stderr
+def test_a_process_whose_results_cannot_be_written(part: str, redirection: str, templates: dict[str, Path]) -> None:
+    result = _shell(f"kstate {part} {redirection}", templates["APP"])
+    assert result.returncode == (6 if redirection else 0), result.stderr
     if redirection:
-        (line, *_) = done.stderr.splitlines()
-        assert line.startswith("kstate: standard output could not be written in full"), done.stderr
+        (line, *_) = result.stderr.splitlines()
+        assert line.startswith("kstate: standard output could not be written in full"), result.stderr
 
 
 def test_a_process_with_no_streams_at_all(warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:
-    done = _shell('kstate export "$1" kv-timestamped --out "$2" <&- >&- 2>&-', templates["APP"], tmp_path / "out")
-    assert done.returncode == 6
+    result = _shell('kstate export "$1" kv-timestamped --out "$2" <&- >&- 2>&-', templates["APP"], tmp_path / "out")
+    assert result.returncode == 6
     # What it was asked to write elsewhere is whole: only the table could not be shown.
     assert (tmp_path / "out" / "_manifest.json").exists()
     changed = Case("undo", templates, tmp_path, warm)
-    done = _shell('kstate undo "$1" <&- >&- 2>&-', changed.app)
-    assert done.returncode == 0
+    result = _shell('kstate undo "$1" <&- >&- 2>&-', changed.app)
+    assert result.returncode == 0
     assert (changed.app / ".lock").read_bytes() == b""
     assert not list(changed.app.rglob(".checkpoint"))
 
 
 def test_a_reader_that_has_gone(templates: dict[str, Path]) -> None:
     """``| head`` is nobody's failure, and not the whole output either."""
-    done = _shell('kstate query raw-scan "$1" kv-timestamped -o json | true; echo ${PIPESTATUS[0]}', templates["APP"])
-    assert (done.stdout.strip(), done.stderr) == ("141", "")
-    done = _shell('kstate ls "$1" 2>&1 >/dev/null | true; echo ${PIPESTATUS[0]}', templates["APP"])
-    assert done.stdout.strip() == "0"
+    result = _shell('kstate query raw-scan "$1" kv-timestamped -o json | true; echo ${PIPESTATUS[0]}', templates["APP"])
+    assert (result.stdout.strip(), result.stderr) == ("141", "")
+    result = _shell('kstate ls "$1" 2>&1 >/dev/null | true; echo ${PIPESTATUS[0]}', templates["APP"])
+    assert result.stdout.strip() == "0"
 
 
 def test_messages_without_a_reader_stop_no_run(warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:
     case = Case("migrate", templates, tmp_path, warm)
     before = digest(case.app)
-    done = _shell('{ kstate migrate "$1" --to 4.2 2>&3 >/dev/null; echo $?; } 3> >(true)', case.app)
-    assert done.stdout.strip() == "0"
+    result = _shell('{ kstate migrate "$1" --to 4.2 2>&3 >/dev/null; echo $?; } 3> >(true)', case.app)
+    assert result.stdout.strip() == "0"
     assert digest(case.app) != before
 
 
@@ -276,16 +276,16 @@ def test_messages_without_a_reader_stop_no_run(warm: Warm, templates: dict[str, 
     "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
 )
 def test_a_process_in_an_ascii_locale(locale: dict[str, str], templates: dict[str, Path]) -> None:
-    done = _shell('kstate ls "$1"; kstate ls "$1/größe"', templates["APP"], COLUMNS="200", **locale)
-    assert done.returncode == 2, done.stderr
-    assert "defect" not in done.stderr
-    assert "window-count" in done.stdout
+    result = _shell('kstate ls "$1"; kstate ls "$1/größe"', templates["APP"], COLUMNS="200", **locale)
+    assert result.returncode == 2, result.stderr
+    assert "defect" not in result.stderr
+    assert "window-count" in result.stdout
 
 
 def test_columns_that_are_no_number(warm: Warm, templates: dict[str, Path]) -> None:
     for columns in ("wide", "-1", "²", "9" * 5000):
-        done = warm("ls", templates["APP"], COLUMNS=columns)
-        assert done.status == 0 and "window-count" in done.out, done.told
+        result = warm("ls", templates["APP"], COLUMNS=columns)
+        assert result.status == 0 and "window-count" in result.out, result.told
 
 
 # --- after the commit -------------------------------------------------------------------------------------------------
@@ -305,28 +305,28 @@ def test_results_that_are_lost_after_the_commit(
     )
     case = Case(name, templates, tmp_path / "again", warm)
     before = digest(case.app)
-    done, _ = _strace(case, tmp_path / "trace", f"inject=write:error=ENOSPC:when={writes}+")
+    result, _ = _strace(case, tmp_path / "trace", f"inject=write:error=ENOSPC:when={writes}+")
     command = name.split(maxsplit=1)[0]
-    assert done.returncode == 7, done.stderr
-    assert "standard output could not be written in full: No space left on device" in done.stderr
-    assert f"{case.app} was changed by run 0001-{command}" in done.stderr
-    assert "kstate undo" in done.stderr
+    assert result.returncode == 7, result.stderr
+    assert "standard output could not be written in full: No space left on device" in result.stderr
+    assert f"{case.app} was changed by run 0001-{command}" in result.stderr
+    assert "kstate undo" in result.stderr
     assert digest(case.app) != before
-    hold_to_its_word(done.stderr, before, case.app)
+    hold_to_its_word(result.stderr, before, case.app)
 
 
-def _strace(case: Case, log: Path, what: str) -> tuple[subprocess.CompletedProcess[str], str]:
+def _strace(case: Case, log: Path, part: str) -> tuple[subprocess.CompletedProcess[str], str]:
     """Run a command with its output in a file, and only its writes there traced."""
     out = log.with_name("written")
     out.unlink(missing_ok=True)
     out.touch()
-    command = ["strace", "-f", "--seccomp-bpf", "-o", str(log), "-P", str(out), "-e", "trace=write", "-e", what]
+    command = ["strace", "-f", "--seccomp-bpf", "-o", str(log), "-P", str(out), "-e", "trace=write", "-e", part]
     with out.open("w") as file:
-        done = subprocess.run(
+        result = subprocess.run(
             [*command, sys.executable, "-m", "kstate_cli", *case.argv],
             cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
         )  # fmt: skip
-    return done, log.read_text(errors="replace")
+    return result, log.read_text(errors="replace")
 
 
 def test_a_pipe_that_does_not_block() -> None:

@@ -30,9 +30,9 @@ from .test_locks import held
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
     (tmp_path / "it's").mkdir()
-    found = unpack("4.3.1-demo-eos", tmp_path / "it's")
-    (found / ".lock").touch()
-    return found
+    path = unpack("4.3.1-demo-eos", tmp_path / "it's")
+    (path / ".lock").touch()
+    return path
 
 
 def plan_of(app: Path) -> Plan:

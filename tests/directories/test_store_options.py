@@ -123,7 +123,7 @@ def test_stores_with_every_option(tmp_path: Path) -> None:
         assert store_options.files_of(logs) == outside
 
 
-@pytest.mark.parametrize("name", sorted(store_options.REFUSED))
+@pytest.mark.parametrize("name", sorted(store_options.UNREADABLE))
 def test_a_store_that_is_more_than_its_directory_is_refused_by_the_option(name: str, tmp_path: Path) -> None:
     """Nobody is advised to delete it, and nothing is predicted of it that the option may change."""
     app = unpack("4.3.1-demo-eos", tmp_path)
@@ -140,9 +140,9 @@ def test_a_store_that_is_more_than_its_directory_is_refused_by_the_option(name: 
     else:
         assert {outcome for (task, _), outcome in outcomes.items() if task == "0_0"} == {"unknown"}
         assert "wipe" not in kstate_here("check", app, "--for", "4.3", status=3).out
-    for refused in (kstate_here("migrate", app, "--to", "4.2", status=4), _restore(app, status=4)):
-        assert name in refused.err
-        assert "wipe" not in refused.err
+    for result in (kstate_here("migrate", app, "--to", "4.2", status=4), _restore(app, status=4)):
+        assert name in result.err
+        assert "wipe" not in result.err
     assert tree_hash(app) == before
 
 
@@ -154,14 +154,14 @@ def test_what_only_this_rocksdb_refuses_is_unknown(tmp_path: Path) -> None:
     rows = kstate_here("verify", app, "-o", "json", status=4).rows
     assert [(row["code"], row["level"]) for row in rows if row["type"] == "finding"] == [("not-understood", "unknown")]
     assert {outcome for (task, _), outcome in _outcomes(app, status=3).items() if task == "0_0"} == {"unknown"}
-    told = [
+    results = [
         kstate_here("verify", app, status=4),
         kstate_here("ls", app, status=3),
         kstate_here("check", app, "--for", "4.3", status=3),
         kstate_here("migrate", app, "--to", "4.2", status=4),
         _restore(app, status=4),
     ]
-    assert not [one for one in told if "wipe" in one.out + one.err]
+    assert not [entry for entry in results if "wipe" in entry.out + entry.err]
     assert tree_hash(app) == before
 
 
@@ -175,8 +175,8 @@ def test_files_that_rocksdb_drops_by_age_are_moved_and_not_rewritten(tmp_path: P
     for release in ("4.2", "4.3"):
         kstate_here("migrate", app, "--to", release)
         assert _contents(app) == contents
-    refused = kstate_here("migrate", app, "--to", "3.9", "--dry-run", status=4)
-    assert "compaction_style=kCompactionStyleFIFO" in refused.err
+    result = kstate_here("migrate", app, "--to", "3.9", "--dry-run", status=4)
+    assert "compaction_style=kCompactionStyleFIFO" in result.err
     for path in store_options.databases(app / "0_0" / "visits"):
         # As the hint says.
         store_options.give(

@@ -30,19 +30,19 @@ def where_offsets_are(app: Path) -> set[str]:
     return {row["offsets_in"] for row in kstate("ls", app, "-o", "json").rows if "offsets_in" in row}
 
 
-@pytest.mark.parametrize("made", [jar, fat_jar])
-def test_down_nothing_up_and_back(tmp_path: Path, made: Any) -> None:
+@pytest.mark.parametrize("outputs", [jar, fat_jar])
+def test_down_nothing_up_and_back(tmp_path: Path, outputs: Any) -> None:
     """What an image needs, again and again: no run is added where nothing is to be done."""
     app = unpack("4.3.1-demo-eos", tmp_path)
-    older, newer = (written(tmp_path / "jars" / v / "app.jar", made(v)) for v in ("4.2.1", "8.3.0-ccs"))
+    older, newer = (written(tmp_path / "jars" / v / "app.jar", outputs(v)) for v in ("4.2.1", "8.3.0-ccs"))
     rows = data_rows(app)
-    for path, release, moved in ((newer, "4.3", 0), (older, "4.2", 1), (older, "4.2", 0), (newer.parent, "4.3", 1)):
+    for path, release, moves in ((newer, "4.3", 0), (older, "4.2", 1), (older, "4.2", 0), (newer.parent, "4.3", 1)):
         before = tree_hash(app)
-        done = kstate("migrate", app, "--to-jar", path, "--warnings-ok", "--workers", "1")
-        assert f", release {release}" in done.err
-        assert (tree_hash(app) != before) == bool(moved)
-        assert bool(moved) == (f"migrated to {release}" in done.out + done.err)
-        assert bool(moved) != (f"is where {release} wants it" in done.out + done.err)
+        result = kstate("migrate", app, "--to-jar", path, "--warnings-ok", "--workers", "1")
+        assert f", release {release}" in result.err
+        assert (tree_hash(app) != before) == bool(moves)
+        assert bool(moves) == (f"migrated to {release}" in result.out + result.err)
+        assert bool(moves) != (f"is where {release} wants it" in result.out + result.err)
         assert where_offsets_are(app) == {"column-family" if release == "4.3" else "checkpoint"}
     assert len(runs(app)) == 2
     assert data_rows(app) == rows
@@ -63,12 +63,14 @@ def test_it_is_what_the_name_says(tmp_path: Path) -> None:
     )
     for words, option in ((("migrate", app), "--to"), (("check", app), "--for"), (lost, "--for")):
         more = {"check": (), "migrate": ("--dry-run",), "restore": ("--dry-run", "--no-verify-dump")}[str(words[0])]
-        said = [
-            kstate(*words, *given, *more, "-o", "json", status=None)
-            for given in ((option, "3.9"), (option, "cp-7.9"), (f"{option}-jar", path))
+        kstates = [
+            kstate(*words, *arguments, *more, "-o", "json", status=None)
+            for arguments in ((option, "3.9"), (option, "cp-7.9"), (f"{option}-jar", path))
         ]
-        assert said[0].rows
-        assert [(one.status, one.rows, one.err) for one in said] == [(said[0].status, said[0].rows, said[0].err)] * 3
+        assert kstates[0].rows
+        assert [(entry.status, entry.rows, entry.err) for entry in kstates] == [
+            (kstates[0].status, kstates[0].rows, kstates[0].err)
+        ] * 3
 
 
 @pytest.mark.parametrize(
@@ -80,21 +82,21 @@ def test_builds_of_vendors(tmp_path: Path, version: str, release: str | None) ->
     app = unpack("4.3.1-demo-eos", tmp_path)
     path = written(tmp_path / "lib" / "main" / f"org.apache.kafka.kafka-streams-{version}.jar", jar(version))
     for command, option, more in (("migrate", "--to", "--dry-run"), ("check", "--for", "--quiet")):
-        for given in ((f"{option}-jar", path.parent), (option, version)):
-            done = kstate(command, app, *given, *(() if more == "--quiet" else (more,)), status=None)
+        for text in ((f"{option}-jar", path.parent), (option, version)):
+            result = kstate(command, app, *text, *(() if more == "--quiet" else (more,)), status=None)
             if release is not None:
-                assert done.status in (0, 1, 3), done.err
-                assert f"note: {version} is a build of another vendor" in done.err
-                assert f"Apache Kafka {release}" in done.err
+                assert result.status in (0, 1, 3), result.err
+                assert f"note: {version} is a build of another vendor" in result.err
+                assert f"Apache Kafka {release}" in result.err
                 continue
-            assert done.status == (4 if "jar" in given[0] else 2)
+            assert result.status == (4 if "jar" in text[0] else 2)
             hint = f"{option} {version[:3]}"
-            assert hint in done.err
+            assert hint in result.err
             assert kstate(command, app, *hint.split(), *(() if more == "--quiet" else (more,)), status=None).status != 2
 
 
 @pytest.mark.parametrize(
-    ("given", "status", "told"),
+    ("texts", "status", "messages"),
     [
         ((), 2, "Missing option"),
         (("4.2", "good.jar"), 2, "exclude each other"),
@@ -104,7 +106,7 @@ def test_builds_of_vendors(tmp_path: Path, version: str, release: str | None) ->
         ((None, "."), 4, "several releases"),
     ],
 )
-def test_no_release(tmp_path: Path, given: tuple[str | None, ...], status: int, told: str) -> None:
+def test_no_release(tmp_path: Path, texts: tuple[str | None, ...], status: int, messages: str) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     folder = tmp_path / "jars"
     for name, data in (("good", jar("4.2.1")), ("none", b"none"), ("later", jar("5.9.1"))):
@@ -112,12 +114,12 @@ def test_no_release(tmp_path: Path, given: tuple[str | None, ...], status: int, 
     written(folder / "older.jar", jar("3.9.1"))
     before = tree_hash(tmp_path)
     for command, option in (("migrate", "--to"), ("check", "--for"), ("restore", "--for")):
-        named, jar_name = (*given, None, None)[:2]
-        words = [*([option, named] if named else []), *([f"{option}-jar", folder / jar_name] if jar_name else [])]
+        names, jar_name = (*texts, None, None)[:2]
+        words = [*([option, names] if names else []), *([f"{option}-jar", folder / jar_name] if jar_name else [])]
         more = ("--from-changelog", EXAMPLES / "dump") if command == "restore" else ()
-        done = kstate(command, app, *words, *more, status=status)
-        assert told in done.err
-        assert "Traceback" not in done.err
+        result = kstate(command, app, *words, *more, status=status)
+        assert messages in result.err
+        assert "Traceback" not in result.err
     assert tree_hash(tmp_path) == before
 
 
@@ -125,9 +127,9 @@ def test_names_within_a_jar_are_printed_as_they_are_nowhere(tmp_path: Path) -> N
     app = unpack("4.3.1-demo-eos", tmp_path)
     name = "BOOT-INF/lib/\x1b[2J\n$(id).kafka-streams-4.2.1.jar"
     path = written(tmp_path / "app.jar", archive({name: jar("4.2.1")}))
-    done = kstate("migrate", app, "--to-jar", path, "--dry-run", "--warnings-ok")
-    assert "\x1b" not in done.out + done.err
-    assert [line for line in done.err.splitlines() if "app.jar!" in line and "release 4.2" in line]
+    result = kstate("migrate", app, "--to-jar", path, "--dry-run", "--warnings-ok")
+    assert "\x1b" not in result.out + result.err
+    assert [line for line in result.err.splitlines() if "app.jar!" in line and "release 4.2" in line]
 
 
 @pytest.mark.parametrize("name", ["4.3.1-kinds-eos-killed-open", "4.2.1-kinds-eos-killed-second"])
@@ -166,11 +168,11 @@ def init_container(app: Path, jars: Path, *, status: int = 0) -> str:
         "HOSTNAME": "my-app-2",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", script], env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240
     )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    assert result.returncode == status, result.stdout + result.stderr
+    return result.stdout + result.stderr
 
 
 def test_the_init_container(tmp_path: Path) -> None:
@@ -183,8 +185,8 @@ def test_the_init_container(tmp_path: Path) -> None:
     assert not (tmp_path / "volume").exists()
     app = unpack("4.2.1-sparse-eos", tmp_path / "state")
     rows = data_rows(app)
-    for jars, wanted in ((newer, "migrated to 4.3"), (newer, "is where 4.3 wants it"), (older, "migrated to 4.2")):
-        assert wanted in init_container(app, jars)
+    for jars, target in ((newer, "migrated to 4.3"), (newer, "is where 4.3 wants it"), (older, "migrated to 4.2")):
+        assert target in init_container(app, jars)
     assert len(runs(app)) == 2
     assert data_rows(app) == rows
     init_container(app, none, status=4)

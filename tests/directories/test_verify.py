@@ -28,13 +28,15 @@ STORE = "0_0/rocksdb/latest-order"
 
 def _verify(app: Path, *more: object, status: int = 0) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The summary, and the rows of stores and tasks, with what was found in each."""
-    done = kstate("verify", app, "-o", "json", *more, status=status)
-    rows = [row for row in done.rows if row["type"] in ("store", "task")]
-    found = [row for row in done.rows if row["type"] == "finding"]
+    result = kstate("verify", app, "-o", "json", *more, status=status)
+    rows = [row for row in result.rows if row["type"] in ("store", "task")]
+    results = [row for row in result.rows if row["type"] == "finding"]
     for row in rows:
-        row["findings"] = [one for one in found if (one["task"], one["store"]) == (row["task"], row.get("store"))]
-    assert sum(len(row["findings"]) for row in rows) == len(found)
-    return done.summary, rows
+        row["findings"] = [
+            entry for entry in results if (entry["task"], entry["store"]) == (row["task"], row.get("store"))
+        ]
+    assert sum(len(row["findings"]) for row in rows) == len(results)
+    return result.summary, rows
 
 
 def _digests(app: Path) -> dict[str, str]:
@@ -169,13 +171,13 @@ def test_damage_is_named_down_to_the_file(
     summary, rows = _verify(app, status=status)
     assert tree_hash(tmp_path) == before
     (bad,) = [row for row in rows if not row["ok"]]
-    assert [(one["code"], one["path"]) for one in bad["findings"]] == [(code, file)]
+    assert [(finding["code"], finding["path"]) for finding in bad["findings"]] == [(code, file)]
     assert f"{bad['task']}/rocksdb/{bad['store']}" == STORE
     assert bad["digest"] is None
     assert summary["findings"] == {code: 1}
-    shown = kstate("verify", app, status=status)
-    assert file in shown.out
-    assert "\x1b" not in shown.out + shown.err
+    output = kstate("verify", app, status=status)
+    assert file in output.out
+    assert "\x1b" not in output.out + output.err
     kstate("verify", app, "--store", "visits")
 
 
@@ -195,8 +197,8 @@ def test_offset_files_that_do_not_decode(tmp_path: Path) -> None:
     _, rows = _verify(app, status=3)
     bad = {(row["type"], row["task"], row.get("store")): row["findings"] for row in rows if not row["ok"]}
     assert bad.keys() == {("task", "0_0", None), ("store", "0_1", "count")}
-    assert [one["path"] for found in bad.values() for one in found] == ["0_1/count.position", "0_0/.checkpoint"]
-    assert {one["code"] for found in bad.values() for one in found} == {"undecodable"}
+    assert [entry["path"] for results in bad.values() for entry in results] == ["0_1/count.position", "0_0/.checkpoint"]
+    assert {entry["code"] for results in bad.values() for entry in results} == {"undecodable"}
     _verify(app, "--store", "kv-plain")
 
 
@@ -212,8 +214,8 @@ def test_metrics(tmp_path: Path) -> None:
     assert [sample.value for sample in _samples(file, "kstate_records")] == [summary["rows"]]
     _flipped(app)
     _verify(app, "--metrics-file", file, status=3)
-    told = {sample.labels["code"]: sample.value for sample in _samples(file, "kstate_findings")}
-    assert told == {"corrupt": 1}
+    messages = {sample.labels["code"]: sample.value for sample in _samples(file, "kstate_findings")}
+    assert messages == {"corrupt": 1}
     assert [sample.value for sample in _samples(file, "kstate_last_run_exit_code")] == [3]
 
 
@@ -234,9 +236,9 @@ def test_a_file_that_may_not_be_read_is_no_damage(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kstate_cli", "verify", str(app), "-o", "json"]
     if os.geteuid() == 0:
         command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *command]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 4, done.stdout + done.stderr
-    assert f'"code": "unreadable", "level": "unknown", "path": "{_sst(app).relative_to(app)}"' in done.stdout
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 4, result.stdout + result.stderr
+    assert f'"code": "unreadable", "level": "unknown", "path": "{_sst(app).relative_to(app)}"' in result.stdout
 
 
 # --- digests ----------------------------------------------------------------------------------------------------------
@@ -272,9 +274,9 @@ def test_the_digest_is_the_same_before_and_after_a_migration(
 def test_digests_of_the_same_rows_are_equal_wherever_they_are(tmp_path: Path) -> None:
     first = unpack("4.3.1-kinds-eos", tmp_path / "a")
     second = unpack("4.3.1-kinds-eos", tmp_path / "b")
-    moved = second.rename(second.with_name("another-application"))
+    rename = second.rename(second.with_name("another-application"))
     digests = _digests(first)
-    assert digests == _digests(moved)
+    assert digests == _digests(rename)
     # Plain stores of the same input, one logged and one not.
     assert digests["0_0/kv-plain"] == digests["0_0/kv-nolog"] != digests["0_1/kv-plain"]
 
@@ -285,12 +287,12 @@ def test_digests_of_the_same_rows_are_equal_wherever_they_are(tmp_path: Path) ->
 def test_subsets_cover_everything_once(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     every = set(_digests(app))
-    seen: list[str] = []
+    lines: list[str] = []
     for number in range(1, 4):
         summary, rows = _verify(app, "--subset", f"{number}/3")
         assert summary["left_out"] == len(every) - len(rows)
-        seen += [f"{row['task']}/{row['store']}" for row in rows]
-    assert sorted(seen) == sorted(every)
+        lines += [f"{row['task']}/{row['store']}" for row in rows]
+    assert sorted(lines) == sorted(every)
     assert all(in_subset("0_0", f"s{n}", (1, 1)) for n in range(20))
     for wrong in ("0/3", "4/3", "1", "1/0", "a/b", "-1/2"):
         kstate("verify", app, f"--subset={wrong}", status=2)
@@ -385,8 +387,8 @@ def test_a_read_only_mount_is_enough(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     mount = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,bind,ro {tmp_path}"
     command = f"{mount} && {sys.executable} -m kstate_cli verify {app} -o json && ! touch {app}/x 2>/dev/null"
-    done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_ended_by_a_signal_it_leaves_nothing(tmp_path: Path) -> None:
@@ -411,5 +413,5 @@ def test_the_way_out_promises_no_changelog_to_a_store_without_one(tmp_path: Path
     app = unpack("3.9.2-kinds-eos", tmp_path)
     (sst,) = (app / "0_0" / "rocksdb" / "kv-nolog").glob("*.sst")
     _flip(sst, 10)
-    told = " ".join(kstate("verify", app, "--store", "kv-nolog", status=3).err.split())
-    assert "the application restores them from their changelogs, if they have one:" in told
+    text = " ".join(kstate("verify", app, "--store", "kv-nolog", status=3).err.split())
+    assert "the application restores them from their changelogs, if they have one:" in text

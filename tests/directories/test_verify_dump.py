@@ -30,13 +30,13 @@ def warm() -> Iterator[Warm]:
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
-    made = GrowingDump(tmp_path / "dump")
+    outputs = GrowingDump(tmp_path / "dump")
     for begin in (0, 200, 400):
-        made.add(
+        outputs.add(
             {key: [(b"k%05d" % n, b"v" * 40, 1_700_000_000_000 + n) for n in range(begin, begin + 200)] for key in KEYS}
         )
     (tmp_path / "kstate.toml").write_text(SPEC, encoding="utf-8")
-    return made.path
+    return outputs.path
 
 
 def rot(dump: Path) -> Path:
@@ -122,13 +122,13 @@ def test_maintain_verifies_part_after_part(warm: Warm, dump: Path, tmp_path: Pat
     )
     ended = warm("maintain", "--config", config, "--dry-run")
     assert f"kstate verify-dump {dump} --subset 1/2" in ended.out, ended.told
-    told = []
+    messages = []
     for _ in range(2):
         ended = warm("maintain", "--config", config)
         assert ended.status == 0, ended.told
-        told.append(ended.out)
-    assert "part 1 of 2" in told[0] and "part 2 of 2" in told[1]
-    assert "every file of the dump was read since the circle began" in told[1]
+        messages.append(ended.out)
+    assert "part 1 of 2" in messages[0] and "part 2 of 2" in messages[1]
+    assert "every file of the dump was read since the circle began" in messages[1]
     rot(dump)
     codes = [warm("maintain", "--config", config).status for _ in range(2)]
     assert sorted(codes) == [0, 3]
@@ -164,12 +164,12 @@ def test_an_interrupted_call_is_continued(warm: Warm, dump: Path) -> None:
 
 def test_a_part_that_never_fits_its_time_is_read_in_a_bounded_number_of_calls(tmp_path: Path) -> None:
     """A signal after each file: every call reads another one, whatever it is that ends the call."""
-    made = GrowingDump(tmp_path / "dump")
+    dump = GrowingDump(tmp_path / "dump")
     for begin in range(0, 300, 50):
-        made.add(
+        dump.add(
             {key: [(b"k%05d" % n, b"v" * 40, 1_700_000_000_000 + n) for n in range(begin, begin + 50)] for key in KEYS}
         )
-    files = sum(1 for _ in made.path.rglob("*.parquet"))
+    files = sum(1 for _ in dump.path.rglob("*.parquet"))
     code = (
         "import os, signal, sys\n"
         "from kstate_cli.cli.commands import verify_dump\nfrom kstate_cli.dump_reader import verification\n"
@@ -183,18 +183,18 @@ def test_a_part_that_never_fits_its_time_is_read_in_a_bounded_number_of_calls(tm
         "from kstate_cli.cli.app import main\nmain()"
     )
     for _ in range(files + 1):
-        done = subprocess.run(
-            [sys.executable, "-c", code, "verify-dump", str(made.path)],
+        result = subprocess.run(
+            [sys.executable, "-c", code, "verify-dump", str(dump.path)],
             check=False,
             cwd=ROOT,
             capture_output=True,
             text=True,
         )
-        if done.returncode == 0:
+        if result.returncode == 0:
             break
-        assert done.returncode == 143 and "the next call continues" in done.stderr, done.stderr
-    assert done.returncode == 0, done.stderr
-    assert json.loads((made.path / "_verified.json").read_text())["verified"]["1"]["files"] == files
+        assert result.returncode == 143 and "the next call continues" in result.stderr, result.stderr
+    assert result.returncode == 0, result.stderr
+    assert json.loads((dump.path / "_verified.json").read_text())["verified"]["1"]["files"] == files
 
 
 def test_a_dry_run_states_what_it_has_not_read(warm: Warm, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_one_store_leaves_with_its_offset_and_position(golden: Golden, name: str
     app = golden(name)
     before, rows = meaning(app), stores(app)
     kstate("wipe", app, "--store", store)
-    after, left = meaning(app), stores(app)
+    after, remainder = meaning(app), stores(app)
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     assert changed
     for path in changed:
@@ -46,10 +46,10 @@ def test_one_store_leaves_with_its_offset_and_position(golden: Golden, name: str
             assert isinstance(topics, dict)
             unknown = {topic: dict.fromkeys(offsets, -4) for topic, offsets in topics.items()}
             # Up to 4.2 no directory is left; the line of .checkpoint is what Streams asks.
-            if key in left:
-                assert (left[key]["changelog"], left[key]["position"]) == (unknown, {})
+            if key in remainder:
+                assert (remainder[key]["changelog"], remainder[key]["position"]) == (unknown, {})
         else:
-            assert left[key] == {**row, "bytes": left[key]["bytes"]}
+            assert remainder[key] == {**row, "bytes": remainder[key]["bytes"]}
     if name == LEGACY:
         assert "nothing to do" in kstate("wipe", app, "--store", store).err
     kstate("undo", app)
@@ -61,8 +61,8 @@ def test_a_global_store_is_never_said_to_be_lost(golden: Golden) -> None:
     app = golden("4.3.1-kinds-eos-killed-open")
     rows = stores(app)["global/global-table"]
     assert rows["rows"] and not rows["changelog"]
-    done = kstate("wipe", app, "--global")
-    assert done.status == 0 and "lost" not in done.err, done.err
+    result = kstate("wipe", app, "--global")
+    assert result.status == 0 and "lost" not in result.err, result.err
 
 
 @pytest.mark.parametrize("name", [LEGACY, FAMILY])
@@ -73,8 +73,8 @@ def test_whole_tasks_leave_with_their_directories(golden: Golden, name: str) -> 
     lost = kstate("wipe", app, "--task", tasks[0], "--global", status=1).err
     assert "kv-nolog has rows and no offset" in lost
     after = meaning(app)
-    gone = (f"{tasks[0]}/", "global/")
-    assert after == {path: rows for path, rows in before.items() if not path.startswith(gone)}
+    texts = (f"{tasks[0]}/", "global/")
+    assert after == {path: rows for path, rows in before.items() if not path.startswith(texts)}
     kstate("undo", app)
     assert meaning(app) == before
 
@@ -129,8 +129,8 @@ def test_after_an_error_somebody_must_look(golden: Golden) -> None:
     at = {"schema_version": 1, "at": "2026-01-01T00:00:00.000+00:00"}
     (run / "journal.jsonl").write_text("".join(json.dumps({**at, **event}) + "\n" for event in events))
     before = meaning(app)
-    refused = kstate("wipe", app, "--store", "count", status=4)
-    assert "no room" in refused.err
+    refusal = kstate("wipe", app, "--store", "count", status=4)
+    assert "no room" in refusal.err
     assert meaning(app) == before
     kstate("wipe", app, "--store", "count", "--after-error")
 
@@ -142,13 +142,15 @@ def test_a_store_that_cannot_be_read_leaves_alone_too(golden: Golden, store: str
     (database,) = app.glob(f"*_1/rocksdb/{store}")
     offset = stores(app)[f"{database.parts[-3]}/{store}"]["changelog"]
     (database / "CURRENT").unlink()
-    done = kstate("wipe", app, "--store", store, "--task", database.parts[-3])
-    told = kstate("check", app, "--for", "4.3", "-o", "json", status=None).rows
-    outcomes = {row["outcome"] for row in told if row["type"] == "prediction" and row["task"] == database.parts[-3]}
+    result = kstate("wipe", app, "--store", store, "--task", database.parts[-3])
+    rows = kstate("check", app, "--for", "4.3", "-o", "json", status=None).rows
+    outcomes = {row["outcome"] for row in rows if row["type"] == "prediction" and row["task"] == database.parts[-3]}
     assert "task-wiped" not in outcomes
-    left = stores(app)[f"{database.parts[-3]}/{store}"]["changelog"]
-    assert isinstance(offset, dict) and left == {topic: dict.fromkeys(where, -4) for topic, where in offset.items()}
-    assert "warning" not in done.err
+    changelog = stores(app)[f"{database.parts[-3]}/{store}"]["changelog"]
+    assert isinstance(offset, dict) and changelog == {
+        topic: dict.fromkeys(where, -4) for topic, where in offset.items()
+    }
+    assert "warning" not in result.err
 
 
 def test_a_lost_directory_comes_back(golden: Golden) -> None:

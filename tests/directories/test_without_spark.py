@@ -81,8 +81,10 @@ class Bare:
             "LISTING": str(listed(self.app)),
             "CONFIG": str(examples / "maintain.toml"),
         }
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "PYSPARK"))}
-        self.environment = {**kept, "PATH": str(folder / "bin"), "PYTHONPATH": f"{folder / 'site'}:{ROOT}"}
+        values = {
+            name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "PYSPARK"))
+        }
+        self.environment = {**values, "PATH": str(folder / "bin"), "PYTHONPATH": f"{folder / 'site'}:{ROOT}"}
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A command; words in capitals are filled in."""
@@ -116,21 +118,21 @@ def test_every_command_does_without(bare: Bare) -> None:
     assert RUNS.keys() | {"restore", "warm-up"} == COMMANDS.keys()
     wrong = []
     for command in (command for commands in RUNS.values() for command in commands):
-        done = bare(*command)
-        told = done.stdout + done.stderr
-        if done.returncode not in (0, 1) or "Traceback" in told or "pyspark" in told.lower():
-            wrong.append(f"{' '.join(command)}: exit {done.returncode}\n{told[-1500:]}")
+        result = bare(*command)
+        output = result.stdout + result.stderr
+        if result.returncode not in (0, 1) or "Traceback" in output or "pyspark" in output.lower():
+            wrong.append(f"{' '.join(command)}: exit {result.returncode}\n{output[-1500:]}")
     assert not wrong, "\n\n".join(wrong)
 
 
 @pytest.mark.parametrize("name", SAYS_WHY)
 def test_what_takes_spark_says_so(bare: Bare, name: str) -> None:
-    done = bare(*SAYS_WHY[name])
-    assert done.returncode in (2, 4), done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Java" in done.stderr or "Spark" in done.stderr
+    result = bare(*SAYS_WHY[name])
+    assert result.returncode in (2, 4), result.stderr
+    assert "Traceback" not in result.stderr
+    assert "Java" in result.stderr or "Spark" in result.stderr
     if name in ("restore", "export"):
-        assert "--engine local needs no" in done.stderr
+        assert "--engine local needs no" in result.stderr
 
 
 @pytest.mark.skipif(find_java() is None, reason="there is no Java")
@@ -140,14 +142,14 @@ def test_java_without_pyspark(tmp_path: Path) -> None:
     bare.environment |= {"JAVA_HOME": str(Path(str(find_java())).resolve().parent.parent)}
     for name in ("restore", "export"):
         words = [word for word in SAYS_WHY[name] if word not in ("--engine", "spark")]
-        refused = bare(*words, "--engine", "spark")
-        assert refused.returncode == 4 and "PySpark cannot be imported" in refused.stderr, refused.stderr
-        assert "--engine local needs no Spark" in refused.stderr
+        refusal = bare(*words, "--engine", "spark")
+        assert refusal.returncode == 4 and "PySpark cannot be imported" in refusal.stderr, refusal.stderr
+        assert "--engine local needs no Spark" in refusal.stderr
         followed = bare(*words, "--engine", "local", *(("--warnings-ok",) if name == "restore" else ()))
         assert followed.returncode in (0, 1), followed.stderr
 
 
 def test_a_restoration_takes_neither_unless_something_configures_spark(bare: Bare) -> None:
-    done = bare(*RESTORE, "--warnings-ok")
-    assert done.returncode == 0, done.stderr
-    assert "engine: local processes (no Spark master is configured)" in done.stdout
+    result = bare(*RESTORE, "--warnings-ok")
+    assert result.returncode == 0, result.stderr
+    assert "engine: local processes (no Spark master is configured)" in result.stdout

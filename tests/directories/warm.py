@@ -137,8 +137,8 @@ class Warm:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, "the warm process has ended"
-        found: dict[str, Any] = json.loads(line)
-        return found
+        document: dict[str, Any] = json.loads(line)
+        return document
 
 
 @functools.cache

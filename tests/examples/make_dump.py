@@ -33,11 +33,11 @@ def make(harness: Harness, scratch: Path) -> None:
     reply = harness.run(RELEASE, APP, state)
     if reply.rc:
         raise SystemExit(reply.told())
-    made = dump_changelogs(harness, RELEASE, changelogs(reply), scratch / "dump")
+    path = dump_changelogs(harness, RELEASE, changelogs(reply), scratch / "dump")
     for old in (*DUMP.glob("**/*.parquet"), DUMP / "_manifest.json"):
         old.unlink(missing_ok=True)
-    shutil.copytree(made, DUMP, dirs_exist_ok=True)
-    (DUMP / NAME).write_bytes(render(parse((made / NAME).read_bytes())))
+    shutil.copytree(path, DUMP, dirs_exist_ok=True)
+    (DUMP / NAME).write_bytes(render(parse((path / NAME).read_bytes())))
     text, filled = re.subn(r"^# (source = \"table\")  # to fill in: .*$", r"\1  # filled in by hand: it is a globalTable()",
                            kstate("ls", state / APP.name, "--spec", status=1).out, flags=re.MULTILINE)  # fmt: skip
     assert filled == 1 and "to fill in:" not in text, text

@@ -54,8 +54,8 @@ def _commands(path: Path) -> Iterator[list[str]]:
     text = re.sub(r"\\\n[ #]*", " ", path.read_text(encoding="utf-8"))
     if path.suffix == ".md":
         text = "\n".join(re.findall(r"^ {4}.*$|(?<=^\$ ).*$", text, flags=re.MULTILINE))
-    for listed in re.findall(r"^ +- kstate\n((?: +- .*\n)+)", text, flags=re.MULTILINE):
-        yield [line.strip().removeprefix("- ") for line in listed.splitlines()]
+    for match in re.findall(r"^ +- kstate\n((?: +- .*\n)+)", text, flags=re.MULTILINE):
+        yield [line.strip().removeprefix("- ") for line in match.splitlines()]
     for line in re.findall(
         r"(?:^[ #]*|&& )(?:[A-Z_]+=\S+ )*kstate +([a-z-]+(?: [a-z-]+)? +[\"/].*)$", text, flags=re.MULTILINE
     ):
@@ -102,7 +102,7 @@ def test_all_places_have_command_lines() -> None:
     of = [str(parameter.id) for parameter in LINES]
     for name in ("README.md: restore", "README.md: query range", "examples/README.md: query range", "walkthrough.md: restore", "spark-submit.sh: restore", "crontab: clean",
                  "statefulset.yaml: restore $APP", "job.yaml: restore /var"):  # fmt: skip
-        assert any(name in one for one in of), (name, of)
+        assert any(name in entry for entry in of), (name, of)
 
 
 def test_readme() -> None:
@@ -118,8 +118,8 @@ def test_readme_restores(tmp_path: Path) -> None:
     (line,) = {" ".join(words) for words in _commands(README) if words[0] == "restore"}
     words = ["/".join([str(tmp_path), "orders"]) if word.endswith("/orders") else word for word in line.split()]
     words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
-    done = kstate(*words, "--dry-run", "-o", "json")
-    steps = [row["path"] for row in done.rows if row["type"] == "step"]
+    result = kstate(*words, "--dry-run", "-o", "json")
+    steps = [row["path"] for row in result.rows if row["type"] == "step"]
     assert len(steps) == 7
     assert not any(tmp_path.iterdir())
 
@@ -147,7 +147,7 @@ def test_yaml() -> None:
 
 def _init_container(script: str) -> None:
     """Run with a kstate that only ends as it is told: what the init container then does."""
-    for lost, told, ends in (
+    for lost, messages, ends in (
         (True, 0, 0),
         (True, 1, 0),
         (True, 4, 0),
@@ -156,12 +156,12 @@ def _init_container(script: str) -> None:
         (True, 7, 7),
         (False, 7, 0),
     ):
-        stub = f'kstate() {{ case "$*" in *"--share 3/3 --barrier /meet "*) return {told};; esac; return 99; }}\n'
+        stub = f'kstate() {{ case "$*" in *"--share 3/3 --barrier /meet "*) return {messages};; esac; return 99; }}\n'
         pod = {"HOSTNAME": "my-app-2", "REPLICAS": "3", "BARRIER": "/meet"}
         environment = {**os.environ, **pod, "APP": str(ROOT / "nothing")}
         setup = "" if lost else 'APP=$(mktemp -d); mkdir "$APP/0_1"; trap \'rm -r "$APP"\' EXIT\n'
-        done = subprocess.run(["bash", "-c", setup + stub + script], env=environment, check=False, timeout=60)
-        assert done.returncode == ends, (lost, told)
+        process = subprocess.run(["bash", "-c", setup + stub + script], env=environment, check=False, timeout=60)
+        assert process.returncode == ends, (lost, messages)
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def test_a_job_for_each_volume(whole: Path, tmp_path: Path) -> None:
         lost.parent.mkdir()
         words = [word.replace("SHARE/3", f"{number + 1}/2") for word in _here(_command_of("job.yaml")[1:], lost)]
         kstate(*words)
-    assert [_tasks(one) for one in apps] == [["0_0", "global"], ["0_1", "global"]]
+    assert [_tasks(app) for app in apps] == [["0_0", "global"], ["0_1", "global"]]
     assert data_rows(apps[0]) | data_rows(apps[1]) == data_rows(whole)
 
 
@@ -258,9 +258,9 @@ def test_a_lost_volume(whole: Path, tmp_path: Path) -> None:
     for ordinal, task in ((0, "0_1"), (2, "0_0")):
         app = tmp_path / str(ordinal) / "orders"
         shutil.copytree(whole, app, ignore=shutil.ignore_patterns(task, PROCESS_FILE))
-        told = _here(_command_of("list.yaml"), app)
-        done = subprocess.run(told, env=_in_the_path(), capture_output=True, check=True, timeout=60)
-        (tmp_path / f"my-app-{ordinal}.json").write_bytes(done.stdout)
+        here = _here(_command_of("list.yaml"), app)
+        process = subprocess.run(here, env=_in_the_path(), capture_output=True, check=True, timeout=60)
+        (tmp_path / f"my-app-{ordinal}.json").write_bytes(process.stdout)
     for name, ordinals, status in (("before", (0, 2), 0), ("now", (0,), 3)):
         fleet = kstate("fleet", *(tmp_path / f"my-app-{ordinal}.json" for ordinal in ordinals), "-o", "json",
                        "--spec", EXAMPLES / "dump.toml", status=status)  # fmt: skip
@@ -309,13 +309,13 @@ def test_manifest(dumper: ModuleType, files: Path) -> None:
     empty = TopicPartition("orders-empty-changelog", 0)
     logs[empty] = dumper.Log(7, 7, "an-id")
     dump = dumper.write_manifest(str(files), logs, {TopicPartition("shop-global", 1): 50})
-    made, known = parse((files / NAME).read_bytes()), _known()
-    assert {partition for partition in made.partitions if partition.topic != empty.topic} == set(known.partitions)
-    assert {(file.path, file.size, file.sha256) for file in made.files} == {
-        (file.path, file.size, file.sha256) for file in known.files
+    outputs, facts = parse((files / NAME).read_bytes()), _known()
+    assert {partition for partition in outputs.partitions if partition.topic != empty.topic} == set(facts.partitions)
+    assert {(file.path, file.size, file.sha256) for file in outputs.files} == {
+        (file.path, file.size, file.sha256) for file in facts.files
     }
-    assert made.committed == {TopicPartition("shop-global", 1): 50}
-    assert made.isolation == "read_committed"
+    assert outputs.committed == {TopicPartition("shop-global", 1): 50}
+    assert outputs.isolation == "read_committed"
     assert (dump.partitions[empty].log_start, dump.partitions[empty].rows) == (7, 0)
     checked = read_dump(str(files), complete=False, committed_only=False, check_digests=True)
     assert sum(partition.rows for partition in checked.partitions.values()) == 328
@@ -335,13 +335,13 @@ def test_manifest_says_when_it_was_read(dumper: ModuleType, files: Path) -> None
         assert (digest is None) is (partition.last is None)
     checked = read_dump(str(files), complete=False, committed_only=False, check_digests=True)
     key = TopicPartition("orders-latest-order-changelog", 0)
-    found = checked.partitions[key]
-    assert found.reading is not None
-    assert found.last is not None
-    bare = replace(found, reading=None)
-    assert digest_at(open_location(str(files))[0], bare, found.last) == found.reading.last_record_sha256
-    other = digest_at(open_location(str(files))[0], bare, found.last - 1)
-    assert other not in (None, found.reading.last_record_sha256)
+    results = checked.partitions[key]
+    assert results.reading is not None
+    assert results.last is not None
+    bare = replace(results, reading=None)
+    assert digest_at(open_location(str(files))[0], bare, results.last) == results.reading.last_record_sha256
+    other = digest_at(open_location(str(files))[0], bare, results.last - 1)
+    assert other not in (None, results.reading.last_record_sha256)
 
 
 def test_manifest_contradicted(dumper: ModuleType, files: Path) -> None:
@@ -382,11 +382,11 @@ def test_spark_submit(tmp_path: Path) -> None:
     orders.parent.mkdir()
     command = [str(EXAMPLES / "spark-submit.sh"), str(orders), "--from-changelog", str(DUMP), "--for", "4.3",
                "--spec", str(EXAMPLES / "dump.toml"), "--memory", "2G", "-o", "json"]  # fmt: skip
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=800, check=False
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert '"executed": true' in done.stdout.splitlines()[-1]
+    assert process.returncode == 0, process.stderr[-4000:]
+    assert '"executed": true' in process.stdout.splitlines()[-1]
     with tarfile.open(GOLDEN / "4.3.1-demo-eos.tar.xz") as archive:
         archive.extractall(tmp_path / "golden", filter="data")
     assert data_rows(orders) == data_rows(tmp_path / "golden" / "orders")

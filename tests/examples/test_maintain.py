@@ -43,8 +43,8 @@ def test_the_very_line_plans_every_step(tmp_path: Path, line: str) -> None:
     text = CRONJOB[0]["data"]["kstate.toml"] if is_kubernetes else (EXAMPLES / "maintain.toml").read_text()
     file = tmp_path / "kstate.toml"
     file.write_text(text)
-    done = kstate(*(word.replace("/etc/kstate/kstate.toml", str(file)) for word in words), "--dry-run")
-    planned = [row for row in done.rows if row["type"] == "maintained"]
+    result = kstate(*(word.replace("/etc/kstate/kstate.toml", str(file)) for word in words), "--dry-run")
+    planned = [row for row in result.rows if row["type"] == "maintained"]
     assert list(dict.fromkeys(row["step"] for row in planned)) == list(STEPS)
     assert {row["came"] for row in planned} == {"planned"}
     assert {row["subject"] for row in planned} == (
@@ -55,8 +55,8 @@ def test_the_very_line_plans_every_step(tmp_path: Path, line: str) -> None:
 def test_the_tutorial_is_typed_as_it_stands(tmp_path: Path) -> None:
     """One file, in a folder that was made; cron finds what was installed, and its line runs in cron's environment."""
     text = TUTORIAL.read_text(encoding="utf-8")
-    lines = [one.strip() for one in re.findall(r"^ {4}(\S.*)$", text, flags=re.MULTILINE)]
-    (made,) = [line.split()[2:] for line in lines if line.startswith("mkdir -p /backup ")]
+    lines = [match.strip() for match in re.findall(r"^ {4}(\S.*)$", text, flags=re.MULTILINE)]
+    (part,) = [line.split()[2:] for line in lines if line.startswith("mkdir -p /backup ")]
     (file,) = {words[words.index("--config") + 1] for words in map(str.split, lines) if "--config" in words}
     (venv,) = [line.removeprefix("python3 -m venv ") for line in lines if "-m venv" in line]
     (path,) = [line.removeprefix("PATH=").split(":") for line in lines if line.startswith("PATH=") and "$" not in line]
@@ -65,14 +65,14 @@ def test_the_tutorial_is_typed_as_it_stands(tmp_path: Path) -> None:
     (line,) = [line.split(maxsplit=6)[6] for line in lines if line.startswith("47 ")]
     command, log = line.split(" >")
     (toml,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
-    written = [log, file, *re.findall(r'(?:_file|standby|dump) = "(.*?)"', toml)]
-    assert len(written) == 6 and {str(Path(one).parent) for one in written} == {*made}
+    logs = [log, file, *re.findall(r'(?:_file|standby|dump) = "(.*?)"', toml)]
+    assert len(logs) == 6 and {str(Path(element).parent) for element in logs} == {*part}
 
     spec = (EXAMPLES / "dump.toml").read_text(encoding="utf-8")
     (tmp_path / "kstate.toml").write_text(f"{spec}\n{toml}".replace('"/', f'"{tmp_path}/'))
-    for one in made:
-        (tmp_path / one.lstrip("/")).mkdir(parents=True)
-    done = subprocess.run(
+    for entry in part:
+        (tmp_path / entry.lstrip("/")).mkdir(parents=True)
+    process = subprocess.run(
         ["/bin/sh", "-c", f"{command.replace(file, str(tmp_path / 'kstate.toml'))} >{tmp_path}{log}"],
         env={"PATH": ":".join([str(KSTATE.parent), *path[1:]])},
         capture_output=True, text=True, check=False, timeout=300,
@@ -80,8 +80,8 @@ def test_the_tutorial_is_typed_as_it_stands(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / log.lstrip("/")).read_text(encoding="utf-8").splitlines()]
     came = {row["step"]: row["came"] for row in rows if row["type"] == "maintained"}
     assert came == {"dump": "failed", "restore": "failed", **dict.fromkeys([*STEPS][2:], "not-there")}, "no such broker"
-    assert done.returncode == rows[-1]["exit"] != 0
-    assert done.stdout == "" and "dump ended with exit code" in done.stderr, "cron mails what is here"
+    assert process.returncode == rows[-1]["exit"] != 0
+    assert process.stdout == "" and "dump ended with exit code" in process.stderr, "cron mails what is here"
 
 
 def test_every_place_of_the_file_is_one_that_the_unit_and_the_job_may_write() -> None:
@@ -94,7 +94,7 @@ def test_every_place_of_the_file_is_one_that_the_unit_and_the_job_may_write() ->
 def test_every_place_of_the_job_is_mounted(tmp_path: Path) -> None:
     file = tmp_path / "kstate.toml"
     file.write_text(CRONJOB[0]["data"]["kstate.toml"])
-    mounts = [one["mountPath"] for one in _container()["volumeMounts"]]
+    mounts = [entry["mountPath"] for entry in _container()["volumeMounts"]]
     assert "/etc/kstate" in mounts
     _all_below(file, [Path("/data")])
     assert "/data" in mounts and "/etc/kafka" in mounts
@@ -102,13 +102,18 @@ def test_every_place_of_the_job_is_mounted(tmp_path: Path) -> None:
 
 def _all_below(file: Path, places: list[Path]) -> None:
     configuration = read_configuration(file)
-    wanted = maintenance_of(configuration)
-    written = [wanted.memory_file, wanted.standby, wanted.metrics_file, Path(configuration.defaults["dump"])]
-    for path in written:
+    maintenance = maintenance_of(configuration)
+    memory_files = [
+        maintenance.memory_file,
+        maintenance.standby,
+        maintenance.metrics_file,
+        Path(configuration.defaults["dump"]),
+    ]
+    for path in memory_files:
         assert path is not None and any(path.is_relative_to(place) for place in places), path
-    longest = max(step.timeout.total_seconds() for step in wanted.steps)
+    longest = max(step.timeout.total_seconds() for step in maintenance.steps)
     assert longest < 24 * 3600
-    assert len(tasks(configuration, wanted, Memory(), 0)) >= len(STEPS)
+    assert len(tasks(configuration, maintenance, Memory(), 0)) >= len(STEPS)
 
 
 # --- what is looked at ------------------------------------------------------------------------------------------------
@@ -133,18 +138,18 @@ def test_every_metric_is_one_that_is_written() -> None:
         names = _names(expression)
         assert names and names <= {*METRICS, *OF_OTHERS}, expression
         for name, labels in re.findall(r"(kstate_[a-z_]+)\{([^}]*)\}", expression):
-            said = set(re.findall(r"([a-z_]+)=", labels)) - {"instance"}
-            assert said <= set(METRICS[name][1]), expression
+            matches = set(re.findall(r"([a-z_]+)=", labels)) - {"instance"}
+            assert matches <= set(METRICS[name][1]), expression
         for group in re.findall(r"by \(([^)]*)\)", expression):
-            wanted = {part.strip() for part in group.split(",")} - {"instance"}
-            assert all(wanted <= set(METRICS[name][1]) for name in names & METRICS.keys()), expression
+            parts = {part.strip() for part in group.split(",")} - {"instance"}
+            assert all(parts <= set(METRICS[name][1]) for name in names & METRICS.keys()), expression
 
 
 def test_every_metric_of_maintain_is_shown() -> None:
     from kstate_cli.maintain.measures import MEASURES
 
-    shown = set().union(*map(_names, EXPRESSIONS))
-    assert set(MEASURES) - shown == {
+    union = set().union(*map(_names, EXPRESSIONS))
+    assert set(MEASURES) - union == {
         "kstate_step_last_run_timestamp_seconds",  # a step that is not due has none that is new
         "kstate_dump_headroom_seconds",  # of the moment of writing: the other one stays right
         "kstate_kept_bytes",  # the old name of kstate_backup_bytes
@@ -164,7 +169,7 @@ def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
 def test_promtool_says_so_too() -> None:
     assert shutil.which("promtool"), "promtool is not installed: scripts/test.sh fetches it (Debian: prometheus)"
     for words in (("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")):
-        done = subprocess.run(
+        process = subprocess.run(
             ["promtool", *words], cwd=MONITORING, capture_output=True, text=True, timeout=120, check=False
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert process.returncode == 0, process.stdout + process.stderr

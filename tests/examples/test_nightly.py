@@ -94,17 +94,17 @@ def test_the_very_command_line(
         kstate("migrate", app, "--to", "4.2")
         make_old(next((tmp_path / ".kstate" / "my-app").glob("*/journal.jsonl")))
     before = tree_hash(app)
-    done = host(command)
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    assert done.stderr == ""
+    result = host(command)
+    assert result.returncode == 0, (result.stdout, result.stderr)
+    assert result.stderr == ""
     assert tree_hash(app) == before or name == "clean"
     if name == "clean":
         assert not (tmp_path / ".kstate").exists()
         return
     (metrics,) = (tmp_path / "node_exporter").glob("*.prom")
-    told = {f.name: f.samples[0].value for f in text_string_to_metric_families(metrics.read_text()) if f.samples}
-    assert told["kstate_last_run_exit_code"] == 0
-    assert told["kstate_last_success_timestamp_seconds"] == told["kstate_last_run_timestamp_seconds"]
+    messages = {f.name: f.samples[0].value for f in text_string_to_metric_families(metrics.read_text()) if f.samples}
+    assert messages["kstate_last_run_exit_code"] == 0
+    assert messages["kstate_last_success_timestamp_seconds"] == messages["kstate_last_run_timestamp_seconds"]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
@@ -113,14 +113,14 @@ def test_systemd_reads_it(tmp_path: Path, path: Path) -> None:
         text = unit.read_text(encoding="utf-8").replace("/usr/local/bin/kstate", shlex.quote(str(KSTATE)))
         (tmp_path / unit.name).write_text(text, encoding="utf-8")
     assert shutil.which("systemd-analyze"), "systemd-analyze is not installed (Debian: apt-get install systemd)"
-    done = subprocess.run(
+    process = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(tmp_path / path.name)],
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
-    assert (done.returncode, done.stderr.strip()) == (0, "")
+    assert (process.returncode, process.stderr.strip()) == (0, "")
 
 
 def test_each_service_has_a_timer() -> None:

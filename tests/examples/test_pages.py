@@ -33,12 +33,12 @@ def run(command: str, folder: Path) -> int:
     """Run a command in ``folder`` and return its exit code."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("KSTATE_", "PYTEST_"))}
     command = command.replace(DEMO, str(folder / "demo")).replace("APP", APP)
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", command], cwd=folder, env=environment | {"PATH": PATH}, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode
+    assert "Traceback" not in process.stderr, process.stderr
+    return process.returncode
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -31,11 +31,11 @@ def test_commands_print_what_readme_says() -> None:
     """But for times and sizes (VARIES). KSTATE_WRITE_DOCS=1 writes what they print now."""
     if os.environ.get("KSTATE_WRITE_DOCS"):
         README.write_text(renewed(README.read_text(encoding="utf-8")), encoding="utf-8")
-    wanted = [*outputs(README.read_text(encoding="utf-8"))]
-    assert len(wanted) >= 8
-    for one, got in zip(wanted, run(wanted), strict=True):
-        written = replace(one, first=None, last=None).shown()
-        assert steady(got.shown()) == steady(written), f"{one.command}: KSTATE_WRITE_DOCS=1 writes README anew"
+    target = [*outputs(README.read_text(encoding="utf-8"))]
+    assert len(target) >= 8
+    for entry, got in zip(target, run(target), strict=True):
+        content = replace(entry, first=None, last=None).shown()
+        assert steady(got.shown()) == steady(content), f"{entry.command}: KSTATE_WRITE_DOCS=1 writes README anew"
 
 
 def test_the_table_of_commands() -> None:
@@ -104,7 +104,7 @@ def test_what_varies_is_not(before: str, after: str) -> None:
 
 
 def test_a_long_output_loses_its_middle() -> None:
-    one = Output("x", tuple("abcdef"), 2, 1)
-    assert one.shown() == "$ x\na\nb\n…\nf\n"
-    assert replace(one, lines=("a", "b", "c")).shown() == "$ x\na\nb\nc\n"
-    assert replace(one, lines=("word " * 40,)).shown().endswith("word…\n")
+    output = Output("x", tuple("abcdef"), 2, 1)
+    assert output.shown() == "$ x\na\nb\n…\nf\n"
+    assert replace(output, lines=("a", "b", "c")).shown() == "$ x\na\nb\nc\n"
+    assert replace(output, lines=("word " * 40,)).shown().endswith("word…\n")

@@ -41,25 +41,25 @@ def _avro(customer: str, cents: int, note: bytes | None) -> bytes:
     return HEADER + out.getvalue()
 
 
-def _values(done: Done) -> list[Any]:
-    return [row["value"] for row in done.rows]
+def _values(result: Done) -> list[Any]:
+    return [row["value"] for row in result.rows]
 
 
 def test_avro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _made(tmp_path, {b"1": _avro("alice", 1 << 60, b"\xff"), b"2": _avro("bob", -1, None)})
-    asked = ("query", "range", app, "made", "--value-serde", "avro_serde:value", "-o", "json")
-    assert "AVRO_SCHEMA" in kstate(*asked, status=2).err
+    texts = ("query", "range", app, "made", "--value-serde", "avro_serde:value", "-o", "json")
+    assert "AVRO_SCHEMA" in kstate(*texts, status=2).err
     monkeypatch.setenv("AVRO_SCHEMA", str(SCHEMA))
     at = "2024-05-01T12:00:00.123000+00:00"
     orders = [
         {"customer": "alice", "cents": 1 << 60, "at": at, "note": {"base64": "/w=="}},
         {"customer": "bob", "cents": -1, "at": at, "note": None},
     ]
-    assert _values(kstate(*asked)) == orders
+    assert _values(kstate(*texts)) == orders
     monkeypatch.setenv("AVRO_SCHEMA_ID", "42")
-    assert _values(kstate(*asked)) == orders
+    assert _values(kstate(*texts)) == orders
     monkeypatch.setenv("AVRO_SCHEMA_ID", "43")
-    assert "written with schema 42, not with 43" in kstate(*asked, status=4).err
+    assert "written with schema 42, not with 43" in kstate(*texts, status=4).err
 
 
 def test_avro_keys_and_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,12 +67,12 @@ def test_avro_keys_and_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AVRO_SCHEMA_ID", "42")
     app = _made(tmp_path, {_avro("alice", 5, None): b"v"})
     text = json.dumps({"customer": "alice", "cents": 5, "at": 1714564800123, "note": None})
-    done = kstate("query", "key", app, "made", text, "--key-serde", "avro_serde:value", "-o", "csv")
-    assert done.out.splitlines()[1].endswith(",v")
+    result = kstate("query", "key", app, "made", text, "--key-serde", "avro_serde:value", "-o", "csv")
+    assert result.out.splitlines()[1].endswith(",v")
     for number, bad in enumerate((b"", b"\1abcdef", HEADER, HEADER + b"\x0aali", _avro("a", 1, None) + b"x")):
         broken = _made(tmp_path / str(number), {b"k": bad})
-        done = kstate("query", "range", broken, "made", "--value-serde", "avro_serde:value", status=4)
-        assert "0_0/made: the value of key b'k' cannot be read as avro_serde:value" in done.err
+        result = kstate("query", "range", broken, "made", "--value-serde", "avro_serde:value", status=4)
+        assert "0_0/made: the value of key b'k' cannot be read as avro_serde:value" in result.err
 
 
 @pytest.fixture
@@ -98,15 +98,17 @@ def test_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, descriptors: 
     monkeypatch.setenv("PROTOBUF_MESSAGE", "shop.Order")
     # Message indexes: 00 is [0]; 04 02 00 is [1, 0].
     app = _made(tmp_path, {b"1": HEADER + b"\0" + plain, b"2": HEADER + b"\x04\x02\x00" + plain, b"3": b"\xff" * 9})
-    asked = ("query", "range", app, "made", "--value-serde", "protobuf_serde:value", "-o", "json")
+    texts = ("query", "range", app, "made", "--value-serde", "protobuf_serde:value", "-o", "json")
     alice = {"customer": "alice", "cents": str(1 << 60)}
-    assert _values(kstate(*asked, "--to", "2")) == [alice, alice]
-    assert "the value of key b'3' cannot be read as protobuf_serde:value" in kstate(*asked, status=4).err
+    assert _values(kstate(*texts, "--to", "2")) == [alice, alice]
+    assert "the value of key b'3' cannot be read as protobuf_serde:value" in kstate(*texts, status=4).err
     monkeypatch.setenv("PROTOBUF_PLAIN", "1")
     keys = _made(tmp_path / "keys", {plain: b"v"})
-    done = kstate("query", "key", keys, "made", json.dumps(alice), "--key-serde", "protobuf_serde:value", "-o", "json")
-    assert [row["key"] for row in done.rows] == [alice]
-    assert "DecodeError" in kstate(*asked, status=4).err
+    result = kstate(
+        "query", "key", keys, "made", json.dumps(alice), "--key-serde", "protobuf_serde:value", "-o", "json"
+    )
+    assert [row["key"] for row in result.rows] == [alice]
+    assert "DecodeError" in kstate(*texts, status=4).err
 
 
 # --- a query of one's own ---------------------------------------------------------------------------------------------
@@ -126,22 +128,22 @@ def test_own_query(tmp_path: Path, counting: ModuleType) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     with OfflineStreams(app, handlers=counting.handlers()) as streams:
         request = in_store("latest-order").with_query(counting.CountQuery())
-        found = streams.query(request).partition_results
-        told = {row["partition"] for row in kstate("query", "range", app, "latest-order", "-o", "json").rows}
-        assert {partition for partition, one in found.items() if one.result.rows} == told
+        partition_results = streams.query(request).partition_results
+        partitions = {row["partition"] for row in kstate("query", "range", app, "latest-order", "-o", "json").rows}
+        assert {partition for partition, entry in partition_results.items() if entry.result.rows} == partitions
         rows = kstate("query", "range", app, "latest-order", "-o", "json").rows
-        assert sum(one.result.rows for one in found.values()) == len(rows)
+        assert sum(entry.result.rows for entry in partition_results.values()) == len(rows)
         nothing = streams.query(in_store("latest-order").with_query(counting.CountQuery(b"\xff"))).partition_results
-        assert {one.result.rows for one in nothing.values()} == {0}
+        assert {entry.result.rows for entry in nothing.values()} == {0}
         # What the library does for every query: global stores, partitions, bounds.
         assert streams.query(in_store("customers").with_query(counting.CountQuery())).global_result.result.rows > 0
-        bound = PositionBound.at(next(iter(found.values())).position.with_component("elsewhere", 0, 1))
+        bound = PositionBound.at(next(iter(partition_results.values())).position.with_component("elsewhere", 0, 1))
         behind = streams.query(request.with_position_bound(bound).with_partitions([0, 9])).partition_results
         assert behind[0].failure_reason is FailureReason.NOT_UP_TO_BOUND
         assert behind[9].failure_reason is FailureReason.NOT_PRESENT
         # A kind without a handler.
-        for one in streams.query(in_store("visits").with_query(counting.CountQuery())).partition_results.values():
-            assert one.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE
+        for result in streams.query(in_store("visits").with_query(counting.CountQuery())).partition_results.values():
+            assert result.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE
     with OfflineStreams(app) as streams:
         assert not streams.query(request).partition_results[0].is_success
     assert "window" not in KEY_VALUE_KINDS
@@ -149,9 +151,9 @@ def test_own_query(tmp_path: Path, counting: ModuleType) -> None:
 
 def test_own_query_as_a_script(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    for store, status, said in (("latest-order", 0, " rows, "), ("visits", 3, "UNKNOWN_QUERY_TYPE")):
+    for store, status, text in (("latest-order", 0, " rows, "), ("visits", 3, "UNKNOWN_QUERY_TYPE")):
         command = [sys.executable, str(EXAMPLES / "count_query.py"), str(app), store]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES.parent), os.environ["PYTHONPATH"]])}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-        assert (done.returncode, done.stderr) == (status, "")
-        assert done.stdout.count(said) == 2
+        process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert (process.returncode, process.stderr) == (status, "")
+        assert process.stdout.count(text) == 2

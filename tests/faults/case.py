@@ -118,11 +118,11 @@ class Sweep:
         """The exit status says what has become of the directory."""
         if ended.status not in MAY_END or "Traceback" in ended.output or "defect" in ended.output:
             return [f"exit {ended.status}: {ended.output[-1500:]}"]
-        allowed = {0: ("new",), 4: ("old",), 6: ("old",), 7: ("new",)}.get(ended.status, ("old", "new"))
+        get = {0: ("new",), 4: ("old",), 6: ("old",), 7: ("new",)}.get(ended.status, ("old", "new"))
         same = self.old == self.new
         return (
             []
-            if which in allowed or same
+            if which in get or same
             else [f"exit {ended.status}, and the directory is {which}: {ended.output[-800:]}"]
         )
 
@@ -133,7 +133,10 @@ class Sweep:
         reply = open_databases(self.releases[self.case.releases[which]], app)
         assert reply.rc == 0 and reply.of("database"), reply.told()
         # Column families that are made anew are made in any order.
-        return {one["path"]: [sorted(one["families"]), one["data"], one.get("offsets")] for one in reply.of("database")}
+        return {
+            entry["path"]: [sorted(entry["families"]), entry["data"], entry.get("offsets")]
+            for entry in reply.of("database")
+        }
 
     def _opened(self, which: str, app: Path) -> list[str]:
         """The release that the directory is for reads in it what it reads without any fault."""
@@ -148,13 +151,11 @@ class Sweep:
         if not app.exists() and not (app.parent / OWN_FOLDER / app.name).exists() and repair.command[0] == "undo":
             return self._nothing_there(app)
         wrong = []
-        wanted = self.new if repair.leaves == "new" else self.old
+        new = self.new if repair.leaves == "new" else self.old
         ended = self.kstate(app, repair.command)
         now = meaning(app)
-        if ended.status or now != wanted:
-            wrong.append(
-                f"{repair.command}: exit {ended.status}: {ended.output[-800:]}; {differences(now, wanted)[:2]}"
-            )
+        if ended.status or now != new:
+            wrong.append(f"{repair.command}: exit {ended.status}: {ended.output[-800:]}; {differences(now, new)[:2]}")
         if repair.command[0] == "undo":
             if not app.exists() and not (app.parent / OWN_FOLDER / app.name).exists():
                 # The directory was lost, and the run that this undo took back was the last trace of it.
@@ -169,10 +170,10 @@ class Sweep:
             wrong.append(f"clean: exit {cleaned.status}: {cleaned.output[-800:]}")
         # How old restored data is stays known.
         ages = own.is_dir() and {path.name for path in own.rglob("*") if not path.is_dir()} == {ages_path(app).name}
-        left = [path for path in app.parent.iterdir() if path != app and not (path == own and ages)]
-        left += [app / mark for mark in MARKS if (app / mark).exists()]
-        left += list(Path(environment(app.parent)["TMPDIR"]).iterdir())
-        return wrong + [f"still there after it all: {path}" for path in left]
+        paths = [path for path in app.parent.iterdir() if path != app and not (path == own and ages)]
+        paths += [app / mark for mark in MARKS if (app / mark).exists()]
+        paths += list(Path(environment(app.parent)["TMPDIR"]).iterdir())
+        return wrong + [f"still there after it all: {path}" for path in paths]
 
     def _nothing_there(self, app: Path) -> list[str]:
         """A directory that was lost, and a command that has left nothing: whose name it is, nobody can say any more.
@@ -182,7 +183,7 @@ class Sweep:
         wrong = []
         for name in ("undo", "clean"):
             ended = self.kstate(app, (name,))
-            left = [path for path in app.parent.iterdir() if path.name != OWN_FOLDER or list(path.iterdir())]
-            if ended.status != 2 or "does not exist" not in ended.output or left:
+            paths = [path for path in app.parent.iterdir() if path.name != OWN_FOLDER or list(path.iterdir())]
+            if ended.status != 2 or "does not exist" not in ended.output or paths:
                 wrong.append(f"{name} where nothing is: exit {ended.status}: {ended.output[-800:]}")
         return wrong

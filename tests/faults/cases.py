@@ -70,11 +70,11 @@ PARTS = tuple(
 def _template(direction: Direction) -> Path:
     """The directory unpacked once, into a temporary folder that lives as long as the tests."""
     folder = tempfile.TemporaryDirectory(prefix="kstate-faults-")
-    _kept.append(folder)
+    _backup.append(folder)
     return small(direction.golden, Path(folder.name) / "state", direction.stores)
 
 
-_kept: list[tempfile.TemporaryDirectory[str]] = []
+_backup: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def fresh(direction: Direction, state: Path) -> Path:
@@ -88,8 +88,8 @@ def fresh(direction: Direction, state: Path) -> Path:
 def migrated(direction: Direction, kstate: Kstate, state: Path) -> Path:
     """The same, migrated."""
     app = fresh(direction, state)
-    done = kstate(app, direction.migrate)
-    assert done.status == 0, done.output
+    result = kstate(app, direction.migrate)
+    assert result.status == 0, result.output
     return app
 
 
@@ -142,16 +142,16 @@ def wiping(direction: Direction) -> Case:
 def _new_topology(direction: Direction) -> Path:
     """Sub-topology 0, which is all that there is, is split into 5 and 7."""
     folder = tempfile.TemporaryDirectory(prefix="kstate-faults-")
-    _kept.append(folder)
-    known = read_topology(KINDS)
+    _backup.append(folder)
+    facts = read_topology(KINDS)
     parts: dict[int, list[str]] = {}
     for number, store in enumerate(sorted(direction.stores)):
-        part = known.of(store)
+        part = facts.of(store)
         assert part is not None
         if not part.is_global:
             parts.setdefault(7 if number % 2 else 5, []).append(store)
     path = Path(folder.name) / "new.txt"
-    path.write_text(text(parts, global_stores=sorted(set(direction.stores) & known.global_stores.keys())))
+    path.write_text(text(parts, global_stores=sorted(set(direction.stores) & facts.global_stores.keys())))
     return path
 
 

@@ -46,11 +46,11 @@ def sweep_of(
     kstate: Kstate, releases: dict[str, Jvm], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Case], Sweep]:
     """A case with its undisturbed run, which is made once."""
-    known: dict[str, Sweep] = {}
+    sweeps: dict[str, Sweep] = {}
 
     def learn(case: Case) -> Sweep:
-        if case.name not in known:
-            known[case.name] = learned(Sweep(case, kstate, tmp_path_factory.mktemp(case.name), releases))
-        return known[case.name]
+        if case.name not in sweeps:
+            sweeps[case.name] = learned(Sweep(case, kstate, tmp_path_factory.mktemp(case.name), releases))
+        return sweeps[case.name]
 
     return learn

@@ -139,8 +139,8 @@ class Kstate:
         `on_start` gets its process id. `alone` are options of a strace for its main thread; what it starts is not slowed down.
         """
         output = Path(self._folder.name) / "output"
-        named = 2 if command[0] == "query" else 1
-        argv = [*command[:named], str(app), *command[named:]]
+        names = 2 if command[0] == "query" else 1
+        argv = [*command[:names], str(app), *command[names:]]
         self._wait_until_ready()
         env = {**environment(app.parent), **(env or {})}
         request = {"argv": argv, "env": env, "output": str(output), "waits": bool(alone)}
@@ -189,9 +189,9 @@ class Kstate:
 def _says(pid: int, name: str) -> str:
     """A line of what the system says of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(rf"^{name}:\s+(.*)$", status, re.MULTILINE)
-    assert found is not None, status
-    return found[1]
+    match = re.search(rf"^{name}:\s+(.*)$", status, re.MULTILINE)
+    assert match is not None, status
+    return match[1]
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

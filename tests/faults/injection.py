@@ -110,9 +110,9 @@ def traced_by_path(kstate: Kstate, app: Path, command: tuple[str, ...], trace: T
 
 def _traced(kstate: Kstate, app: Path, command: tuple[str, ...], *options: str) -> Trace:
     with kstate.under("-y", "-s", "0", *options):
-        done = kstate(app, command)
-    assert done.status == 0, done.output
-    return parse(done.traced, app.parent)
+        result = kstate(app, command)
+    assert result.status == 0, result.output
+    return parse(result.traced, app.parent)
 
 
 def traced_from_the_start(app: Path, command: tuple[str, ...]) -> Trace:
@@ -121,19 +121,19 @@ def traced_from_the_start(app: Path, command: tuple[str, ...]) -> Trace:
     line = ["strace", "-f", "--seccomp-bpf", "-y", "-s", "0", "-o", str(log), "-e", "trace=%file,%desc"]
     line += [sys.executable, "-m", "tests.faults.own_process", command[0], str(app), *command[1:]]
     env = {**os.environ, **environment(app.parent)}
-    done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
     return parse(log.read_text(errors="replace"), app.parent)
 
 
 def parse(log: str, state: Path) -> Trace:
     """A log of strace. Fails at a call about the state directory that this module does not know."""
-    found: dict[tuple[Place, int], Step] = {}
+    steps: dict[tuple[Place, int], Step] = {}
     calls = []
     counts: Counter[tuple[str, str, str]] = Counter()
     main = ""
     for thread, call, rest in (match.groups() for match in map(_LINE.match, log.splitlines()) if match):
-        paths = dict.fromkeys(os.path.normpath(one or other) for one, other in _PATH.findall(rest))
+        paths = dict.fromkeys(os.path.normpath(entry or other) for entry, other in _PATH.findall(rest))
         for path in paths:
             counts[thread, call, path] += 1
         inside = frozenset(os.path.relpath(path, state) for path in paths if _below(path, state))
@@ -145,8 +145,8 @@ def parse(log: str, state: Path) -> Trace:
         path = _changed(call, rest, list(paths))
         if path and _below(path, state):
             step = Step(Place(call, os.path.relpath(path, state)), counts[thread, call, path], thread == main)
-            found.setdefault((step.place, step.nth), step)
-    return Trace(list(found.values()), calls)
+            steps.setdefault((step.place, step.nth), step)
+    return Trace(list(steps.values()), calls)
 
 
 def _below(path: str, state: Path) -> bool:

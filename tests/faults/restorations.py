@@ -64,33 +64,35 @@ def restore(dump: Dump, release: str, *options: str) -> tuple[str, ...]:
     )
 
 
-def lost(one: Restoration, kstate: Kstate, state: Path) -> None:
+def lost(restoration: Restoration, kstate: Kstate, state: Path) -> None:
     """Nothing but the state.dir."""
 
 
-def wiped(one: Restoration, kstate: Kstate, state: Path) -> None:
+def wiped(restoration: Restoration, kstate: Kstate, state: Path) -> None:
     """The first store was moved out; a task that it shared with others keeps those."""
-    _good(kstate, state / APP, restore(one.dump(), one.release))
-    _good(kstate, state / APP, ("wipe", "--store", one.stores[0], "--quiet"))
+    _good(kstate, state / APP, restore(restoration.dump(), restoration.release))
+    _good(kstate, state / APP, ("wipe", "--store", restoration.stores[0], "--quiet"))
     _good(kstate, state / APP, ("clean",))
 
 
-def behind(one: Restoration, kstate: Kstate, state: Path) -> None:
+def behind(restoration: Restoration, kstate: Kstate, state: Path) -> None:
     """Restored from a dump that was half as long."""
-    _good(kstate, state / APP, restore(one.dump(_HALF), one.release))
+    _good(kstate, state / APP, restore(restoration.dump(_HALF), restoration.release))
     _good(kstate, state / APP, ("clean",))
 
 
-def interrupted(one: Restoration, kstate: Kstate, state: Path) -> None:
+def interrupted(restoration: Restoration, kstate: Kstate, state: Path) -> None:
     """Lost; its restoration was killed when it noted that it begins the last of its slices."""
     undisturbed = _temporary() / "w" / "state"
     undisturbed.mkdir(parents=True)
     notes = [
-        step for step in traced(kstate, undisturbed / APP, one.command).steps if step.path.endswith(".started.tmp")
+        step
+        for step in traced(kstate, undisturbed / APP, restoration.command).steps
+        if step.path.endswith(".started.tmp")
     ]
     last = next(step for step in reversed(notes) if step.call == "openat")
     fault = Fault(last.call, last.nth, KILL)
-    ended, killed = fault.strike(kstate, state / APP, one.command, state / last.path)
+    ended, killed = fault.strike(kstate, state / APP, restoration.command, state / last.path)
     assert killed, ended
 
 
@@ -106,42 +108,47 @@ def _dump(stores: tuple[str, ...], part: float) -> Dump:
 
 def _temporary() -> Path:
     folder = tempfile.TemporaryDirectory(prefix="kstate-faults-")
-    _kept.append(folder)
+    _backup.append(folder)
     return Path(folder.name)
 
 
-_kept: list[tempfile.TemporaryDirectory[str]] = []
-_made: dict[Restoration, Path] = {}
+_backup: list[tempfile.TemporaryDirectory[str]] = []
+_outputs: dict[Restoration, Path] = {}
 
 
-def fresh(one: Restoration, kstate: Kstate, state: Path) -> Path:
+def fresh(restoration: Restoration, kstate: Kstate, state: Path) -> Path:
     """What is there before, copied with its times from where it was made once."""
-    if one not in _made:
+    if restoration not in _outputs:
         template = _temporary() / "w" / "state"
         template.mkdir(parents=True)
-        one.before(one, kstate, template)
-        _made[one] = template
+        restoration.before(restoration, kstate, template)
+        _outputs[restoration] = template
     state.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["cp", "-a", str(_made[one]), str(state)], check=True)
+    subprocess.run(["cp", "-a", str(_outputs[restoration]), str(state)], check=True)
     return state.resolve() / APP
 
 
-def restoration(one: Restoration, share: tuple[int, int] | None = None) -> Case:
+def restoration(entry: Restoration, share: tuple[int, int] | None = None) -> Case:
     """`kstate restore`, repaired by undo and by itself: as a resumption, where slices are finished."""
     return Case(
-        one.name,
-        lambda kstate, state: fresh(one, kstate, state),
-        one.command,
-        {"old": EXACT[one.release], "new": EXACT[one.release]},
-        (Repair(("undo",), "old"), Repair(one.command, "new"), Repair(one.command, "new"), Repair(("undo",), "old")),
+        entry.name,
+        lambda kstate, state: fresh(entry, kstate, state),
+        entry.command,
+        {"old": EXACT[entry.release], "new": EXACT[entry.release]},
+        (
+            Repair(("undo",), "old"),
+            Repair(entry.command, "new"),
+            Repair(entry.command, "new"),
+            Repair(("undo",), "old"),
+        ),
         share=share,
     )
 
 
-def half(one: Restoration, kstate: Kstate, state: Path) -> None:
+def half(restoration: Restoration, kstate: Kstate, state: Path) -> None:
     """One store of two, whose tasks lay on two hosts before they became one."""
-    here = _dump(one.stores[:1], 1.0)
-    _good(kstate, state / APP, restore(here, one.release))
+    here = _dump(restoration.stores[:1], 1.0)
+    _good(kstate, state / APP, restore(here, restoration.release))
     _good(kstate, state / APP, ("clean",))
 
 
@@ -170,10 +177,10 @@ _WHOLE = (
     _named("resumed", "4.3", GLOBAL),
     Completion("rehome-half-4.3", "4.3", (KV, VERSIONED), half),
 )
-RESTORED = tuple(restoration(one, (i, len(_WHOLE))) for i, one in enumerate(_WHOLE))
+RESTORED = tuple(restoration(entry, (i, len(_WHOLE))) for i, entry in enumerate(_WHOLE))
 RESTORED_IN_PARTS = tuple(
-    restoration(one)
-    for one in (
+    restoration(completion)
+    for completion in (
         _named("lost", "4.3", KV),
         _named("lost", "4.2", WINDOW),
         _named("wiped", "4.2", KV, VERSIONED),

@@ -27,8 +27,8 @@ def small(golden: str, folder: Path, stores: tuple[str, ...]) -> Path:
     """
     app = unpack(golden, folder).resolve()
     for task in app.iterdir():
-        wanted = [store for store in stores if (store == "global-table") == (task.name == GLOBAL)]
-        if task.is_dir() and (task.name not in (TASK, GLOBAL) or not wanted):
+        target = [store for store in stores if (store == "global-table") == (task.name == GLOBAL)]
+        if task.is_dir() and (task.name not in (TASK, GLOBAL) or not target):
             shutil.rmtree(task)
     if (app / TASK).exists():
         _cut_task(app / TASK, stores)
@@ -57,10 +57,10 @@ def _cut_task(task: Path, stores: tuple[str, ...]) -> None:
 def _cut_checkpoint(path: Path, stores: tuple[str, ...]) -> None:
     """Leave the lines of these stores; a store never written to has -4 under exactly-once."""
     version, _, *lines = path.read_text(encoding="utf-8").splitlines()
-    left = []
+    remainder = []
     for line in lines:
         topic, partition, offset = line.split(" ")
         store = next((name for name in stores if topic.endswith(f"-{name}-changelog")), None)
         if store:
-            left.append(f"{topic} {partition} {-4 if store == NEVER_WRITTEN else offset}")
-    path.write_text("\n".join([version, str(len(left)), *left]) + "\n", encoding="utf-8")
+            remainder.append(f"{topic} {partition} {-4 if store == NEVER_WRITTEN else offset}")
+    path.write_text("\n".join([version, str(len(remainder)), *remainder]) + "\n", encoding="utf-8")

@@ -64,10 +64,10 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
         return _jobs(sweep, _shared(steps, *sweep.case.share))
     near = [step for step in steps if every or around_the_switch(step)]
     if every:
-        chosen = [(step, action) for step in near for action in ACTIONS]
+        choice = [(step, action) for step in near for action in ACTIONS]
     else:
         nearest = _next_to_the_exchange(near)
-        chosen = [
+        choice = [
             (step, action)
             for i, step in enumerate(near)
             for action in ((KILL, _error(step)) if step in nearest else ((KILL, _error(step))[i % 2],))
@@ -75,18 +75,18 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
     for call in sorted({step.call for step in steps} if not every else ()):
         others = [step for step in steps if step.call == call and step not in near]
         spread = [others[(2 * i + 1) * len(others) // (2 * SPREAD)] for i in range(min(SPREAD, len(others)))]
-        chosen += [(step, (_error(step), KILL)[i % 2]) for i, step in enumerate(spread)]
-    return _jobs(sweep, chosen)
+        choice += [(step, (_error(step), KILL)[i % 2]) for i, step in enumerate(spread)]
+    return _jobs(sweep, choice)
 
 
 def _shared(steps: list[Step], number: int, count: int) -> list[tuple[Step, str]]:
     """The part of case `number` of `count`: steps of the switch, kinds of calls before it; they fail and are killed by turns."""
     near = [step for step in steps if around_the_switch(step)]
-    chosen = _next_to_the_exchange(near)[number::count]
+    choice = _next_to_the_exchange(near)[number::count]
     for call in sorted({step.call for step in steps})[number::count]:
         others = [step for step in steps if step.call == call and step not in near]
-        chosen += others[len(others) // 2 :][:1]
-    return [(step, (KILL, _error(step))[i % 2]) for i, step in enumerate(chosen)]
+        choice += others[len(others) // 2 :][:1]
+    return [(step, (KILL, _error(step))[i % 2]) for i, step in enumerate(choice)]
 
 
 def _next_to_the_exchange(near: list[Step]) -> list[Step]:
@@ -95,11 +95,11 @@ def _next_to_the_exchange(near: list[Step]) -> list[Step]:
     return near[switch - 3 : switch + 6]
 
 
-def _jobs(sweep: Sweep, chosen: list[tuple[Step, str]]) -> list[Job]:
+def _jobs(sweep: Sweep, rows: list[tuple[Step, str]]) -> list[Job]:
     repairs = sweep.case.repairs
     return [
         Job(sweep.case, step, Fault(step.call, step.nth, action), repairs[(i + i // len(ACTIONS)) % len(repairs)])
-        for i, (step, action) in enumerate(chosen)
+        for i, (step, action) in enumerate(rows)
     ]
 
 
@@ -109,16 +109,16 @@ def _error(step: Step) -> str:
 
 def learned(sweep: Sweep) -> Sweep:
     """The sweep with its undisturbed run, which processes that share a log make once."""
-    known = Path(LOG) / f"{_code()}-{sweep.case.name}.pickle" if LOG else None
-    if known is not None and known.exists():
-        sweep.old, sweep.new, sweep.trace, sweep.digests = pickle.loads(known.read_bytes())
+    path = Path(LOG) / f"{_code()}-{sweep.case.name}.pickle" if LOG else None
+    if path is not None and path.exists():
+        sweep.old, sweep.new, sweep.trace, sweep.digests = pickle.loads(path.read_bytes())
         return sweep
     sweep.learn()
-    if known is not None:
-        known.parent.mkdir(parents=True, exist_ok=True)
-        partial = known.with_suffix(f".{os.getpid()}")
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}")
         partial.write_bytes(pickle.dumps((sweep.old, sweep.new, sweep.trace, sweep.digests)))
-        partial.rename(known)
+        partial.rename(path)
     return sweep
 
 
@@ -129,10 +129,10 @@ def chunk(sweeps: list[tuple[Sweep, bool]], number: int, chunks: int) -> list[st
         for job in jobs(sweep, every=every):
             if zlib.crc32(str(job.step).encode()) % chunks == number and job.key not in _done():
                 begin = time.monotonic()
-                which, what = sweep.strike(job.fault, job.step, job.repair)
-                _record(job, which, what, time.monotonic() - begin)
-                if what:
-                    wrong.append(f"{job.key}: directory was {which}: {what}")
+                which, subject = sweep.strike(job.fault, job.step, job.repair)
+                _record(job, which, subject, time.monotonic() - begin)
+                if subject:
+                    wrong.append(f"{job.key}: directory was {which}: {subject}")
     return wrong
 
 
@@ -166,11 +166,11 @@ def _done() -> frozenset[str]:
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     """What a log folder has recorded; a line that was cut off does not count."""
-    found = []
+    results = []
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text().splitlines():
             try:
-                found.append(json.loads(line))
+                results.append(json.loads(line))
             except ValueError:
                 continue
-    return found
+    return results

@@ -69,14 +69,14 @@ def test_undo_after_a_start_is_refused(kstate: Kstate, sweep: Sweep, direction: 
     app = migrated(direction, kstate, tmp_path / "state")
     path = open_as_streams(app)
     before = meaning(app)
-    refused = kstate(app, ("undo",))
-    assert refused.status == 4, refused.output
-    assert str(path.relative_to(app)) in refused.output
-    assert f"kstate migrate {app} --to {direction.source.rpartition('.')[0]}" in refused.output
+    refusal = kstate(app, ("undo",))
+    assert refusal.status == 4, refusal.output
+    assert str(path.relative_to(app)) in refusal.output
+    assert f"kstate migrate {app} --to {direction.source.rpartition('.')[0]}" in refusal.output
     assert meaning(app) == before
 
-    done = kstate(app, ("undo", "--discard-newer"))
-    assert done.status == 0, done.output
+    result = kstate(app, ("undo", "--discard-newer"))
+    assert result.status == 0, result.output
     assert meaning(app) == sweep.old
 
 
@@ -88,10 +88,10 @@ def test_the_lock_is_respected(
     app = migrated(direction, kstate, tmp_path / "state")
     options = {"migrate": ("--to", direction.source.rpartition(".")[0]), "wipe": ("--all",)}.get(command, ())
     with held(app) as process:
-        refused = kstate(app, (command, *options))
-        assert refused.status == 5, refused.output
-        assert f"process {process.pid}" in refused.output
-        assert "Traceback" not in refused.output
+        refusal = kstate(app, (command, *options))
+        assert refusal.status == 5, refusal.output
+        assert f"process {process.pid}" in refusal.output
+        assert "Traceback" not in refusal.output
     assert meaning(app) == sweep.new
 
 
@@ -121,16 +121,16 @@ def test_the_lock_is_waited_for(kstate: Kstate, sweep: Sweep, direction: Directi
     ids=lambda value: getattr(value, "name", str(value)),
 )  # fmt: skip
 def test_a_full_file_system(sweep: Sweep, direction: Direction, tmp_path: Path, limit: str, ends: int) -> None:
-    used = sum(1 for _ in fresh(direction, tmp_path / "w").rglob("*")) + 4
+    total = sum(1 for _ in fresh(direction, tmp_path / "w").rglob("*")) + 4
     name, _, value = limit.partition("=")
-    amount = f"{used + int(value)}" if value.startswith("+") else value
+    amount = f"{total + int(value)}" if value.startswith("+") else value
     with mounted(tmp_path / "mount", "-t", "tmpfs", "-o", f"{name}={amount}", "kstate-test") as folder:
         app = Path(shutil.copytree(tmp_path / "w", folder / "state")) / next((tmp_path / "w").iterdir()).name
         command = [sys.executable, "-m", "kstate_cli", "migrate", str(app), *direction.migrate[1:]]
         env = {**os.environ, "TMPDIR": str(tmp_path)}
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=False)
-        assert done.returncode == ends, f"{done.returncode}: {done.stderr}"
-        assert "Traceback" not in done.stderr
+        process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=False)
+        assert process.returncode == ends, f"{process.returncode}: {process.stderr}"
+        assert "Traceback" not in process.stderr
         assert meaning(app) == (sweep.new if ends == 0 else sweep.old)
         if ends == 4:
             assert not (app.parent / ".kstate").exists()

@@ -28,10 +28,10 @@ def test_what_cannot_be_exchanged_is_refused_with_the_reason(
     if before is None:
         call, path = ("rename", read_runs(app)[0].tree)
     line = DOWN.migrate if command == "migrate" else ("undo",)
-    refused, happened = Fault(call, 1, f"error={error}").strike(kstate, app, line, path)
+    refusal, happened = Fault(call, 1, f"error={error}").strike(kstate, app, line, path)
     assert happened
-    assert refused.status == 4, refused.output
-    assert "cannot exchange two directories" in refused.output
+    assert refusal.status == 4, refusal.output
+    assert "cannot exchange two directories" in refusal.output
     assert (meaning(app) if app.exists() else None) == before
     assert [run.state.value for run in read_runs(app) if run.state] == ([] if command == "migrate" else ["kept"])
     again = kstate(app, line)

@@ -37,8 +37,8 @@ def test_a_full_file_system_can_be_cleaned(kstate: Kstate, tmp_path: Path, calls
     app = migrated(DOWN, kstate, tmp_path / "state")
     before = meaning(app)
     with kstate.under(*full(app, *calls)):
-        done = kstate(app, ("clean",))
-    assert done.status == 0, done.output
+        result = kstate(app, ("clean",))
+    assert result.status == 0, result.output
     assert not (app.parent / ".kstate").exists()
     assert meaning(app) == before
 
@@ -65,14 +65,14 @@ def test_what_undo_cannot_prove_is_announced_or_not_deleted(kstate: Kstate, tmp_
     subprocess.run(["tar", "-xJf", OLDER, "-C", tmp_path], check=True)
     (app,) = (path for path in (tmp_path / "state").iterdir() if path.name != ".kstate")
     assert kstate(app, ("undo",)).status == 0  # its wipe of everything: of an APP without a database nothing is deleted
-    kept = meaning(read_runs(app)[0].tree)
+    backup = meaning(read_runs(app)[0].tree)
     with kstate.under(*full(app, "write", "rename")):
         failed = kstate(app, ("clean",))
     assert failed.status == 7, failed.output
-    assert meaning(read_runs(app)[0].tree) == kept
+    assert meaning(read_runs(app)[0].tree) == backup
     with kstate.under(*full(app, "write")):
-        done = kstate(app, ("clean",))
-    assert done.status == 0, done.output
+        result = kstate(app, ("clean",))
+    assert result.status == 0, result.output
     assert not (app.parent / ".kstate").exists()
 
 

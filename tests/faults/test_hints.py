@@ -28,16 +28,16 @@ def failing(app: Path, command: str, *options: str) -> tuple[Path, str]:
         state = app.parent.parent / f"state-{nth}"
         shutil.copytree(app.parent, state, symlinks=True)
         struck = state / app.name
-        done = subprocess.run(
+        process = subprocess.run(
             ["strace", "-f", "-qq", "-o", os.devnull, "-P", str(state), "-e", f"inject=fsync:error=EIO:when={nth}",
              sys.executable, "-m", "kstate_cli", command, str(struck), *options],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if "could not be recorded" in done.stderr:
-            assert done.returncode == 7, done.stderr
-            return struck, done.stderr
+        if "could not be recorded" in process.stderr:
+            assert process.returncode == 7, process.stderr
+            return struck, process.stderr
         shutil.rmtree(state)
-        if done.returncode == 0:
+        if process.returncode == 0:
             break
     raise AssertionError("no sync of the state.dir came after the exchange")
 
@@ -90,10 +90,10 @@ def test_a_restoration_that_ended_in_an_error(tmp_path: Path) -> None:
     )  # fmt: skip
     assert failed.returncode == 6, failed.stderr
     for option in ((), ("--dry-run",)):
-        refused = kstate(*words, *option, status=4)
-        assert "ended in ERROR" in refused.err, refused.told
-        assert "fix the cause, then run the command again with --after-error" in refused.err
-    (status,) = re.findall(r"what the runs did: kstate (.*)$", refused.err, flags=re.MULTILINE)
+        refusal = kstate(*words, *option, status=4)
+        assert "ended in ERROR" in refusal.err, refusal.told
+        assert "fix the cause, then run the command again with --after-error" in refusal.err
+    (status,) = re.findall(r"what the runs did: kstate (.*)$", refusal.err, flags=re.MULTILINE)
     assert "0001-restore" in kstate(*shlex.split(status)).out
     assert [row["restoration"] for row in kstate("status", app, "-o", "json").rows][-1] == "ERROR"
     kstate(*words, "--after-error", "--dry-run")

@@ -35,14 +35,14 @@ def steps_of(sweep: Sweep) -> dict[Step, str]:
     switch = next(i for i, step in enumerate(steps) if step.call == "renameat2")
     # From the announcement in the journal (opened, written, synced) signals wait until the switch is recorded, and from
     # the mark before it where a kept directory goes back.
-    held = switch - 2
-    while steps[held - 1].path.endswith(UNDOING):
-        held -= 1
+    memory = switch - 2
+    while steps[memory - 1].path.endswith(UNDOING):
+        memory -= 1
     assert [step.call for step in steps[switch - 2 :]] == CALLS, steps
-    return {step: "new" if i >= held else "old" for i, step in enumerate(steps)}
+    return {step: "new" if i >= memory else "old" for i, step in enumerate(steps)}
 
 
-def signalled(sweep: Sweep, step: Step, number: signal.Signals, wanted: str, after: int) -> list[str]:
+def signalled(sweep: Sweep, step: Step, number: signal.Signals, target: str, after: int) -> list[str]:
     """Send a signal when the command is about to make this call. Returns what was wrong."""
     app = sweep.fresh()
     sent = False
@@ -53,21 +53,21 @@ def signalled(sweep: Sweep, step: Step, number: signal.Signals, wanted: str, aft
         os.kill(pid, number)
 
     path = os.path.normpath(app.parent / step.path)
-    held = f"inject={step.call}:delay_enter={HELD_MS}ms:when={step.nth}"
-    with sweep.kstate.under("-P", path, "-e", f"trace={step.call}", "-e", held) as kstate:
+    text = f"inject={step.call}:delay_enter={HELD_MS}ms:when={step.nth}"
+    with sweep.kstate.under("-P", path, "-e", f"trace={step.call}", "-e", text) as kstate:
         ended = kstate(app, sweep.case.command, Moment(step.call, step.nth, send))
     which = sweep.which(app)
     wrong = [] if sent else ["the call never came"]
     if ended.status != 128 + number or "Traceback" in ended.output:
         wrong.append(f"exit {ended.status}: {ended.output[-800:]}")
-    if which != wanted:
-        wrong.append(f"the directory is {which}, not {wanted}")
+    if which != target:
+        wrong.append(f"the directory is {which}, not {target}")
     return wrong + sweep.repaired(app, sweep.case.repairs[after % 2])
 
 
-ONE_OF_EACH = ("down-kv", "undo-up-kv")
+TEXTS = ("down-kv", "undo-up-kv")
 """To what is around the switch, the direction is nothing."""
-CASES = [case for case in IN_PARTS if case.name in (*ONE_OF_EACH, *(("up-kv", "undo-down-kv") if ALL else ()))]
+CASES = [case for case in IN_PARTS if case.name in (*TEXTS, *(("up-kv", "undo-down-kv") if ALL else ()))]
 
 
 @pytest.mark.sample(1)
@@ -75,9 +75,9 @@ CASES = [case for case in IN_PARTS if case.name in (*ONE_OF_EACH, *(("up-kv", "u
 def test_a_signal_at_each_step_of_the_switch(sweep_of: Callable[[Case], Sweep], case: Case) -> None:
     sweep = sweep_of(case)
     wrong = []
-    for i, (step, wanted) in enumerate(steps_of(sweep).items()):
+    for i, (step, target) in enumerate(steps_of(sweep).items()):
         for number in NUMBERS if ALL else (NUMBERS[i % 2],):
-            found = signalled(sweep, step, number, wanted, i)
-            if found:
-                wrong.append(f"{number.name} at {step}: {'; '.join(found)}")
+            results = signalled(sweep, step, number, target, i)
+            if results:
+                wrong.append(f"{number.name} at {step}: {'; '.join(results)}")
     assert not wrong, "\n\n".join(wrong)

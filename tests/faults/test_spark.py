@@ -33,9 +33,9 @@ _ENDS_WITHIN = 30
 @pytest.fixture(scope="module")
 def sweep(sweep_of: Callable[[Case], Sweep]) -> Sweep:
     """The lost directory; what it means before and after is what it means without Spark."""
-    known = sweep_of(RESTORED[0])
-    command = [option for option in known.case.command if option not in ("--engine", "local")]
-    return replace(known, case=replace(known.case, command=(*command, "--master", "local[1,4]")))
+    facts = sweep_of(RESTORED[0])
+    command = [option for option in facts.case.command if option not in ("--engine", "local")]
+    return replace(facts, case=replace(facts.case, command=(*command, "--master", "local[1,4]")))
 
 
 def steps_of(sweep: Sweep) -> list[Step]:
@@ -55,14 +55,14 @@ def while_spark_runs(sweep: Sweep) -> Step:
 def left_of(state: Path) -> list[str]:
     """Processes that have the temporary folder of this run: the JVM and its workers inherit it."""
     mark = f"TMPDIR={environment(state)['TMPDIR']}".encode()
-    found = []
+    results = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "cmdline").read_bytes().decode(errors="replace"))
+                results.append((process / "cmdline").read_bytes().decode(errors="replace"))
         except OSError:
             continue
-    return found
+    return results
 
 
 def struck(sweep: Sweep, number: int, step: Step, action: str) -> list[str]:
@@ -72,9 +72,9 @@ def struck(sweep: Sweep, number: int, step: Step, action: str) -> list[str]:
     which = sweep.which(app)
     wrong = [] if happened else ["the fault did not happen"]
     deadline = time.monotonic() + _ENDS_WITHIN  # of one that was killed the JVM hears when its input ends
-    while (left := left_of(app.parent)) and action == KILL and time.monotonic() < deadline:
+    while (lines := left_of(app.parent)) and action == KILL and time.monotonic() < deadline:
         time.sleep(0.1)
-    wrong += [f"still runs: {left}"] if left else []
+    wrong += [f"still runs: {lines}"] if lines else []
     wrong += sweep.problems(app, ended, which, sweep.case.repairs[number % 2])
     print(f"{step} {action}: exit {ended.status}, {which}")
     shutil.rmtree(app.parent.parent)
@@ -88,5 +88,5 @@ def test_faults_with_real_spark(sweep: Sweep) -> None:
     if ALL:
         faults = [(step, action) for step in (while_spark_runs(sweep), *steps) for action in (EIO, FULL, KILL)]
     assert os.environ.get("PYSPARK_GATEWAY_PORT") is None
-    wrong = [one for i, (step, action) in enumerate(faults) for one in struck(sweep, i, step, action)]
+    wrong = [entry for i, (step, action) in enumerate(faults) for entry in struck(sweep, i, step, action)]
     assert not wrong, "\n\n".join(wrong)

@@ -79,14 +79,14 @@ class Application:
 
     def _migrated(self, kstate: Kstate, state: Path) -> Path:
         app = self.copy(state)
-        done = kstate(app, self.migrate)
-        assert done.status == 0, done.output
+        result = kstate(app, self.migrate)
+        assert result.status == 0, result.output
         return app
 
 
-def start(streams: Harness, one: Application, version: str, state: Path, dump: Path) -> Reply:
+def start(streams: Harness, application: Application, version: str, state: Path, dump: Path) -> Reply:
     """Start the application; a persistent store that restores anything makes it fail."""
-    return streams.run(version, one.app, state, Run(dump=dump, as_of="4.2", expect_no_restore=True))
+    return streams.run(version, application.app, state, Run(dump=dump, as_of="4.2", expect_no_restore=True))
 
 
 @functools.cache
@@ -94,46 +94,46 @@ def application(streams: Harness, source: str, target: str, folder: Path) -> App
     """Run an application under its first release, and stop it."""
     app = App(f"faults-{source}".replace(".", ""), TOPOLOGY, "eos")
     streams.produce(source, app, BATCH)
-    one = Application(app, folder / "base", folder / "reference.jsonl", source, target)
-    live = streams.run(source, app, one.base, Run(as_of="4.2", read=False))
+    entry = Application(app, folder / "base", folder / "reference.jsonl", source, target)
+    live = streams.run(source, app, entry.base, Run(as_of="4.2", read=False))
     assert live.rc == 0, live.told()
-    shutil.copytree(one.base, folder / "restarted")
-    restart = start(streams, one, source, folder / "restarted", one.reference)
+    shutil.copytree(entry.base, folder / "restarted")
+    restart = start(streams, entry, source, folder / "restarted", entry.reference)
     assert restart.rc == 0, restart.told()
-    return one
+    return entry
 
 
 def steps_of_the_switch(sweep: Sweep) -> list[Step]:
     """From the announcement to the record."""
     near = [step for step in sweep.trace.steps if around_the_switch(step)]
     switch = next(i for i, step in enumerate(near) if step.call == "renameat2")
-    found = near[switch - 2 : switch + 5]
-    assert len(found) == STEPS and all("journal" in found[i].path for i in (0, 1, 5, 6)), found
-    return found
+    results = near[switch - 2 : switch + 5]
+    assert len(results) == STEPS and all("journal" in results[i].path for i in (0, 1, 5, 6)), results
+    return results
 
 
-def judged(streams: Harness, one: Application, sweep: Sweep, app: Path, which: str) -> list[str]:
+def judged(streams: Harness, application: Application, sweep: Sweep, app: Path, which: str) -> list[str]:
     """What is wrong when the release that the directory is for runs on it."""
     served = app.parent.parent / "served.jsonl"
-    reply = start(streams, one, sweep.case.releases[which], app.parent, served)
+    reply = start(streams, application, sweep.case.releases[which], app.parent, served)
     wrong = [] if reply.rc == 0 else [f"{sweep.case.releases[which]} ends with {reply.rc}: {reply.told()[-1500:]}"]
     if any("orrupted" in str(event["text"]) for event in reply.of("log")):
         wrong.append(f"a task was wiped: {reply.told()[-1500:]}")
     if not wrong:
-        wrong = [str(one) for one in dumps.differences(one.reference, served)]
+        wrong = [str(difference) for difference in dumps.differences(application.reference, served)]
     return wrong
 
 
-def afterwards(sweep: Sweep, one: Application, app: Path, which: str) -> list[str]:
+def afterwards(sweep: Sweep, application: Application, app: Path, which: str) -> list[str]:
     """Streams has run: what it did must not be lost by an undo; a migration that did not happen can still be made."""
     migrated = (which == "new") == (sweep.case.command[0] == "migrate")
     undo = sweep.kstate(app, ("undo",))
-    wanted = (4, "has changed since") if migrated else (0, "")
+    texts = (4, "has changed since") if migrated else (0, "")
     wrong = (
-        [] if (undo.status == wanted[0] and wanted[1] in undo.output) else [f"undo: exit {undo.status}: {undo.output}"]
+        [] if (undo.status == texts[0] and texts[1] in undo.output) else [f"undo: exit {undo.status}: {undo.output}"]
     )
-    again = sweep.kstate(app, one.migrate)
-    if again.status or sweep.kstate(app, one.migrate).status:
+    again = sweep.kstate(app, application.migrate)
+    if again.status or sweep.kstate(app, application.migrate).status:
         wrong.append(f"migrate: exit {again.status}: {again.output[-800:]}")
     return wrong
 
@@ -142,25 +142,25 @@ def afterwards(sweep: Sweep, one: Application, app: Path, which: str) -> list[st
 def test_real_streams_before_any_repair(
     streams: Harness, kstate: Kstate, tmp_path_factory: pytest.TempPathFactory, source: str, target: str, command: str
 ) -> None:
-    one = application(streams, source, target, tmp_path_factory.getbasetemp() / f"streams-{source}")
+    entry = application(streams, source, target, tmp_path_factory.getbasetemp() / f"streams-{source}")
     releases = {version: streams.jvm(version) for version in (source, target)}
-    sweep = Sweep(one.case(command), kstate, tmp_path_factory.mktemp("w"), releases)
+    sweep = Sweep(entry.case(command), kstate, tmp_path_factory.mktemp("w"), releases)
     sweep.learn()
-    wrong, seen, marked = [], [], 0
+    wrong, names, marked = [], [], 0
     for i, step in enumerate(steps_of_the_switch(sweep)):
         for action in (KILL, EIO) if ALL else (KILL,) if i in IN_SHORT else ():
             fault = Fault(step.call, step.nth, action)
             app, ended, struck = sweep.struck(fault, step)
             which = sweep.which(app)
-            seen.append(which)
-            found = [] if struck else ["the fault did not happen"]
+            names.append(which)
+            texts = [] if struck else ["the fault did not happen"]
             # Streams starts from what is there, marks and all.
             marked += which == "new" and any((app / mark).exists() for mark in MARKS)
-            found += judged(streams, one, sweep, app, which) if which in ("old", "new") else [which]
-            found += afterwards(sweep, one, app, which)
+            texts += judged(streams, entry, sweep, app, which) if which in ("old", "new") else [which]
+            texts += afterwards(sweep, entry, app, which)
             print(f"{command} {step} {action}: exit {ended.status}, {which}")
-            if found:
-                wrong.append(f"{command}: {step} {action}, directory was {which}: {'; '.join(found)}")
+            if texts:
+                wrong.append(f"{command}: {step} {action}, directory was {which}: {'; '.join(texts)}")
     assert not wrong, "\n\n".join(wrong)
-    assert {"old", "new"} <= set(seen)
+    assert {"old", "new"} <= set(names)
     assert marked, "no release was started from a directory with a mark"

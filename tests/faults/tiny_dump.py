@@ -63,15 +63,17 @@ def make(folder: Path, stores: tuple[str, ...], *, part: float = 1.0) -> Dump:
     for store in stores:
         for partition, rows in _changelogs(store):
             offsets = rows.column("offset").to_pylist()
-            kept = rows.slice(0, round(len(rows) * part))
+            backup = rows.slice(0, round(len(rows) * part))
             path = folder / "dump" / f"{TOPICS[store]}-{partition}.parquet"
             path.parent.mkdir(exist_ok=True)
-            pq.write_table(kept, path)
+            pq.write_table(backup, path)
             data = path.read_bytes()
             files.append(ManifestFile(path.name, len(data), hashlib.sha256(data).hexdigest(), TOPICS[store], partition))
-            last = offsets[len(kept) - 1]
+            last = offsets[len(backup) - 1]
             end = last + 1 if part < 1 else offsets[-1] + 2  # the marker of the last transaction
-            partitions.append(ManifestPartition(TOPICS[store], partition, 0, end, offsets[0], last, len(kept), start=0))
+            partitions.append(
+                ManifestPartition(TOPICS[store], partition, 0, end, offsets[0], last, len(backup), start=0)
+            )
     (folder / "dump" / NAME).write_bytes(render(Manifest("read_committed", tuple(partitions), tuple(files))))
     (folder / "kstate.toml").write_text(_spec(stores), encoding="utf-8")
     return Dump(folder)
@@ -82,13 +84,13 @@ def _changelogs(store: str) -> list[tuple[int, pa.Table]]:
     if store == VERSIONED:
         return [(0, _history())]
     manifest = parse((EXAMPLES / "dump" / NAME).read_bytes())
-    found = []
+    results = []
     for file in manifest.files:
         if file.topic == TOPICS[store] and file.partition is not None and (store == GLOBAL or file.partition == 0):
             rows = pq.read_table(EXAMPLES / "dump" / file.path, partitioning=None)
-            found.append((file.partition, rows.slice(0, WINDOW_ROWS) if store == WINDOW else rows))
-    assert found, store
-    return found
+            results.append((file.partition, rows.slice(0, WINDOW_ROWS) if store == WINDOW else rows))
+    assert results, store
+    return results
 
 
 def _history() -> pa.Table:
@@ -116,8 +118,8 @@ def _spec(stores: tuple[str, ...]) -> str:
     head, *sections = re.split(r"(?m)^(?=\[stores\.)", (EXAMPLES / "dump.toml").read_text(encoding="utf-8"))
     by_name = {re.findall(r"\[stores\.(\S+)\]", section)[0]: section for section in sections}
     by_name[VERSIONED] = _VERSIONED_SPEC
-    wanted = [by_name[store] if store == GLOBAL else _one_partition(by_name[store]) for store in stores]
-    return head + "".join(wanted)
+    texts = [by_name[store] if store == GLOBAL else _one_partition(by_name[store]) for store in stores]
+    return head + "".join(texts)
 
 
 def _one_partition(section: str) -> str:

@@ -23,19 +23,19 @@ def meaning(app: Path) -> Meaning:
 
     A directory with nothing but its lock means what none means: Streams makes it and begins with nothing.
     """
-    found: Meaning = {}
+    results: Meaning = {}
     for folder, _, files in os.walk(app):
         # A mark says whether a switch has happened, and nothing to Streams (test_streams starts it with one).
         files = [name for name in files if name not in MARKS]
         place = os.path.relpath(folder, app)
-        found[place] = "folder"
+        results[place] = "folder"
         database = "CURRENT" in files
         if database:
-            found[place] = _database(Path(folder))
+            results[place] = _database(Path(folder))
         for name in files:
             if not (database and _ROCKSDB.fullmatch(name)):
-                found[os.path.join(place, name)] = _file(Path(folder) / name)
-    return found if found.keys() - {".", "./.lock"} else {}
+                results[os.path.join(place, name)] = _file(Path(folder) / name)
+    return results if results.keys() - {".", "./.lock"} else {}
 
 
 def _database(path: Path) -> str:
@@ -60,18 +60,18 @@ def _file(path: Path) -> str:
 
 def fingerprint(app: Path) -> dict[str, tuple[int, int, int]]:
     """Inode, size and time of every file and folder: what nobody touched has the same."""
-    found = {}
+    results = {}
     for folder, _, files in os.walk(app):
         for path in (folder, *(os.path.join(folder, name) for name in files)):
             stat = os.stat(path, follow_symlinks=False)
-            found[os.path.relpath(path, app)] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-    return found
+            results[os.path.relpath(path, app)] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return results
 
 
-def differences(one: Meaning, other: Meaning) -> list[str]:
+def differences(meaning: Meaning, other: Meaning) -> list[str]:
     """Where two directories differ, for the message of a failed assertion."""
     return [
-        f"{path}: {one.get(path)} / {other.get(path)}"
-        for path in sorted(one.keys() | other.keys())
-        if one.get(path) != other.get(path)
+        f"{path}: {meaning.get(path)} / {other.get(path)}"
+        for path in sorted(meaning.keys() | other.keys())
+        if meaning.get(path) != other.get(path)
     ]

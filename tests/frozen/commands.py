@@ -15,9 +15,9 @@ OFFSETS, TRUNCATED = f"{BESIDE}/offsets.json", f"{BESIDE}/truncated.json"
 SPEC, DUMP, LOST = f"{BESIDE}/kstate.toml", f"{BESIDE}/dump", f"{BESIDE}/lost"
 """What `ls --spec` gave, filled in; a dump of all changelogs; a state directory that has been lost."""
 JSON = ("-o", "json")
-LISTED, DRAFTED = ("ls", APP, *JSON), ("ls", APP, "--spec")
+LISTING, DRAFTED = ("ls", APP, *JSON), ("ls", APP, "--spec")
 """Asked first: the others take stores and a specification from what they say."""
-SHOWN = frozenset({"ls APP -o json", "check APP --for 4.3 -o json", "migrate APP --to 4.2 --dry-run -o json"})
+TEXTS = frozenset({"ls APP -o json", "check APP --for 4.3 -o json", "migrate APP --to 4.2 --dry-run -o json"})
 """Commands whose words are readable in golden/NAME.jsonl, of the directories in `LARGE_SHOWN`."""
 LARGE_SHOWN = frozenset({"3.9.2-kinds-alos", "4.3.1-kinds-eos", "4.2.1-kinds-eos-killed-second", "4.3.1-headers-eos"})
 PAIRS = {
@@ -76,7 +76,7 @@ class Store:
 
 
 def reading(name: str) -> Iterator[tuple[str, ...]]:
-    """Commands that read, but for `LISTED` and those about single stores."""
+    """Commands that read, but for `LISTING` and those about single stores."""
     yield ("inspect-position", APP, "--merge", *JSON)
     yield ("inspect-position", APP, "--at", f"{_events(name)}:0=30", *JSON)
     yield ("status", APP, *JSON)
@@ -166,12 +166,12 @@ def _query(kind: str, store: str, *more: str) -> tuple[str, ...]:
 def shown(name: str, command: str) -> bool:
     """Whether what a command says is readable in golden/NAME.jsonl."""
     small = index()[name]["topology"] in ("demo", "sparse")
-    return (small and command.split(maxsplit=1)[0] != "query") or (name in LARGE_SHOWN and command in SHOWN)
+    return (small and command.split(maxsplit=1)[0] != "query") or (name in LARGE_SHOWN and command in TEXTS)
 
 
 def _events(name: str) -> str:
-    known: dict[str, Any] = index()[name]
-    return "shop-events" if known["topology"] == "demo" else f"{known['application']}-in-events"
+    facts: dict[str, Any] = index()[name]
+    return "shop-events" if facts["topology"] == "demo" else f"{facts['application']}-in-events"
 
 
 def _task(name: str, partition: int) -> str:

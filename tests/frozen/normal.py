@@ -28,7 +28,7 @@ class Normal:
     """Takes out of a command's words what only this run has. `places` are folders and what they are called."""
 
     def __init__(self, places: Mapping[Path, str]) -> None:
-        self._places = sorted(((str(path), name) for path, name in places.items()), key=lambda one: -len(one[0]))
+        self._places = sorted(((str(path), name) for path, name in places.items()), key=lambda entry: -len(entry[0]))
 
     def text(self, text: str) -> str:
         """A line of standard error, or of an output that is not JSON."""
@@ -41,9 +41,9 @@ class Normal:
         for line in lines:
             if _PROGRESS.fullmatch(line):
                 continue
-            said = self.row(json.loads(line)) if line.startswith("{") else self.text(line)
-            if not (isinstance(said, dict) and said["type"] == "progress" and said["slices"] < said["of"]):
-                yield said
+            row = self.row(json.loads(line)) if line.startswith("{") else self.text(line)
+            if not (isinstance(row, dict) and row["type"] == "progress" and row["slices"] < row["of"]):
+                yield row
 
     def row(self, row: Any) -> Any:
         """A line of JSON."""
@@ -53,9 +53,9 @@ class Normal:
     def _value(self, value: Any, members: Mapping[str, Any]) -> Any:
         if isinstance(value, dict):
             return {
-                self.text(name): members[name] if name in members and one is not None else self._value(one, members)
-                for name, one in value.items()
+                self.text(name): members[name] if name in members and entry is not None else self._value(entry, members)
+                for name, entry in value.items()
             }
         if isinstance(value, list):
-            return [self._value(one, members) for one in value]
+            return [self._value(entry, members) for entry in value]
         return self.text(value) if isinstance(value, str) else value

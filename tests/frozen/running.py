@@ -35,7 +35,7 @@ _Key = tuple[Path, "frozenset[str] | None", int]
 @contextmanager
 def reading_once() -> Iterator[None]:
     """While it lasts, a directory is read once. Nothing in it may change meanwhile."""
-    kept: dict[_Key, tuple[bytes, list[str]]] = {}
+    backup: dict[_Key, tuple[bytes, list[str]]] = {}
 
     def read_once(
         path: Path,
@@ -47,21 +47,21 @@ def reading_once() -> Iterator[None]:
         unlisted: list[OSError] | None = None,
     ) -> Any:
         key = (path, None if stores is None else frozenset(stores), count_bytes)
-        if key not in kept:
-            told: list[str] = []
-            found = read_application(
+        if key not in backup:
+            lines: list[str] = []
+            application = read_application(
                 path,
                 workers=workers,
-                on_store=told.append,
+                on_store=lines.append,
                 stores=stores,
                 count_bytes=count_bytes,
                 unlisted=unlisted,
             )
             assert not unlisted, "errors are not kept"
-            kept[key] = (pickle.dumps(found), told)
-        data, told = kept[key]
+            backup[key] = (pickle.dumps(application), lines)
+        data, lines = backup[key]
         if on_store is not None:
-            for name in told:
+            for name in lines:
                 on_store(name)
         return pickle.loads(data)
 
@@ -89,11 +89,11 @@ def _import_all() -> None:
             importlib.import_module(module.name)
 
 
-def _replace(one: object, other: object) -> int:
+def _replace(entry: object, other: object) -> int:
     """Let all of kstate use another function. Returns in how many modules."""
     count = 0
     for name, module in list(sys.modules.items()):
-        if name.startswith("kstate_cli.") and getattr(module, "read_application", None) is one:
+        if name.startswith("kstate_cli.") and getattr(module, "read_application", None) is entry:
             setattr(module, "read_application", other)  # noqa: B010
             count += 1
     return count

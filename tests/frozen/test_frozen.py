@@ -36,24 +36,24 @@ class Directory:
     def argv(self, command: tuple[str, ...]) -> list[str]:
         """With paths."""
         paths = {commands.APP: str(self.app)}
-        return [paths.get(one, one.replace(f"{commands.BESIDE}/", f"{self.beside}/")) for one in command]
+        return [paths.get(entry, entry.replace(f"{commands.BESIDE}/", f"{self.beside}/")) for entry in command]
 
     def ask(self, command: tuple[str, ...]) -> list[str]:
         """What a command says, without what only this run has."""
         return self.lines(run(*self.argv(command)))
 
-    def lines(self, done: Done) -> list[str]:
+    def lines(self, result: Done) -> list[str]:
         """As the function."""
-        return lines(done, self.normal)
+        return lines(result, self.normal)
 
 
-def lines(done: Done, normal: Normal) -> list[str]:
+def lines(result: Done, normal: Normal) -> list[str]:
     """The exit code, the output, the messages."""
-    found = [f"exit {done.status}"]
-    for line in done.out.splitlines():
+    results = [f"exit {result.status}"]
+    for line in result.out.splitlines():
         is_json = line.startswith("{")
-        found.append(texts.json_line(normal.row(json.loads(line)) if is_json else {"out": normal.text(line)}))
-    return found + [texts.json_line({"err": message}) for message in normal.messages(done.err.splitlines())]
+        results.append(texts.json_line(normal.row(json.loads(line)) if is_json else {"out": normal.text(line)}))
+    return results + [texts.json_line({"err": message}) for message in normal.messages(result.err.splitlines())]
 
 
 @pytest.mark.sample(9)
@@ -62,51 +62,51 @@ def test_what_is_said(name: str, tmp_path: Path) -> None:
     with reading_once():
         directory = Directory(name, tmp_path)
         untouched = tree_hash(directory.state)
-        said = dict(_asked(directory))
+        text = dict(_asked(directory))
         assert tree_hash(directory.state) == untouched, "a command that only reads has changed something"
-    said |= _carried_out(name, tmp_path)
+    text |= _carried_out(name, tmp_path)
     before = texts.kept(name)
-    changed = texts.differences(before, said)
+    changed = texts.differences(before, text)
     if WRITE:
-        texts.keep(name, said)
+        texts.keep(name, text)
         print("\n".join([f"\n{name}", *changed] if before and changed else [f"\n{name}: kept"]))
     else:
         assert not changed, "\n".join([f"{name}: KSTATE_FREEZE=write keeps it as it is now", *texts.first(changed)])
-        shown = (texts.FOLDER / f"{name}.jsonl").read_text(encoding="utf-8")
-        assert shown == texts.readable(name, said), f"golden/{name}.jsonl and golden/{name}.xz are not of one writing"
+        output = (texts.FOLDER / f"{name}.jsonl").read_text(encoding="utf-8")
+        assert output == texts.readable(name, text), f"golden/{name}.jsonl and golden/{name}.xz are not of one writing"
 
 
 def test_nothing_else_is_kept() -> None:
-    kept = {path.name for path in texts.FOLDER.iterdir()}
-    assert kept == {f"{name}{suffix}" for name in names() for suffix in (".xz", ".jsonl")}
+    backup = {path.name for path in texts.FOLDER.iterdir()}
+    assert backup == {f"{name}{suffix}" for name in names() for suffix in (".xz", ".jsonl")}
 
 
 def test_a_directory_that_is_read_once_is_as_one_that_is_read_each_time(tmp_path: Path) -> None:
     """Of every command that reads it in a way of its own."""
     name = "4.2.1-kinds-eos-killed-second"
     directory = Directory(name, tmp_path)
-    asked = [
+    texts = [
         ("ls", commands.APP, *commands.JSON),
         ("check", commands.APP, "--for", "4.3", *commands.JSON),
         ("migrate", commands.APP, "--to", "4.3", "--wipe-unclean", "--dry-run", *commands.JSON),
         ("query", "range", commands.APP, "count", *commands.JSON),
         ("verify", commands.APP, "--store", "count", *commands.JSON),
     ]
-    each_time = [directory.ask(command) for command in asked]
+    each_time = [directory.ask(command) for command in texts]
     with reading_once():
-        assert [directory.ask(command) for command in asked] == each_time
-        assert [directory.ask(command) for command in asked] == each_time
+        assert [directory.ask(command) for command in texts] == each_time
+        assert [directory.ask(command) for command in texts] == each_time
 
 
 def _asked(directory: Directory) -> Iterator[tuple[str, list[str]]]:
     name = directory.name
-    listed, drafted = (run(*directory.argv(command)) for command in (commands.LISTED, commands.DRAFTED))
-    yield shlex.join(commands.LISTED), directory.lines(listed)
+    listing, drafted = (run(*directory.argv(command)) for command in (commands.LISTING, commands.DRAFTED))
+    yield shlex.join(commands.LISTING), directory.lines(listing)
     yield shlex.join(commands.DRAFTED), directory.lines(drafted)
     beside.make(name, directory.beside, drafted.out)
     for command in (*commands.reading(name), *commands.plans(name), *commands.queries(name)):
         yield shlex.join(command), directory.ask(command)
-    stores = _stores(listed)
+    stores = _stores(listing)
     for store in stores if name in commands.ROWS_READ else stores[:1]:
         for command in commands.of_store(store):
             yield shlex.join(command), directory.ask(command)
@@ -114,49 +114,49 @@ def _asked(directory: Directory) -> Iterator[tuple[str, list[str]]]:
     if name in commands.PAIRS:
         other = unpack(commands.PAIRS[name], directory.beside / "other")
         normal = Normal({other: "OTHER", directory.app: commands.APP})
-        done = run("diff", str(directory.app), str(other), "--positions", "--limit", "2", "-o", "json")
-        yield f"diff APP {commands.PAIRS[name]} --positions --limit 2 -o json", lines(done, normal)
+        result = run("diff", str(directory.app), str(other), "--positions", "--limit", "2", "-o", "json")
+        yield f"diff APP {commands.PAIRS[name]} --positions --limit 2 -o json", lines(result, normal)
 
 
-def _stores(listed: Done) -> list[commands.Store]:
-    found: dict[str, commands.Store] = {}
-    for row in listed.rows:
+def _stores(result: Done) -> list[commands.Store]:
+    stores: dict[str, commands.Store] = {}
+    for row in result.rows:
         if row["kind"] != "no-directory":
-            found.setdefault(row["store"], commands.Store(row["store"], row["kind"], row["task"]))
-    return list(found.values())
+            stores.setdefault(row["store"], commands.Store(row["store"], row["kind"], row["task"]))
+    return list(stores.values())
 
 
 def _exported(directory: Directory, store: commands.Store) -> tuple[str, list[str]]:
     """The manifest, and the digest of all rows: Parquet's own bytes are pyarrow's."""
     out = directory.beside / "out" / store.name
     command = ("export", commands.APP, store.name, "--out", f"{commands.BESIDE}/out/{store.name}", "-o", "json")
-    said = directory.ask((*command[:-2], "--workers", "1", *command[-2:]))
+    ask = directory.ask((*command[:-2], "--workers", "1", *command[-2:]))
     for path in sorted(out.glob("*.parquet")):
         table = pq.read_table(path, partitioning=None)
         digest = hashlib.sha256(repr(table.to_pylist()).encode()).hexdigest()
-        said.append(json.dumps({"file": path.name, "rows": table.num_rows, "sha256": digest}))
+        ask.append(json.dumps({"file": path.name, "rows": table.num_rows, "sha256": digest}))
     if (out / "_manifest.json").exists():
-        said.append(texts.json_line(directory.normal.row(json.loads((out / "_manifest.json").read_bytes()))))
-    return shlex.join(command), said
+        ask.append(texts.json_line(directory.normal.row(json.loads((out / "_manifest.json").read_bytes()))))
+    return shlex.join(command), ask
 
 
-def _carried_out(name: str, folder: Path) -> texts.Said:
+def _carried_out(name: str, folder: Path) -> texts.Texts:
     """What changes say, and what they leave: rows and small files. In processes of their own, as RocksDB is written."""
     changes = [*commands.CARRIED_OUT.get(name, ()), *(commands.RESTORED if "demo" in name else ())]
-    said: texts.Said = {}
+    text: texts.Texts = {}
     for number, command in enumerate(changes):
         directory = Directory(name, folder / f"change-{number}")
         if command in commands.RESTORED:
             beside.make(name, directory.beside, "")
         argv = directory.argv(command)
         before = _files(directory.app)
-        done = kstate(*argv, "-o", "json", status=None)
+        result = kstate(*argv, "-o", "json", status=None)
         app = Path(argv[1])
-        said[shlex.join(command)] = [*directory.lines(done), *_left(app, directory.normal)]
+        text[shlex.join(command)] = [*directory.lines(result), *_left(app, directory.normal)]
         if app == directory.app:
-            said[f"{shlex.join(command)}; undo"] = directory.lines(kstate("undo", app))
+            text[f"{shlex.join(command)}; undo"] = directory.lines(kstate("undo", app))
             assert _files(app) == before, command
-    return said
+    return text
 
 
 def _files(app: Path) -> dict[str, bytes]:
@@ -166,11 +166,11 @@ def _files(app: Path) -> dict[str, bytes]:
 
 
 def _left(app: Path, normal: Normal) -> Iterator[str]:
-    for place, what in sorted(meaning(app).items()):
-        if isinstance(what, bytes):
-            yield json.dumps({"file": place, "text": normal.text(what.decode("utf-8", "backslashreplace"))})
+    for place, subject in sorted(meaning(app).items()):
+        if isinstance(subject, bytes):
+            yield json.dumps({"file": place, "text": normal.text(subject.decode("utf-8", "backslashreplace"))})
             continue
-        for family, rows in sorted(what.items()):
+        for family, rows in sorted(subject.items()):
             row = {"database": place, "family": family, "rows": len(rows), "sha256": _digest(rows)}
             if family == "offsets":
                 row["offsets"] = {key.decode(errors="backslashreplace"): value.hex() for key, value in rows}

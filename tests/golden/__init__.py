@@ -17,8 +17,8 @@ FOLDER = Path(__file__).resolve().parent
 
 def index() -> dict[str, dict[str, Any]]:
     """Every golden directory: name -> release, topology, guarantee, command, what it shows, and so on."""
-    found: dict[str, dict[str, Any]] = json.loads((FOLDER / "index.json").read_text(encoding="utf-8"))
-    return found
+    document: dict[str, dict[str, Any]] = json.loads((FOLDER / "index.json").read_text(encoding="utf-8"))
+    return document
 
 
 def names() -> list[str]:
@@ -28,8 +28,8 @@ def names() -> list[str]:
 
 def expected(name: str) -> dict[str, Any]:
     """What real Streams said: stores, Positions, changelog offsets, rows; make.py explains the members."""
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.expected.json").read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads((FOLDER / f"{name}.expected.json").read_text(encoding="utf-8"))
+    return document
 
 
 def unpack(name: str, target: Path) -> Path:

@@ -169,10 +169,10 @@ def _stores(reply: Reply) -> dict[str, Any]:
 
 
 def _by_topic(events: Iterable[dict[str, Any]], member: str) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    results: dict[str, dict[str, int]] = {}
     for event in events:
-        found.setdefault(event["topic"], {})[str(event["partition"])] = event[member]
-    return found
+        results.setdefault(event["topic"], {})[str(event["partition"])] = event[member]
+    return results
 
 
 def _entry(golden: Golden, expected: dict[str, Any]) -> dict[str, Any]:

@@ -97,9 +97,9 @@ def main() -> int:
     elif command == "broker":
         _broker()
     elif command == "compare":
-        found = dumps.differences(args["a"], args["b"])
-        print("\n".join(map(str, found)) or "the same")
-        return 1 if found else 0
+        differences = dumps.differences(args["a"], args["b"])
+        print("\n".join(map(str, differences)) or "the same")
+        return 1 if differences else 0
     elif command == "fixture":
         batch = Batch(**{field.name: args.pop(field.name) for field in fields(Batch)})
         return fixture.make(args.pop("out"), **args, batch=batch)

@@ -102,7 +102,7 @@ class Background:
     def _call(self) -> None:
         # A JVM that ends too early leaves no reply: `finish` says so.
         with contextlib.suppress(InteropError):
-            self._reply = self._jvm.call(self._command, timeout=3600, heard=self._hear)
+            self._reply = self._jvm.call(self._command, timeout=3600, messages=self._hear)
 
     def _hear(self, event: Event) -> None:
         self.events.append((time.monotonic(), event))

@@ -56,19 +56,19 @@ def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that nobody listens on, all different."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for entry in sockets:
+            entry.bind(("127.0.0.1", 0))
+        return [socket.getsockname()[1] for socket in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for entry in sockets:
+            entry.close()
 
 
 def listens(port: int) -> bool:
     """Whether something accepts connections on this port of 127.0.0.1."""
-    with socket.socket() as one:
-        one.settimeout(0.5)
-        return one.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as entry:
+        entry.settimeout(0.5)
+        return entry.connect_ex(("127.0.0.1", port)) == 0
 
 
 @dataclass

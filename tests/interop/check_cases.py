@@ -149,11 +149,11 @@ def copied_task(directory: Directory) -> None:
 
 
 def status_open(directory: Directory) -> None:
-    directory.record(TABLE, "0_0", lambda found: dataclasses.replace(found, status=1))
+    directory.record(TABLE, "0_0", lambda results: dataclasses.replace(results, status=1))
 
 
 def no_status(directory: Directory) -> None:
-    directory.record(TABLE, "0_0", lambda found: dataclasses.replace(found, status=None))
+    directory.record(TABLE, "0_0", lambda results: dataclasses.replace(results, status=None))
 
 
 def states_nothing(directory: Directory) -> None:
@@ -161,7 +161,7 @@ def states_nothing(directory: Directory) -> None:
 
 
 def global_status_open(directory: Directory) -> None:
-    directory.record(GLOBAL, "global", lambda found: dataclasses.replace(found, status=1))
+    directory.record(GLOBAL, "global", lambda results: dataclasses.replace(results, status=1))
 
 
 def stale_checkpoint(by: int) -> Edit:
@@ -203,17 +203,17 @@ def _lose_an_sst(database: Path) -> None:
     """One of several of a column family: where all are gone, they may be in another folder."""
     lost = _a_table(database)
     options, families = Options.load_latest(str(database), Env(), True)
-    opened = Rdict(str(database), options, column_families=families)
+    rdict = Rdict(str(database), options, column_families=families)
     writing = WriteOptions()
     writing.disable_wal = True  # type: ignore[method-assign,assignment]
     for name in families:
-        family = opened.get_column_family(name)
+        family = rdict.get_column_family(name)
         family.set_write_options(writing)
         for key, value in list(family.items()):
             family[key] = value
         family.flush()
         del family
-    opened.close()
+    rdict.close()
     (database / "rocksdict-config.json").unlink(missing_ok=True)
     lost.unlink()
 

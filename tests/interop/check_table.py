@@ -99,9 +99,9 @@ Cells = dict[tuple[str, str], str]
 """Case and release -> what both sides say."""
 
 
-def cells(found: Sequence[Found]) -> Cells:
+def cells(results: Sequence[Found]) -> Cells:
     """The cells of what was run."""
-    return {(one.case.name, one.release): _cell(one) for one in found}
+    return {(entry.case.name, entry.release): _cell(entry) for entry in results}
 
 
 def known() -> Cells:
@@ -119,9 +119,14 @@ def render(of: Cells) -> str:
     """The document."""
     rows = []
     for case in CASES:
-        made = f"; made by {case.made_by}" if case.made_by else ""
+        text = f"; made by {case.made_by}" if case.made_by else ""
         guarantee = "at least once" if case.guarantee == "alos" else "exactly once"
-        row = [f"`{case.name}`", f"{case.what}{made}", guarantee, *(of.get((case.name, one), "") for one in STARTED)]
+        row = [
+            f"`{case.name}`",
+            f"{case.what}{text}",
+            guarantee,
+            *(of.get((case.name, entry), "") for entry in STARTED),
+        ]
         rows.append(f"| {' | '.join(row)} |")
     table = [_header("edit of the directory"), *rows]
     changes = [_row_of_change(change, of) for change in CHANGES]
@@ -137,7 +142,7 @@ def _header(subject: str) -> str:
 
 def _row_of_change(change: Change, of: Cells) -> str:
     guarantee = "at least once" if change.guarantee == "alos" else "exactly once"
-    cells_of_it = (of.get((change.name, one), "") for one in STARTED)
+    cells_of_it = (of.get((change.name, entry), "") for entry in STARTED)
     return f"| {' | '.join((f'`{change.name}`', change.what, guarantee, *cells_of_it))} |"
 
 
@@ -181,20 +186,22 @@ def _linked(rule: str) -> str:
     return re.sub(rf"{INTERNALS}/([\w-]+\.md#[\w-]+)", r"[\1](internals/\1)", rule)
 
 
-def _cell(one: Found) -> str:
-    if one.real.failed:
-        parts = next(messages for messages in one.predicted.failures if all(part in one.real.text for part in messages))
+def _cell(entry: Found) -> str:
+    if entry.real.failed:
+        parts = next(
+            messages for messages in entry.predicted.failures if all(part in entry.real.text for part in messages)
+        )
         text = " ← ".join(re.sub(r" at location .*", "", part) for part in parts)
-        how = "start never returns" if one.real.hangs else "start fails"
-        if isinstance(one.case, Change):
+        how = "start never returns" if entry.real.hangs else "start fails"
+        if isinstance(entry.case, Change):
             text = re.sub(r"(previous task is) \d+_\d+", r"\1 …", text)  # of several, whichever comes first
         return f"{how}: `{_neutral(text)}`"
-    if one.case.varies:
+    if entry.case.varies:
         return "as predicted (a kill leaves something else each time)"
-    fates = one.real.fates
-    if release(one.release).is_new(BOUNDED_RESTORE):
-        fates = {key: _bound(one.predicted.fates.get(key, set())) or fate for key, fate in fates.items()}
-    either = any(len(fates) > 1 for fates in one.predicted.fates.values())
+    fates = entry.real.fates
+    if release(entry.release).is_new(BOUNDED_RESTORE):
+        fates = {key: _bound(entry.predicted.fates.get(key, set())) or fate for key, fate in fates.items()}
+    either = any(len(fates) > 1 for fates in entry.predicted.fates.values())
     return "wiped and restored, or opens: chance decides" if either else _fates(fates)
 
 
@@ -214,8 +221,8 @@ def _fates(fates: Fates) -> str:
         if not of_task:
             continue
         if all(fate.startswith("wiped") for _, fate in of_task):
-            named = ", ".join(f"{store} {fate.partition(', ')[2]}" for store, fate in of_task)
-            parts.append(f"{task} wiped: {named}")
+            text = ", ".join(f"{store} {fate.partition(', ')[2]}" for store, fate in of_task)
+            parts.append(f"{task} wiped: {text}")
         else:
             parts.append(f"{task}: " + ", ".join(f"{store} {fate}" for store, fate in of_task))
     return "; ".join(parts) or "opens"

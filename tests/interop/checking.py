@@ -130,9 +130,9 @@ class Directory:
         """Edit the column family ``offsets`` of every database of a store."""
         for database in self.databases(store, task):
             with Shadow(database) as shadow:
-                found = decode_rows(shadow.rows(OFFSETS_CF))
+                results = decode_rows(shadow.rows(OFFSETS_CF))
             with WritableStore(database) as writable:
-                writable.set_offsets(encode_rows(change(found)))
+                writable.set_offsets(encode_rows(change(results)))
 
     def offset(self, store: str, change: Callable[[int], int | None], task: str = "0_0") -> None:
         """Edit a store's offset where its release keeps it; None removes it."""
@@ -181,15 +181,15 @@ class Real:
 
 def identities(directory: Path) -> dict[str, dict[str, bytes]]:
     """Task -> what a wipe takes with it: its databases, by identities that new ones do not have, and a foreign file."""
-    found: dict[str, dict[str, bytes]] = {}
+    results: dict[str, dict[str, bytes]] = {}
     for path in sorted(directory.rglob("IDENTITY")):
         if is_database(path.parent):
             inside = path.relative_to(directory)
             task = "/".join(inside.parts[: 2 if inside.parts[0].startswith("__") else 1])
-            found.setdefault(task, {})[str(inside)] = path.read_bytes()
+            results.setdefault(task, {})[str(inside)] = path.read_bytes()
     for path in directory.glob("*_*/README"):
-        found.setdefault(path.parent.name, {})["README"] = b""
-    return found
+        results.setdefault(path.parent.name, {})["README"] = b""
+    return results
 
 
 TaskOf = Callable[[str, int], str | None]
@@ -242,8 +242,8 @@ def start(
     after, rows = identities(directory.path), _rows(folder / "rows.jsonl")
     fates: Fates = {}
     for (task, store), count in restored.items():
-        known = before.get(task, {})
-        wiped = bool(known) and not any(after.get(task, {}).get(name) == value for name, value in known.items())
+        get = before.get(task, {})
+        wiped = bool(get) and not any(after.get(task, {}).get(name) == value for name, value in get.items())
         if wiped and task != "global":
             fates[task, store] = f"wiped, {count}"
         elif count:
@@ -283,19 +283,19 @@ def _rows_of_base(harness: Harness, release: str, base: Base, topology: str | No
 
 def _rows(dump: Path) -> dict[tuple[str, int], int]:
     """Of each store and partition; −1 is that of global stores."""
-    found: dict[tuple[str, int], int] = {}
+    results: dict[tuple[str, int], int] = {}
     for line in dump.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         key = row["store"], max(-1, row["partition"])
-        found[key] = found.get(key, 0) + 1
-    return found
+        results[key] = results.get(key, 0) + 1
+    return results
 
 
 def _said(reply: Reply) -> list[str]:
-    found = [str(event["text"]) for event in reply.of("log")]
+    results = [str(event["text"]) for event in reply.of("log")]
     for event in reply.of("exception"):
-        found += [f"{event['class']}: {event['message']}", *map(str, event["causes"])]
-    return found
+        results += [f"{event['class']}: {event['message']}", *map(str, event["causes"])]
+    return results
 
 
 @dataclass(frozen=True)
@@ -326,21 +326,21 @@ class Predicted:
     @property
     def fates(self) -> dict[tuple[str, str], set[str]]:
         """Task and store -> what may become of it."""
-        found = {}
+        results = {}
         for row in self.of("prediction"):
-            known = {_fate(row, row["outcome"])}
-            found[row["task"], row["store"]] = known | ({_fate(row, row["or_else"])} if row["or_else"] else set())
-        return found
+            texts = {_fate(row, row["outcome"])}
+            results[row["task"], row["store"]] = texts | ({_fate(row, row["or_else"])} if row["or_else"] else set())
+        return results
 
 
 def _log_bounds(base: Base) -> Path:
     """Log starts and ends, as somebody who asks the broker writes them down: those of the dump, which is of now."""
     path = base.folder / "offsets.json"
     if not path.exists():
-        found: dict[str, dict[str, dict[str, int]]] = {}
+        results: dict[str, dict[str, dict[str, int]]] = {}
         for (topic, partition), (start, end, _) in log_bounds(base.dump).items():
-            found.setdefault(topic, {})[str(partition)] = {"start": start, "end": end}
-        path.write_text(json.dumps(found), encoding="utf-8")
+            results.setdefault(topic, {})[str(partition)] = {"start": start, "end": end}
+        path.write_text(json.dumps(results), encoding="utf-8")
     return path
 
 
@@ -350,7 +350,7 @@ def agrees(fate: str, predicted: set[str]) -> bool:
         return True
     wiped = "wiped, " if fate.startswith("wiped, ") else ""
     count = "0" if fate == "opens" else fate.removeprefix(wiped)
-    bounds = [one.removeprefix(f"{wiped}{AT_MOST}") for one in predicted if one.startswith(f"{wiped}{AT_MOST}")]
+    bounds = [entry.removeprefix(f"{wiped}{AT_MOST}") for entry in predicted if entry.startswith(f"{wiped}{AT_MOST}")]
     return count.isdigit() and any(int(count) <= int(bound) for bound in bounds)
 
 
@@ -372,6 +372,6 @@ def predict(release: str, directory: Directory, guarantee: Guarantee | None = No
     options += ["--dump", str(directory.base.dump)]
     if "--offsets" not in directory.options:
         options += ["--offsets", str(_log_bounds(directory.base))]
-    done = kstate("check", directory.path, "--for", release, "-o", "json", *options, *directory.options)
-    assert done.status in (0, 3), done.told
-    return Predicted(done)
+    result = kstate("check", directory.path, "--for", release, "-o", "json", *options, *directory.options)
+    assert result.status in (0, 3), result.told
+    return Predicted(result)

@@ -21,11 +21,11 @@ Record = tuple[int, bytes | None, bytes | None, int, list[tuple[str, bytes | Non
 
 def dump(harness: Harness, out: Path, *options: object, status: int = 0, engine: str = "local") -> Done:
     """``kstate dump``, without Spark unless that is asked for."""
-    done = kstate(
+    result = kstate(
         "dump", "--bootstrap-server", harness.bootstrap, "--out", out, "--engine", engine, "-o", "json", *options
     )
-    assert done.status == status, done.told
-    return done
+    assert result.status == status, result.told
+    return result
 
 
 def newest(out: Path) -> growing.Grown:
@@ -36,18 +36,18 @@ def newest(out: Path) -> growing.Grown:
 
 def dumped(out: Path) -> dict[TopicPartition, list[Record]]:
     """Every record of the newest full of each partition, in the order of its files and rows."""
-    found: dict[TopicPartition, list[Record]] = {}
+    records: dict[TopicPartition, list[Record]] = {}
     for key, full in newest(out).newest().items():
         rows: list[Record] = []
         for file in full.files:
             for row in pq.ParquetFile(out / file.path).read().to_pylist():
                 assert (row["topic"], row["partition"]) == (key.topic, key.partition)
-                headers = [(one["key"], one["value"]) for one in row["headers"] or ()]
+                headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
                 rows.append(
                     (row["offset"], row["key"], row["value"], int(row["timestamp"].timestamp() * 1000), headers)
                 )
-        found[key] = rows
-    return found
+        records[key] = rows
+    return records
 
 
 def on_broker(harness: Harness, topics: list[str], folder: Path) -> dict[TopicPartition, list[Record]]:
@@ -56,18 +56,18 @@ def on_broker(harness: Harness, topics: list[str], folder: Path) -> dict[TopicPa
     files = [folder / f"{topic}.jsonl" for topic in topics]
     reply = harness.command("4.3.1", do="dump-changelog", topics=topics, files=[str(file) for file in files])
     assert reply.rc == 0, reply.told()
-    found: dict[TopicPartition, list[Record]] = {}
+    records: dict[TopicPartition, list[Record]] = {}
     for topic, file in zip(topics, files, strict=True):
         for line in file.read_text(encoding="utf-8").splitlines():
             row: dict[str, Any] = json.loads(line)
             if "summary" in row:
                 for partition in row["partitions"]:
-                    found.setdefault(TopicPartition(topic, int(partition)), [])
+                    records.setdefault(TopicPartition(topic, int(partition)), [])
                 continue
             headers = [(key, _raw(value)) for key, value in row["headers"]]
             record = (row["offset"], _raw(row["key"]), _raw(row["value"]), row["timestamp"], headers)
-            found.setdefault(TopicPartition(topic, row["partition"]), []).append(record)
-    return found
+            records.setdefault(TopicPartition(topic, row["partition"]), []).append(record)
+    return records
 
 
 def _raw(text: str | None) -> bytes | None:

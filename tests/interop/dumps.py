@@ -47,16 +47,21 @@ def differences(a: Path, b: Path, *, ignore: Iterable[str] = (), edit: Callable[
 
     `same_kinds` leaves out the kinds of rows that one of the two has not at all (an older topology cannot ask for them).
     """
-    left, right = read(a, edit), read(b, edit)
-    kinds = {kind for _, kind in left} & {kind for _, kind in right}
-    found = []
-    for store, kind in sorted(left.keys() | right.keys()):
+    remainder, right = read(a, edit), read(b, edit)
+    kinds = {kind for _, kind in remainder} & {kind for _, kind in right}
+    results = []
+    for store, kind in sorted(remainder.keys() | right.keys()):
         if store in set(ignore) or (same_kinds and kind not in kinds):
             continue
-        one, other = left.get((store, kind), collections.Counter()), right.get((store, kind), collections.Counter())
-        if one != other:
-            found.append(Difference(store, kind, sorted((one - other).elements()), sorted((other - one).elements())))
-    return found
+        entry, other = (
+            remainder.get((store, kind), collections.Counter()),
+            right.get((store, kind), collections.Counter()),
+        )
+        if entry != other:
+            results.append(
+                Difference(store, kind, sorted((entry - other).elements()), sorted((other - entry).elements()))
+            )
+    return results
 
 
 def without_headers(row: dict[str, Any]) -> None:
@@ -66,7 +71,7 @@ def without_headers(row: dict[str, Any]) -> None:
 
 def counts(path: Path) -> dict[str, int]:
     """Rows by store."""
-    found: collections.Counter[str] = collections.Counter()
+    results: collections.Counter[str] = collections.Counter()
     for (store, _), rows in read(path).items():
-        found[store] += rows.total()
-    return dict(sorted(found.items()))
+        results[store] += rows.total()
+    return dict(sorted(results.items()))

@@ -16,7 +16,7 @@ from .releases import InteropError, classes, streams_jars
 
 Event = dict[str, Any]
 _LOG_LINE = re.compile(r"\] (WARN|ERROR) (\S+) - (.*)")
-_FOUND = re.compile(r"State store (\S+) initialized from checkpoint with offset (-?\d+) at changelog (\S+)-(\d+)")
+_PATTERN = re.compile(r"State store (\S+) initialized from checkpoint with offset (-?\d+) at changelog (\S+)-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Jvm:
         """Its process id."""
         return self._process.pid
 
-    def call(self, command: Event, timeout: float = 240, heard: Callable[[Event], None] | None = None) -> Reply:
+    def call(self, command: Event, timeout: float = 240, messages: Callable[[Event], None] | None = None) -> Reply:
         """
         Send one command and wait for its end; a JVM that halts meanwhile (a killed run) has rc 0.
 
@@ -109,8 +109,8 @@ class Jvm:
         try:
             for line in stdout:
                 events.append(json.loads(line))
-                if heard:
-                    heard(events[-1])
+                if messages:
+                    messages(events[-1])
                 if events[-1]["event"] == "end":
                     return Reply(int(events[-1]["rc"]), events + self._warnings(begin))
         finally:
@@ -137,12 +137,12 @@ class Jvm:
         What the log says since then: the WARN and ERROR lines, those that differ only in their numbers as one, and as events
         "checkpoint" the changelog offsets that Streams found when it opened the stores.
         """
-        found: dict[tuple[str, str], Event] = {}
+        events: dict[tuple[str, str], Event] = {}
         offsets: dict[str, Event] = {}
         with self._log.open(errors="replace") as lines:
             lines.seek(begin)
             for line in lines:
-                offset = _FOUND.search(line)
+                offset = _PATTERN.search(line)
                 if offset:
                     store, value, topic, partition = offset.groups()
                     offsets.setdefault(f"{topic}-{partition}", {"event": "checkpoint", "store": store, "topic": topic,
@@ -157,5 +157,5 @@ class Jvm:
                         "times": 0,
                         "text": text[:800],
                     }
-                    found.setdefault((logger, re.sub(r"\d+", "#", text)), row)["times"] += 1
-        return [*offsets.values(), *sorted(found.values(), key=lambda row: str(row["level"]))[:20]]
+                    events.setdefault((logger, re.sub(r"\d+", "#", text)), row)["times"] += 1
+        return [*offsets.values(), *sorted(events.values(), key=lambda row: str(row["level"]))[:20]]

@@ -21,7 +21,7 @@ Chain = tuple[str, ...]
 Case = tuple[Chain, str]
 """Releases one after another, and the guarantee."""
 
-KEPT: Final = Path(__file__).resolve().parent / "pairs.jsonl"
+FINAL: Final = Path(__file__).resolve().parent / "pairs.jsonl"
 LINES: Final = (
     "3.2.3", "3.3.2", "3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.2", "4.0.2", "4.1.2", "4.2.1", "4.3.1",
     "4.4.0",
@@ -58,8 +58,12 @@ def every_pair() -> list[Case]:
             if at == to:
                 continue
             both = abs(at - to) == 1 or {source, target} == {"4.3.1", "3.9.2"}
-            cases += [((source, target), one) for one in (_GUARANTEES if both else (_GUARANTEES[(at + to) % 2],))]
-    return sorted(cases, key=lambda case: (min(_rank(one) for one in case[0]), max(_rank(one) for one in case[0])))
+            cases += [
+                ((source, target), guarantee) for guarantee in (_GUARANTEES if both else (_GUARANTEES[(at + to) % 2],))
+            ]
+    return sorted(
+        cases, key=lambda case: (min(_rank(entry) for entry in case[0]), max(_rank(entry) for entry in case[0]))
+    )
 
 
 def _rank(version: str) -> int:
@@ -74,18 +78,18 @@ def today() -> str:
 
 def record() -> Path:
     """KSTATE_INTEROP_RECORD, where proofs are written; else the one that is kept here, which is only read."""
-    return Path(os.environ.get("KSTATE_INTEROP_RECORD", KEPT))
+    return Path(os.environ.get("KSTATE_INTEROP_RECORD", FINAL))
 
 
-def proofs(path: Path = KEPT) -> list[Proof]:
+def proofs(path: Path = FINAL) -> list[Proof]:
     """Those of a record, the latest of each case; none where there is no file."""
-    found: dict[Case, Proof] = {}
+    results: dict[Case, Proof] = {}
     if path.exists():
         for text in path.read_text(encoding="utf-8").splitlines():
             row = json.loads(text)
             row["chain"] = tuple(row["chain"])
-            found[row["chain"], row["guarantee"]] = Proof(**row)
-    return list(found.values())
+            results[row["chain"], row["guarantee"]] = Proof(**row)
+    return list(results.values())
 
 
 def without_proof(cases: Iterable[Case]) -> list[Case]:
@@ -111,15 +115,15 @@ def note(proof: Proof) -> None:
 
 def hops(of: Iterable[Proof]) -> frozenset[tuple[str, str]]:
     """The pairs of release lines that these have proven."""
-    return frozenset((line(a), line(b)) for one in of for a, b in pairwise(one.chain))
+    return frozenset((line(a), line(b)) for entry in of for a, b in pairwise(entry.chain))
 
 
 def rows(of: Iterable[Proof]) -> Iterator[tuple[str, str, str, str, str]]:
     """Of the table: from, to, guarantee, records restored, seconds; in the order of releases."""
-    for one in sorted(of, key=lambda proof: ([*map(_full, proof.chain)], proof.guarantee)):
-        guarantee = {"eos": "exactly once", "alos": "at least once"}[one.guarantee]
-        restored = f"{one.restored} ({one.reason})" if one.reason else str(one.restored)
-        yield one.chain[0], ", then ".join(one.chain[1:]), guarantee, restored, str(one.seconds)
+    for entry in sorted(of, key=lambda proof: ([*map(_full, proof.chain)], proof.guarantee)):
+        guarantee = {"eos": "exactly once", "alos": "at least once"}[entry.guarantee]
+        restored = f"{entry.restored} ({entry.reason})" if entry.reason else str(entry.restored)
+        yield entry.chain[0], ", then ".join(entry.chain[1:]), guarantee, restored, str(entry.seconds)
 
 
 def _full(version: str) -> tuple[int, ...]:

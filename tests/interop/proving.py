@@ -21,7 +21,7 @@ from kstate_cli.releases import release
 from .pairs import LINES, Case, Proof, hops, line, proofs, today
 from .releases import number, streams_jars
 
-KEPT: Final = Path(__file__).resolve().parent / "proven.jsonl"
+FINAL: Final = Path(__file__).resolve().parent / "proven.jsonl"
 BESIDE: Final = ("3.9.2", "4.2.1", "4.3.1")
 """A release is proven beside these."""
 KINDS: Final = {
@@ -48,7 +48,7 @@ def chains_with(version: str, *, everything: bool) -> list[Case]:
     Each under both guarantees. UsageError for a release that has no row.
     """
     release(version)
-    beside = sorted((one for one in (LINES if everything else BESIDE) if line(one) != line(version)), key=number)
+    beside = sorted((entry for entry in (LINES if everything else BESIDE) if line(entry) != line(version)), key=number)
     newest = beside[-1]
     ways = [way for other in beside for way in ((other, version), (version, other))]
     chains = [*ways, (newest, version, newest), (version, newest, version)]
@@ -67,9 +67,9 @@ def rocksdb(version: str) -> str:
     """The RocksDB that the release ships, beside what its row says."""
     shipped = [jar.stem.removeprefix("rocksdbjni-") for jar in streams_jars(version).glob("rocksdbjni-*.jar")]
     row = release(version)
-    new = [one for one in shipped if one not in row.rocksdb]
-    said = f"its row lacks {', '.join(new)}" if new else "its row has it"
-    return f"RocksDB of {version}: {', '.join(shipped)}; {said}"
+    new = [entry for entry in shipped if entry not in row.rocksdb]
+    text = f"its row lacks {', '.join(new)}" if new else "its row has it"
+    return f"RocksDB of {version}: {', '.join(shipped)}; {text}"
 
 
 def ran(version: str, results: Path) -> tuple[list[Ran], list[str]]:
@@ -79,10 +79,10 @@ def ran(version: str, results: Path) -> tuple[list[Ran], list[str]]:
     failed = []
     for case in ElementTree.parse(results).iter("testcase"):
         file = case.attrib["classname"].rpartition(".")[2]
-        wrong = next((one for one in case if one.tag in ("failure", "error")), None)
+        wrong = next((entry for entry in case if entry.tag in ("failure", "error")), None)
         if wrong is not None:
             failed.append(f"FAILED {file}::{case.attrib['name']}: {wrong.attrib.get('message', '')[:500]}")
-        elif not any(one.tag == "skipped" for one in case):
+        elif not any(entry.tag == "skipped" for entry in case):
             seconds[file] += float(case.attrib["time"])
             cases[file] += 1
     return [Ran(version, file, number, round(seconds[file]), today()) for file, number in cases.items()], failed
@@ -90,27 +90,33 @@ def ran(version: str, results: Path) -> tuple[list[Ran], list[str]]:
 
 def recorded() -> list[Ran]:
     """The record: of each release and file of tests the run with most cases, the last of those."""
-    found: dict[tuple[str, str], Ran] = {}
-    for text in KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else ():
-        one = Ran(**json.loads(text))
-        before = found.get((one.release, one.test))
-        if before is None or before.cases <= one.cases:
-            found[one.release, one.test] = one
-    return list(found.values())
+    rans: dict[tuple[str, str], Ran] = {}
+    for text in FINAL.read_text(encoding="utf-8").splitlines() if FINAL.exists() else ():
+        ran = Ran(**json.loads(text))
+        before = rans.get((ran.release, ran.test))
+        if before is None or before.cases <= ran.cases:
+            rans[ran.release, ran.test] = ran
+    return list(rans.values())
 
 
 def rows(of: Iterable[Ran], pairs: Iterable[Proof]) -> Iterator[tuple[str, ...]]:
     """Of the table: each release that was proven by itself, the cases of each kind, their minutes."""
-    done = {(one.release, one.test): one for one in of}
+    result = {(entry.release, entry.test): entry for entry in of}
     chains = [*pairs]
-    usual = {*LINES} - {version for version, _ in done}
-    versions = {version for chain in chains for version in chain.chain} | {version for version, _ in done}
+    usual = {*LINES} - {version for version, _ in result}
+    versions = {version for chain in chains for version in chain.chain} | {version for version, _ in result}
     for version in sorted(versions - usual, key=lambda version: [*map(int, version.split("."))], reverse=True):
         own = [chain for chain in chains if version in chain.chain]
-        kinds = [done.get((version, test)) for test in KINDS]
-        seconds = sum(one.seconds for one in own) + sum(kind.seconds for kind in kinds if kind)
+        kinds = [result.get((version, test)) for test in KINDS]
+        seconds = sum(entry.seconds for entry in own) + sum(kind.seconds for kind in kinds if kind)
         cells = [str(kind.cases) if kind else "not run" for kind in kinds]
-        yield version, str(len(own)), *cells, str(max((one.restored for one in own), default=0)), f"{seconds / 60:.0f}"
+        yield (
+            version,
+            str(len(own)),
+            *cells,
+            str(max((entry.restored for entry in own), default=0)),
+            f"{seconds / 60:.0f}",
+        )
 
 
 def main(arguments: list[str]) -> int:
@@ -122,11 +128,11 @@ def main(arguments: list[str]) -> int:
             print("once all of this has passed, its row is unproven=True no more")
     if arguments[1:]:
         passed, failed = ran(arguments[0], Path(arguments[1]))
-        for one in passed:
-            print(f"{one.test}: {one.cases} cases passed, {one.seconds / 60:.1f} minutes")
+        for entry in passed:
+            print(f"{entry.test}: {entry.cases} cases passed, {entry.seconds / 60:.1f} minutes")
         print("\n".join(failed))
-        with KEPT.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(asdict(one)) + "\n" for one in passed if one.test in KINDS)
+        with FINAL.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(asdict(element)) + "\n" for element in passed if element.test in KINDS)
     return 0
 
 

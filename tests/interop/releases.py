@@ -33,8 +33,8 @@ class InteropError(Exception):
 
 def home() -> Path:
     """The folder of everything that is fetched or compiled: nothing is written beside the sources."""
-    chosen = os.environ.get("KSTATE_INTEROP_HOME")
-    return Path(chosen).resolve() if chosen else Path.home() / ".cache" / "kstate-interop"
+    get = os.environ.get("KSTATE_INTEROP_HOME")
+    return Path(get).resolve() if get else Path.home() / ".cache" / "kstate-interop"
 
 
 def number(version: str) -> tuple[int, int]:
@@ -48,10 +48,10 @@ def tried(usual: Sequence[str]) -> list[str]:
     return [PROVING] if PROVING else list(usual)
 
 
-def like(version: str, known: Sequence[str]) -> str:
+def like(version: str, names: Sequence[str]) -> str:
     """Of the releases that are known the one that this one is like: the newest that is not newer, else the oldest."""
-    ordered = sorted(known, key=number)
-    return next((one for one in reversed(ordered) if number(one) <= number(version)), ordered[0])
+    ordered = sorted(names, key=number)
+    return next((entry for entry in reversed(ordered) if number(entry) <= number(version)), ordered[0])
 
 
 def forgets_global_tables(release: str) -> bool:
@@ -124,9 +124,9 @@ def compiled(version: str, files: Sequence[Path], more: Sequence[Path] = ()) -> 
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             command = ["javac", "-nowarn", "-Xlint:-deprecation", "--release", "17", "-cp", path, "-d", str(partial)]
-            done = subprocess.run([*command, *map(str, files)], stderr=subprocess.PIPE, text=True, check=False)
-            if done.returncode:
-                raise InteropError(f"the harness does not compile against {version}:\n{done.stderr}")
+            process = subprocess.run([*command, *map(str, files)], stderr=subprocess.PIPE, text=True, check=False)
+            if process.returncode:
+                raise InteropError(f"the harness does not compile against {version}:\n{process.stderr}")
             partial.rename(target)
     return target
 

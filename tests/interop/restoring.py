@@ -92,20 +92,20 @@ def run_restore(
     command = [sys.executable, "-m", module, "restore", str(directory), "--from-changelog", str(dump), "--for", release,
                "--spec", str(spec), "-o", "json", *unproven_too("{}.{}".format(*number(release))), *options]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": java}
-    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+    process = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=_SECONDS, check=False)  # fmt: skip
-    assert "Traceback" not in done.stderr, done.stderr
-    json_lines.check(command[3:], done.returncode, done.stdout, done.stderr)
-    return Done(done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in process.stderr, process.stderr
+    json_lines.check(command[3:], process.returncode, process.stdout, process.stderr)
+    return Done(process.returncode, process.stdout, process.stderr)
 
 
 def restore(
     directory: Path, dump: Path, release: str, spec: Path, *options: str, module: str = "kstate_cli"
 ) -> Restored:
     """The same, when it must succeed. ``kv-nolog`` has no changelog: a warning."""
-    done = run_restore(directory, dump, release, spec, "--warnings-ok", *options, module=module)
-    assert done.status == 0, done.told
-    return Restored(done)
+    result = run_restore(directory, dump, release, spec, "--warnings-ok", *options, module=module)
+    assert result.status == 0, result.told
+    return Restored(result)
 
 
 def changelogs(reply: Reply) -> list[str]:
@@ -136,14 +136,14 @@ def dump_changelogs(
     content["format"] = 2
     assert all(partition["start"] == partition["log_start"] for partition in content["partitions"])
     for partition in content["partitions"]:
-        told = facts[TopicPartition(partition["topic"], partition["partition"])]
-        partition["topic_id"] = told.topic_id
+        fact = facts[TopicPartition(partition["topic"], partition["partition"])]
+        partition["topic_id"] = fact.topic_id
         partition["reading"] = {
             "started_ms": started,
             "ended_ms": ended,
-            "cleanup_policy": told.policy,
-            "delete_retention_ms": told.delete_retention_ms,
-            "leader_epoch": told.leader_epoch,
+            "cleanup_policy": fact.policy,
+            "delete_retention_ms": fact.delete_retention_ms,
+            "leader_epoch": fact.leader_epoch,
         }
     manifest.write_text(json.dumps(content), encoding="utf-8")
     if not says_start:
@@ -157,8 +157,8 @@ def log_bounds(dump: Path) -> dict[tuple[str, int], tuple[int, int, int | None]]
     """Topic and partition -> log start, log end and last record, by a dump's manifest."""
     content = json.loads((dump / "_manifest.json").read_text(encoding="utf-8"))
     return {
-        (one["topic"], one["partition"]): (one["log_start"], one["log_end"], one["last"])
-        for one in content["partitions"]
+        (partition["topic"], partition["partition"]): (partition["log_start"], partition["log_end"], partition["last"])
+        for partition in content["partitions"]
     }
 
 
@@ -168,9 +168,9 @@ def write_spec(directory: Path, path: Path, *, memory: bool = False, global_topi
 
     ``global_topic``: of the global table, where the release leaves no offset that tells it (KAFKA-18168).
     """
-    done = kstate("ls", directory, "--spec")
-    assert done.status in (0, 1), done.told
-    text = re.sub(r"^# retention_ms = .*to fill in.*$", f"retention_ms = {HISTORY_MS}", done.out, flags=re.MULTILINE)
+    result = kstate("ls", directory, "--spec")
+    assert result.status in (0, 1), result.told
+    text = re.sub(r"^# retention_ms = .*to fill in.*$", f"retention_ms = {HISTORY_MS}", result.out, flags=re.MULTILINE)
     text = re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", text, flags=re.MULTILINE)
     if global_topic:
         text, count = re.subn(r"^# changelog = .*to fill in: changelog is not known.*$", f'changelog = "{global_topic}"', text,
@@ -200,14 +200,14 @@ def levels_of(directory: Path) -> list[list[int]]:
     return [level for level in levels if any(level)]
 
 
-def different(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, int]]:
+def different(entry: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """What differs between two results of ``rows_by_store``: how many rows only one of them has."""
-    found = {}
-    for name in sorted(one.keys() | other.keys()):
-        a, b = set(one.get(name, [])), set(other.get(name, []))
-        if one.get(name, []) != other.get(name, []):
-            found[name] = (len(a - b), len(b - a))
-    return found
+    results = {}
+    for name in sorted(entry.keys() | other.keys()):
+        a, b = set(entry.get(name, [])), set(other.get(name, []))
+        if entry.get(name, []) != other.get(name, []):
+            results[name] = (len(a - b), len(b - a))
+    return results
 
 
 def delete_before(harness: Harness, version: str, offsets: dict[tuple[str, int], int]) -> None:
@@ -239,13 +239,13 @@ def changelog(app: App, store: str) -> str:
 
 def offsets_of(directory: Path) -> dict[str, Any]:
     """Task, store and segment -> the rows of ``offsets``, and the bytes of every offset file."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for path, content in meaning(directory).items():
         if isinstance(content, dict):
-            found[path] = content.get("offsets")
+            results[path] = content.get("offsets")
         elif path.rpartition("/")[2].startswith(".checkpoint") or path.endswith(".position"):
-            found[path] = sorted(content.splitlines())
-    return found
+            results[path] = sorted(content.splitlines())
+    return results
 
 
 class CompactingHarness(Harness):

@@ -75,16 +75,18 @@ class Standstill:
         inputs = [
             partition for partition in future.result().topic_partitions if partition.topic.startswith(self.app.input)
         ]
-        ends = admin.list_offsets({TopicPartition(one.topic, one.partition): OffsetSpec.latest() for one in inputs})
+        ends = admin.list_offsets(
+            {TopicPartition(element.topic, element.partition): OffsetSpec.latest() for element in inputs}
+        )
         there = {(at.topic, at.partition): end.result().offset for at, end in ends.items()}
         now = time.monotonic()
-        for one in inputs:
-            name = f"{one.topic.removeprefix(self.app.input + '-')}-{one.partition}"
+        for entry in inputs:
+            name = f"{entry.topic.removeprefix(self.app.input + '-')}-{entry.partition}"
             before = self._since.get(name)
             if before is not None:
                 self.longest[name] = max(self.longest.get(name, 0.0), now - before[1])
-            if before is None or before[0] != one.offset or one.offset >= there[one.topic, one.partition]:
-                self._since[name] = one.offset, now
+            if before is None or before[0] != entry.offset or entry.offset >= there[entry.topic, entry.partition]:
+                self._since[name] = entry.offset, now
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -110,13 +112,13 @@ def ready(way: str, directory: Path, target: str) -> None:
     if way.endswith("delete"):
         shutil.rmtree(directory)
         return
-    done = migrate(directory, target, "--warnings-ok", "--guarantee", "exactly_once_v2", "--unclean", "wipe")
-    assert done.status in (0, 1), done.told
+    result = migrate(directory, target, "--warnings-ok", "--guarantee", "exactly_once_v2", "--unclean", "wipe")
+    assert result.status in (0, 1), result.told
     if way.startswith("together"):
         host, place = directory.parent, directory.parent.parent / "barrier"
         place.mkdir(exist_ok=True)
-        passed = kstate("start-barrier", place, "--hosts", len(HOSTS), "--host", host.name, "--timeout", 100)
-        assert passed.status == 0, passed.told
+        arguments = kstate("start-barrier", place, "--hosts", len(HOSTS), "--host", host.name, "--timeout", 100)
+        assert arguments.status == 0, arguments.told
 
 
 @dataclass
@@ -139,8 +141,8 @@ class Left:
 def logs_of(directory: Path) -> frozenset[tuple[str, int]]:
     """The changelog partitions of what lies in a directory."""
     rows = kstate("ls", directory, "-o", "json").rows
-    return frozenset((topic, int(one)) for row in rows if row["type"] == "store"
-                     for topic, of in row["changelog"].items() for one in of)  # fmt: skip
+    return frozenset((topic, int(entry)) for row in rows if row["type"] == "store"
+                     for topic, of in row["changelog"].items() for entry in of)  # fmt: skip
 
 
 def rolled(
@@ -151,7 +153,7 @@ def rolled(
     batch = replace(BATCHES["large"], records=20_000)
     states = [harness.folder / app.name / host for host in HOSTS]
     harness.produce(BROKER_VERSION, app, batch)
-    told: list[Background] = []
+    backgrounds: list[Background] = []
 
     session = _LONG_SESSION_MS.get(way, _SESSION_MS)
 
@@ -164,9 +166,9 @@ def rolled(
         if way == "standby":
             conf["num.standby.replicas"] = "1"
         run = Run(read=False, conf=conf, as_of=line_of(source, target), options={"at-once": True})
-        one = Background(harness, version, app, state, run, beside=f"{state.name}{mark}")
-        told.append(one)
-        return one
+        background = Background(harness, version, app, state, run, beside=f"{state.name}{mark}")
+        backgrounds.append(background)
+        return background
 
     def begun(versions: str, mark: str) -> list[Background]:
         running = [instance(versions, state, mark) for state in states]
@@ -174,17 +176,17 @@ def rolled(
             list(pool.map(Background.__enter__, running))
         return running
 
-    left, lost = Left(), frozenset[tuple[str, int]]()
+    remainder, lost = Left(), frozenset[tuple[str, int]]()
     still = Standstill(harness.bootstrap, app)
     running = begun(source, "-before")
     with load(harness, BROKER_VERSION, app, replace(batch, records=1_000, first=batch.records)):
         time.sleep(10)
-        before = restored_by(told, time.monotonic())
+        before = restored_by(backgrounds, time.monotonic())
         began = time.monotonic()
         with still.watched():
             if way.startswith("together"):
                 for state in states:
-                    left.goes(state)
+                    remainder.goes(state)
                 if way.endswith("killed"):
                     killed(running.pop(_KILLED))
                     lost = logs_of(states[_KILLED] / app.name)
@@ -192,11 +194,11 @@ def rolled(
                 with ThreadPoolExecutor(len(states)) as pool:
                     list(pool.map(lambda state: ready(way, state / app.name, target), states))
                 running = begun(target, "-after")
-                for state, one in zip(states, running, strict=True):
-                    left.is_back(state, one)
+                for state, entry in zip(states, running, strict=True):
+                    remainder.is_back(state, entry)
             else:
                 for at, state in enumerate(states[:first]):
-                    left.goes(state)
+                    remainder.goes(state)
                     if way == "killed" and at == _KILLED:
                         killed(running[at])
                         lost = logs_of(state / app.name)
@@ -205,30 +207,30 @@ def rolled(
                     ready(way, state / app.name, target)
                     running[at] = instance(target, state, "-after")
                     running[at].__enter__()
-                    left.is_back(state, running[at])
+                    remainder.is_back(state, running[at])
                     time.sleep(between)
             seconds = time.monotonic() - began
             time.sleep(15)
     now = time.monotonic()
-    found = restored_by(told, now) - before
+    results = restored_by(backgrounds, now) - before
     stopped(running)
     harness.delete(BROKER_VERSION, app)
     gaps = sorted(still.longest.values())
     row = {
-        "way": way, "from": source, "to": target, "restored": found.total(), "most": dict(found.most_common(3)),
-        "seconds": round(seconds, 1), "away": round(max(left.seconds), 1), "session": session // 1000,
+        "way": way, "from": source, "to": target, "restored": results.total(), "most": dict(results.most_common(3)),
+        "seconds": round(seconds, 1), "away": round(max(remainder.seconds), 1), "session": session // 1000,
         "still_median": round(gaps[len(gaps) // 2], 1), "still_longest": round(gaps[-1], 1), "partitions": len(gaps),
     }  # fmt: skip
     if first < len(HOSTS):
         row["only"] = first
     if lost:
-        row["of_the_killed"] = found.total() - (restored_by(told, now, but=lost) - before).total()
+        row["of_the_killed"] = results.total() - (restored_by(backgrounds, now, but=lost) - before).total()
     return row
 
 
 def line_of(*versions: str) -> str:
     """The topology is that of the older release."""
-    return min((version.rpartition(".")[0] for version in versions), key=lambda one: [*map(int, one.split("."))])
+    return min((version.rpartition(".")[0] for version in versions), key=lambda entry: [*map(int, entry.split("."))])
 
 
 def killed(instance: Background) -> None:
@@ -261,12 +263,12 @@ def main() -> int:
     parser.add_argument(
         "--first", type=int, default=len(HOSTS), help="so many instances are gone through, one after another"
     )
-    given = parser.parse_args()
+    args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kstate-rolling-"))
     try:
         with Harness(folder, "group.initial.rebalance.delay.ms=3000") as harness:
-            for way in given.way or WAYS:
-                row = rolled(harness, way, given.source, given.target, given.seconds, first=given.first)
+            for way in args.way or WAYS:
+                row = rolled(harness, way, args.source, args.target, args.seconds, first=args.first)
                 print(json.dumps(row), flush=True)
                 with RECORD.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")

@@ -93,15 +93,15 @@ def cases() -> list[Case]:
             if protocol == "classic" or delay]  # fmt: skip
     kinds = [Case("all", "classic", 3000, apart, standby, static)
              for apart, (standby, static) in product((0, 5), ((1, False), (0, True)))]  # fmt: skip
-    one = [Case("one", protocol, 3000, apart) for protocol, apart in product(("classic", "streams"), (0, 5))]
-    one += [Case("one", "classic", 3000, 0, standby, static) for standby, static in ((1, False), (0, True))]
+    entry = [Case("one", protocol, 3000, apart) for protocol, apart in product(("classic", "streams"), (0, 5))]
+    entry += [Case("one", "classic", 3000, 0, standby, static) for standby, static in ((1, False), (0, True))]
     whole = [Case("whole", protocol, 3000, apart) for protocol, apart in product(("streams", "classic"), (5,))]
     none = [Case("none", protocol, 3000, 0) for protocol in ("streams", "classic")]
     none += [replace(case, lost="down") for case in none]
     barriers = [Case("all", protocol, 3000, apart, barrier=True)
                 for protocol, apart in (("classic", 5), ("classic", 30), ("streams", 5))]  # fmt: skip
     standbys = [Case("all", "streams", 3000, 0, standby=1), Case("one", "streams", 3000, 0, standby=1)]
-    return list(dict.fromkeys([*small, *first, *one, *kinds, *whole, *none, *barriers, *standbys, *more]))
+    return list(dict.fromkeys([*small, *first, *entry, *kinds, *whole, *none, *barriers, *standbys, *more]))
 
 
 def recorded() -> dict[str, dict[str, object]]:
@@ -144,24 +144,24 @@ class Group:
 
     def lose_one(self, folder: Path, states: Sequence[Path]) -> None:
         """The last host restores what it had, which nobody has."""
-        told = {}
+        messages = {}
         for state in states:
-            listed = kstate("ls", state / self.app.name, "-o", "json")
-            told[state] = state.with_suffix(".json")
-            told[state].write_text(listed.out, encoding="utf-8")
-        for name, files in (("before", [*told.values()]), ("now", [*told.values()][:-1])):
+            listing = kstate("ls", state / self.app.name, "-o", "json")
+            messages[state] = state.with_suffix(".json")
+            messages[state].write_text(listing.out, encoding="utf-8")
+        for name, files in (("before", [*messages.values()]), ("now", [*messages.values()][:-1])):
             fleet = kstate("fleet", *files, "-o", "json")
             (folder / f"{name}.json").write_text(fleet.out, encoding="utf-8")
         shutil.rmtree(states[-1])
-        given = ("--missing", str(folder / "now.json"), "--before", str(folder / "before.json"), "--host", HOSTS[-1])
-        self.restored(folder, HOSTS[-1], *given)
+        texts = ("--missing", str(folder / "now.json"), "--before", str(folder / "before.json"), "--host", HOSTS[-1])
+        self.restored(folder, HOSTS[-1], *texts)
 
 
 def restored_by(
     instances: Sequence[Background], until: float, *, but: Collection[tuple[str, int]] = ()
 ) -> Counter[str]:
     """Store on disk -> the records that all of them had restored by then, those of some changelog partitions left out."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for instance in instances:
         for at, event in list(instance.events):
             if (
@@ -170,14 +170,14 @@ def restored_by(
                 and event["store"] not in IN_MEMORY
                 and (event["topic"], event["partition"]) not in but
             ):
-                found[event["store"]] += event["restored"]
-    return found
+                counts[event["store"]] += event["restored"]
+    return counts
 
 
 def held(instance: Background) -> tuple[list[str], list[str]]:
     """The active and standby tasks that it said last."""
-    said = [event for _, event in instance.events if event["event"] == "tasks"]
-    return (said[-1]["active"], said[-1]["standby"]) if said else ([], [])
+    events = [event for _, event in instance.events if event["event"] == "tasks"]
+    return (events[-1]["active"], events[-1]["standby"]) if events else ([], [])
 
 
 def begin(instance: Background, host: str, place: Path | None) -> None:
@@ -185,8 +185,8 @@ def begin(instance: Background, host: str, place: Path | None) -> None:
     if place is not None:
         at = place / "barrier"
         at.mkdir(parents=True, exist_ok=True)
-        passed = kstate("start-barrier", at, "--hosts", len(HOSTS), "--host", host, "--timeout", 300)
-        assert passed.status == 0, passed.told
+        arguments = kstate("start-barrier", at, "--hosts", len(HOSTS), "--host", host, "--timeout", 300)
+        assert arguments.status == 0, arguments.told
     instance.__enter__()
 
 
@@ -214,19 +214,19 @@ def start(group: Group, case: Case, states: Sequence[Path]) -> dict[str, object]
             running.append(
                 pool.submit(begin, instance, HOSTS[number], group.folder / case.name if case.barrier else None)
             )
-        for one in running:
-            one.result()
+        for entry in running:
+            entry.result()
         ready = time.monotonic()
         time.sleep(_WATCHED_SECONDS)
-        done = time.monotonic()
+        result = time.monotonic()
         tasks = [held(instance) for instance in instances]
         list(pool.map(Background.finish, instances))
         for instance in instances:
             instance.__exit__(None, None, None)
-    until, all_of_it = restored_by(instances, ready), restored_by(instances, done)
-    moved = sum(len(set(now) - set(before)) for (now, _), before in zip(tasks, had, strict=True))
+    until, all_of_it = restored_by(instances, ready), restored_by(instances, result)
+    total = sum(len(set(now) - set(before)) for (now, _), before in zip(tasks, had, strict=True))
     return {
-        "case": case.name, "restored": until.total(), "after": (all_of_it - until).total(), "moved": moved,
+        "case": case.name, "restored": until.total(), "after": (all_of_it - until).total(), "moved": total,
         "tasks": [len(active) for active, _ in tasks], "standbys": [len(standby) for _, standby in tasks],
         "seconds": round(ready - began, 1),
     }  # fmt: skip
@@ -248,8 +248,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="cases whose names have this")
     only = parser.parse_args().only
-    left = [case for case in cases() if only in case.name and case.name not in recorded()]
-    for (properties, size, _), some in groupby(left, key=lambda case: (case.broker, case.size, case.protocol)):
+    remainder = [case for case in cases() if only in case.name and case.name not in recorded()]
+    for (properties, size, _), some in groupby(remainder, key=lambda case: (case.broker, case.size, case.protocol)):
         with made(properties, size) as group:
             for case in some:
                 folder = group.folder / case.name

@@ -22,7 +22,7 @@ from .releases import number
 ROOT = Path(__file__).resolve().parents[2]
 ALL = os.environ.get("KSTATE_INTEROP") == "all"
 BATCH = Batch(records=120, keys=10)
-REFUSED = 4
+REFUSAL = 4
 """The exit status of what would lose something, or cannot be done safely; nothing has changed then."""
 WITHOUT_POSITION = {"versioned", "grace-table", "global-table", "grace-join-Buffer"}
 """Streams never stores the position of a versioned store or a global one, and no buffer has one."""
@@ -34,11 +34,11 @@ def kstate(*arguments: object) -> Done:
     """Run the command line as a user does."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "kstate_cli", *map(str, arguments)]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
+    process = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=120, check=False)  # fmt: skip
-    assert "Traceback" not in done.stderr, done.stderr
-    json_lines.check(arguments, done.returncode, done.stdout, done.stderr)
-    return Done(done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in process.stderr, process.stderr
+    json_lines.check(arguments, process.returncode, process.stdout, process.stderr)
+    return Done(process.returncode, process.stdout, process.stderr)
 
 
 def migrate(directory: Path, to: str, *options: str) -> Done:
@@ -49,8 +49,8 @@ def migrate(directory: Path, to: str, *options: str) -> Done:
 
 def application(topology: str, guarantee: str) -> App:
     """An application with an id that no other test has."""
-    known: Guarantee = "eos" if guarantee == "eos" else "alos"
-    return App(f"app-{next(_applications)}-{topology.partition(':')[0]}-{guarantee}", topology, known)
+    facts: Guarantee = "eos" if guarantee == "eos" else "alos"
+    return App(f"app-{next(_applications)}-{topology.partition(':')[0]}-{guarantee}", topology, facts)
 
 
 def good(reply: Reply) -> Reply:
@@ -67,7 +67,7 @@ def told_positions(reply: Reply) -> dict[str, Any]:
 def restored(reply: Reply) -> dict[str, int]:
     """Store -> records restored, without the stores that restored nothing."""
     summary = reply.of("summary")[-1]
-    return {one.rpartition("=")[0]: int(one.rpartition("=")[2]) for one in summary["restored"]}
+    return {entry.rpartition("=")[0]: int(entry.rpartition("=")[2]) for entry in summary["restored"]}
 
 
 def sum_of(dump: Path, store: str) -> int:

@@ -65,12 +65,12 @@ def here(*arguments: object) -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
-def check(done: Done) -> int:
+def check(result: Done) -> int:
     """The command is content and says that the application runs; the bytes of the stores that it shows."""
-    assert done.status == 0, done.told
-    rows = [row for row in done.rows if row["type"] == "store"]
-    assert len({row["store"] for row in rows}) > 20, done.told  # all stores of the topology
-    assert {(row["running"], row["as_of"]) for row in rows} == {(True, "last-flush")}, done.told
+    assert result.status == 0, result.told
+    rows = [row for row in result.rows if row["type"] == "store"]
+    assert len({row["store"] for row in rows}) > 20, result.told  # all stores of the topology
+    assert {(row["running"], row["as_of"]) for row in rows} == {(True, "last-flush")}, result.told
     return sum(row["bytes"] for row in rows)
 
 
@@ -106,9 +106,9 @@ def test_reading_beside_a_running_application(harness: Harness, tmp_path: Path) 
                     continue
                 with running.paused():
                     before = tree_hash(state)
-                    done = call(*arguments)
+                    result = call(*arguments)
                     assert tree_hash(state) == before
-                sizes.append(check(done))
+                sizes.append(check(result))
                 files.append(ssts(before))
             assert running.alive
         assert lively(files, sizes), (files, sizes)

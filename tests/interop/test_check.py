@@ -35,18 +35,18 @@ PAIRS = [
     and (case.made_by is None or PROVING is None)
     and not (case.name in OF_GLOBAL_OFFSETS and forgets_global_tables(release))
 ]
-_found: list[Found] = []
+_results: list[Found] = []
 
 
 @pytest.fixture(scope="module")
 def base(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind], Base]:
     """One application for all cases that begin alike: no start changes its topics."""
-    known: dict[Kind, Base] = {}
+    bases: dict[Kind, Base] = {}
 
     def made(kind: Kind) -> Base:
-        if kind not in known:
-            known[kind] = make(harness, kind, tmp_path_factory.mktemp("base"))
-        return known[kind]
+        if kind not in bases:
+            bases[kind] = make(harness, kind, tmp_path_factory.mktemp("base"))
+        return bases[kind]
 
     return made
 
@@ -67,32 +67,32 @@ def test_the_prediction_is_what_streams_does(
     directory = prepared(case, release, base, tmp_path)
     predicted = predict(release, directory)
     real = start(harness, release, directory, tmp_path / "real", topology=case.started)
-    told = (
+    text = (
         f"{predicted.done.told}\n{json.dumps([[*key, fate] for key, fate in real.fates.items()])}\n{real.text[:3000]}"
     )
 
-    assert predicted.failed == real.failed, told
+    assert predicted.failed == real.failed, text
     if real.failed:
-        assert any(all(part in real.text for part in messages) for messages in predicted.failures), told
+        assert any(all(part in real.text for part in messages) for messages in predicted.failures), text
         failing = {row["code"] for row in predicted.of("prediction") if row["outcome"] == "start-fails"}
         fitting = {entry.explanation.code for entry in match(real.text, tuple(explanations()))}
-        assert failing & fitting, f"`kstate explain` does not know the log: {told}"
+        assert failing & fitting, f"`kstate explain` does not know the log: {text}"
     else:
         in_memory = {row["message"].partition(":")[0] for row in predicted.of("finding")
                      if row["code"] == "changelog-without-store"}  # fmt: skip
         expected = {key: fates for key, fates in predicted.fates.items() if not key[0].startswith("7_")}
         for key, fate in real.fates.items():
             if key[1] not in in_memory and key in expected:
-                assert agrees(fate, expected[key]), f"{key}: {told}"
+                assert agrees(fate, expected[key]), f"{key}: {text}"
             elif key[1] not in in_memory:
-                assert case.topology == "kinds" or case.name == "only-foreign", f"{key}: {told}"
+                assert case.topology == "kinds" or case.name == "only-foreign", f"{key}: {text}"
         missing = {key for key in expected.keys() - real.fates.keys() if case.topology != "kinds"}
-        assert not missing, f"{missing} {told}"
-    assert case.code is None or case.code in predicted.codes, told
+        assert not missing, f"{missing} {text}"
+    assert case.code is None or case.code in predicted.codes, text
     assert predicted.done.status == (3 if predicted.codes else 0)
-    _found.append(Found(case, release, predicted, real))
+    _results.append(Found(case, release, predicted, real))
     if os.environ.get("KSTATE_WRITE_DOCS"):
-        DOCS.write_text(render(known() | cells(_found)), encoding="utf-8")
+        DOCS.write_text(render(known() | cells(_results)), encoding="utf-8")
 
 
 def test_after_the_command_that_check_names_the_global_store_is_good(
@@ -106,8 +106,8 @@ def test_after_the_command_that_check_names_the_global_store_is_good(
     predicted = predict("4.3.1", directory)
     (finding,) = [row for row in predicted.of("finding") if row["code"] == "global-status-open"]
     assert finding["hint"] == f"kstate wipe {directory.path} --global"
-    done = kstate(*finding["hint"].split()[1:])
-    assert done.status == 0, done.told
+    result = kstate(*finding["hint"].split()[1:])
+    assert result.status == 0, result.told
     assert not predict("4.3.1", directory).failed
     reply = good(harness.run("4.3.1", directory.base.app, directory.path.parent, Run(read=False)))
     assert restored(reply).keys() == {"customers"}
@@ -123,23 +123,23 @@ def topic_ids(harness: Harness, app: App) -> dict[str, str]:
 @pytest.mark.parametrize("release", STARTED)
 def test_a_changelog_that_was_made_anew(harness: Harness, tmp_path: Path, release: str) -> None:
     """With as many records as before Streams sees nothing, and goes on with a store of another log; the topic's id tells."""
-    made = make(harness, Kind(release, "alos"), tmp_path / "made")
-    before = topic_ids(harness, made.app)
-    harness.delete(release, made.app)
-    good(harness.run(release, made.app, tmp_path / "again", Run(read=False)))
-    after = topic_ids(harness, made.app)
+    outputs = make(harness, Kind(release, "alos"), tmp_path / "made")
+    before = topic_ids(harness, outputs.app)
+    harness.delete(release, outputs.app)
+    good(harness.run(release, outputs.app, tmp_path / "again", Run(read=False)))
+    after = topic_ids(harness, outputs.app)
     assert before.keys() == after.keys()
     assert not set(before.values()) & set(after.values())
 
-    content = json.loads((made.dump / "_manifest.json").read_text(encoding="utf-8"))
+    content = json.loads((outputs.dump / "_manifest.json").read_text(encoding="utf-8"))
     logs: dict[str, dict[str, object]] = {}
-    for one in content["partitions"]:
-        one["topic_id"] = before.get(one["topic"])
-        facts = {"start": one["log_start"], "end": one["log_end"], "id": after.get(one["topic"])}
-        logs.setdefault(one["topic"], {})[str(one["partition"])] = facts
-    (made.dump / "_manifest.json").write_text(json.dumps(content), encoding="utf-8")
+    for partition in content["partitions"]:
+        partition["topic_id"] = before.get(partition["topic"])
+        facts = {"start": partition["log_start"], "end": partition["log_end"], "id": after.get(partition["topic"])}
+        logs.setdefault(partition["topic"], {})[str(partition["partition"])] = facts
+    (outputs.dump / "_manifest.json").write_text(json.dumps(content), encoding="utf-8")
     (tmp_path / "offsets.json").write_text(json.dumps(logs), encoding="utf-8")
-    directory = made.copy(tmp_path / "state")
+    directory = outputs.copy(tmp_path / "state")
     assert not predict(release, directory).codes
     directory.options = ["--offsets", str(tmp_path / "offsets.json")]
     predicted = predict(release, directory)
@@ -153,7 +153,9 @@ def test_a_changelog_that_was_made_anew(harness: Harness, tmp_path: Path, releas
 @pytest.mark.skipif(not ALL, reason="KSTATE_INTEROP=all: the table is made by all cases together")
 def test_the_table_in_the_docs() -> None:
     """What was found is what docs/check.md says."""
-    now, told = cells(_found), known()
-    assert {key: told[key] for key in now if key in told} == {key: cell for key, cell in now.items() if key in told}
-    if len(_found) == len(PAIRS) and ALL:
-        assert DOCS.read_text(encoding="utf-8") == render(told | now)
+    now, messages = cells(_results), known()
+    assert {key: messages[key] for key in now if key in messages} == {
+        key: cell for key, cell in now.items() if key in messages
+    }
+    if len(_results) == len(PAIRS) and ALL:
+        assert DOCS.read_text(encoding="utf-8") == render(messages | now)

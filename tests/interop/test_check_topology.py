@@ -36,41 +36,41 @@ PAIRS = [
 ]
 IN_MEMORY = {"in-memory", "new-in-memory", "global-memory"}
 """Restored at every start, and nothing that a directory shows."""
-_found: list[Found] = []
+_results: list[Found] = []
 
 
 @pytest.fixture(scope="module")
 def base(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind], Base]:
     """One application for all cases that begin alike."""
-    made: dict[Kind, Base] = {}
+    bases: dict[Kind, Base] = {}
 
     def of(kind: Kind) -> Base:
-        if kind not in made:
-            made[kind] = make(harness, kind, tmp_path_factory.mktemp("base"))
-        return made[kind]
+        if kind not in bases:
+            bases[kind] = make(harness, kind, tmp_path_factory.mktemp("base"))
+        return bases[kind]
 
     return of
 
 
-def described(harness: Harness, release: str, parts: str, named: str | None, made: Base, into: Path) -> Path:
+def described(harness: Harness, release: str, parts: str, text: str | None, base: Base, into: Path) -> Path:
     """The text of a topology, as the application has it."""
-    app = made.app
-    options = {"named": named} if named else {}
+    app = base.app
+    options = {"named": text} if text else {}
     reply = harness.command(release, do="describe", app=f"{app.name}-described", topology=parts, prefix=app.input,
                             into=str(into), **{"state-dir": str(into.parent)}, **options)  # fmt: skip
     good(reply)
     return into
 
 
-def tasks(text: str, named: str | None) -> Mapping[str, str]:
+def tasks(text: str, names: str | None) -> Mapping[str, str]:
     """Store -> what the names of its tasks begin with; ``global`` of a global store."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for part in re.split(r"Sub-topology: ", text)[1:]:
         number, is_global = part.split()[0], "for global store" in part.partition("\n")[0]
         for stores in re.findall(r"\(stores: \[(.*)\]\)", part):
-            home = f"__{named}__/{number}_" if named else f"{number}_"
-            found |= dict.fromkeys(filter(None, stores.split(", ")), "global" if is_global else home)
-    return found
+            home = f"__{names}__/{number}_" if names else f"{number}_"
+            results |= dict.fromkeys(filter(None, stores.split(", ")), "global" if is_global else home)
+    return results
 
 
 def told(predicted: Predicted, text: str, fates: Mapping[tuple[str, str], str]) -> str:
@@ -84,9 +84,9 @@ def told(predicted: Predicted, text: str, fates: Mapping[tuple[str, str], str]) 
 def test_the_prediction_is_what_the_new_topology_does(
     harness: Harness, tmp_path: Path, base: Callable[[Kind], Base], case: Change, release: str
 ) -> None:
-    made = base(Kind(release, case.guarantee, PARTS + case.before, case.killed, named=case.named))
-    new = described(harness, release, PARTS + case.after, case.named, made, tmp_path / "new.txt")
-    old = described(harness, release, PARTS + case.before, case.named, made, tmp_path / "old.txt")
+    outputs = base(Kind(release, case.guarantee, PARTS + case.before, case.killed, named=case.named))
+    new = described(harness, release, PARTS + case.after, case.named, outputs, tmp_path / "new.txt")
+    old = described(harness, release, PARTS + case.before, case.named, outputs, tmp_path / "old.txt")
     words: tuple[object, ...] = ("--topology", new, *(("--from", old) if case.with_old else ()))
     if case.spec:
         (tmp_path / "kstate.toml").write_text(f"format = 1\n{case.spec}", encoding="utf-8")
@@ -95,11 +95,11 @@ def test_the_prediction_is_what_the_new_topology_does(
         rehome: tuple[object, ...] = (*words, "--guarantee", "at_least_once")
     else:
         rehome = words
-    directory = made.copy(tmp_path / "state")
+    directory = outputs.copy(tmp_path / "state")
     case.prepare(Started(harness, directory, release, case.after, rehome))
     directory.options = [*map(str, words)]
     predicted = predict(release, directory)
-    mend = _lines_of_rehome(predicted)
+    names = _lines_of_rehome(predicted)
     copy = made_again(directory, tmp_path / "mended") if case.mended else None
 
     homes = tasks(new.read_text(encoding="utf-8"), case.named)
@@ -126,11 +126,11 @@ def test_the_prediction_is_what_the_new_topology_does(
     assert case.code is None or case.code in predicted.codes, both
     assert case.code is not None or case.varies or not predicted.codes, both
     assert predicted.done.status == (3 if predicted.codes else 0)
-    _found.append(Found(case, release, predicted, real))
+    _results.append(Found(case, release, predicted, real))
     if os.environ.get("KSTATE_WRITE_DOCS"):
-        DOCS.write_text(render(known() | cells(_found)), encoding="utf-8")
+        DOCS.write_text(render(known() | cells(_results)), encoding="utf-8")
     if copy is not None:
-        (line,) = mend
+        (line,) = names
         _mended(harness, copy, release, line.replace(str(directory.path), str(copy.path)), case)
 
 
@@ -139,13 +139,13 @@ def _nothing_is_here(case: Change, task: str) -> bool:
     return case.varies or (case.prepare is one_partition and task.endswith("_1"))
 
 
-def _is_among(fate: str, foretold: set[str]) -> bool:
+def _is_among(fate: str, names: set[str]) -> bool:
     """Where nobody knows the log any number is right; 0 is told as "opens" where the task is not wiped."""
     wiped_too, _, count = fate.rpartition(", ")
-    if agrees(fate, foretold):
+    if agrees(fate, names):
         return True
     anyhow = f"{wiped_too}, {ANY}" if wiped_too else ANY
-    return anyhow in foretold and (count.isdigit() or count == "opens")
+    return anyhow in names and (count.isdigit() or count == "opens")
 
 
 def _lines_of_rehome(predicted: Predicted) -> set[str]:
@@ -162,24 +162,24 @@ def made_again(directory: Directory, state: Path) -> Directory:
 
 def _mended(harness: Harness, directory: Directory, release: str, line: str, case: Change) -> None:
     """What the check has printed for pasting is run; then all is well, and nothing on disk is restored but what is new."""
-    done = kstate(*shlex.split(line)[1:], "--warnings-ok")
-    assert done.status == 0, done.told
+    result = kstate(*shlex.split(line)[1:], "--warnings-ok")
+    assert result.status == 0, result.told
     predicted = predict(release, directory)
     assert not predicted.codes, predicted.done.told
     app = replace(directory.base.app, topology=PARTS + case.after)
     run = Run(read=False, options=directory.base.kind.run_options)
     reply = good(harness.run(release, app, directory.path.parent, run))
     assert not wiped(reply), reply.told()
-    allowed = {key[1] for key, fates in predicted.fates.items() if fates != {"opens"}} | IN_MEMORY
-    assert set(restored(reply)) <= allowed, reply.told()
+    in_memory = {key[1] for key, fates in predicted.fates.items() if fates != {"opens"}} | IN_MEMORY
+    assert set(restored(reply)) <= in_memory, reply.told()
 
 
 @pytest.mark.skipif(not ALL, reason="KSTATE_INTEROP=all: the table is made by all cases together")
 def test_the_table_in_the_docs() -> None:
     """What was found is what docs/check.md says."""
-    now, before = cells(_found), known()
+    now, before = cells(_results), known()
     assert {key: before[key] for key in now if key in before} == {
         key: cell for key, cell in now.items() if key in before
     }
-    if len(_found) == len(PAIRS) and ALL:
+    if len(_results) == len(PAIRS) and ALL:
         assert DOCS.read_text(encoding="utf-8") == render(before | now)

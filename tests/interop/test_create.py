@@ -55,5 +55,5 @@ def test_the_real_release_opens_it(tmp_path: Path, releases: dict[str, Jvm], nam
         assert sorted(database["families"]) == sorted(layout_of(Path(database["path"]).name, target).column_families)
         assert database["data"][family]["rows"] == 3000
         if name == "4.3":
-            wanted = {key.hex(): value.hex() for key, value in encode_rows(LAST).items()}
-            assert sorted(database["offsets"].values()) == sorted(wanted.values())
+            hexes = {key.hex(): value.hex() for key, value in encode_rows(LAST).items()}
+            assert sorted(database["offsets"].values()) == sorted(hexes.values())

@@ -27,29 +27,29 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
     harness.produce(RELEASE, app, BATCH)
     first = good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
     topics = changelogs(first)
-    named = [word for topic in topics if not topic.endswith("-changelog") for word in ("--topic", topic)]
+    names = [word for topic in topics if not topic.endswith("-changelog") for word in ("--topic", topic)]
     out = tmp_path / "dump"
-    one = dump(harness, out, "--app", app.name, *named)
-    assert one.summary["generation"] == 1
+    entry = dump(harness, out, "--app", app.name, *names)
+    assert entry.summary["generation"] == 1
     assert dumped(out) == on_broker(harness, topics, tmp_path / "lines-1")
     assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in [out, *out.rglob("*")])
 
     spec = write_spec(tmp_path / "state" / app.name, tmp_path / "kstate.toml", memory=True)
     standby = tmp_path / "standby" / app.name
     standby.parent.mkdir()
-    made = restore(standby, out, RELEASE, spec, "--standby")
+    outputs = restore(standby, out, RELEASE, spec, "--standby")
     assert not restore(standby, out, RELEASE, spec, "--standby").of("store"), "nothing is new"
 
     # A second call adds what is new, and nothing else.
     before = files_of(out)
     harness.produce(RELEASE, app, BATCH.then())
     good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
-    two = dump(harness, out, "--app", app.name, *named)
+    two = dump(harness, out, "--app", app.name, *names)
     content = on_broker(harness, topics, tmp_path / "lines-2")
     assert dumped(out) == content
     assert before < files_of(out)
     new = {(row["topic"], row["partition"]): row for row in two.rows if row["type"] == "partition"}
-    first_ends = {(row["topic"], row["partition"]): row["end"] for row in one.rows if row["type"] == "partition"}
+    first_ends = {(row["topic"], row["partition"]): row["end"] for row in entry.rows if row["type"] == "partition"}
     assert {key: row["start"] for key, row in new.items()} == first_ends
     assert {row["dumped"] for row in new.values()} == {"continued"}
 
@@ -68,27 +68,27 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
     (tmp_path / "state").rename(tmp_path / "lost")
 
     caught_up = restore(standby, out, RELEASE, spec, "--standby")
-    added = sum(row["records"] for row in caught_up.of("store"))
-    assert 0 < added <= sum(row["records"] for row in new.values()), "what is new, and no more"
+    total = sum(row["records"] for row in caught_up.of("store"))
+    assert 0 < total <= sum(row["records"] for row in new.values()), "what is new, and no more"
     standby.parent.rename(tmp_path / "state")
     started = good(harness.run(RELEASE, app, tmp_path / "state", Run(dump=tmp_path / "again.jsonl")))
     assert not wiped(started)
     ends = {key: full.end for key, full in newest(out).newest().items()}
-    stores = {row["store"]: row["changelog"] for row in made.of("store")}
+    stores = {row["store"]: row["changelog"] for row in outputs.of("store")}
     expected = {
         store: sum(
             sum(1 for record in records if record[0] >= ends[key])
             for key, records in beyond.items()
             if any(
                 key.topic in changelog
-                for changelog in [row["changelog"] for row in made.of("store") if row["store"] == store]
+                for changelog in [row["changelog"] for row in outputs.of("store") if row["store"] == store]
             )
         )
         for store in stores
     }
-    told = restored(started)
-    assert {store: told.get(store, 0) for store in expected} == expected
+    messages = restored(started)
+    assert {store: messages.get(store, 0) for store in expected} == expected
     assert sum(expected.values()) > 0
     # Once Streams has used it, it is no standby any more.
-    refused = run_restore(tmp_path / "state" / app.name, out, RELEASE, spec, "--standby")
-    assert refused.status == 4 and "was started or changed" in refused.err, refused.told
+    result = run_restore(tmp_path / "state" / app.name, out, RELEASE, spec, "--standby")
+    assert result.status == 4 and "was started or changed" in result.err, result.told

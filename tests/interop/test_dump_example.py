@@ -59,13 +59,18 @@ def test_what_the_broker_says(harness: Harness, dumper: ModuleType, jvm: Any) ->
     spark = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm))
     broker = dumper.Broker(spark, {"bootstrap.servers": harness.bootstrap})
     try:
-        found = broker.logs([topic])
+        logs = broker.logs([topic])
     finally:
         broker.close()
-    known = ask_broker(harness.bootstrap, {}, group="nobody", topics=[topic])
-    assert found.keys() == known.keys()
-    for key, log in found.items():
-        told = known[key]
-        assert (log.start, log.end, log.topic_id, log.leader_epoch) == (told.start, told.end, told.topic_id, 0)
-        assert (log.cleanup_policy, log.delete_retention_ms) == (told.policy, told.delete_retention_ms)
-        assert (log.cleanup_policy, log.delete_retention_ms, told.leader_epoch) == ("compact,delete", 12345, 0)
+    facts = ask_broker(harness.bootstrap, {}, group="nobody", topics=[topic])
+    assert logs.keys() == facts.keys()
+    for key, log in logs.items():
+        messages = facts[key]
+        assert (log.start, log.end, log.topic_id, log.leader_epoch) == (
+            messages.start,
+            messages.end,
+            messages.topic_id,
+            0,
+        )
+        assert (log.cleanup_policy, log.delete_retention_ms) == (messages.policy, messages.delete_retention_ms)
+        assert (log.cleanup_policy, log.delete_retention_ms, messages.leader_epoch) == ("compact,delete", 12345, 0)

@@ -32,30 +32,30 @@ def topic(harness: Harness) -> Topic:
     return Topic(harness.bootstrap, name, partitions=2, cleanup_policy="compact")
 
 
-def printed(messages: str, **given: str) -> list[str]:
+def printed(messages: str, **arguments: str) -> list[str]:
     """The words of the last command that a hint prints, with what stands for a value replaced."""
     line = re.findall(r"^    kstate (.*)$", messages, flags=re.MULTILINE)[-1]
-    return [given.get(word, word) for word in shlex.split(line)]
+    return [arguments.get(word, word) for word in shlex.split(line)]
 
 
 def test_what_is_dumped_and_from_where(harness: Harness, topic: Topic, tmp_path: Path) -> None:
     topic.produce(10)
     out = ("--out", tmp_path / "dump", "--engine", "local", *QUICK)
-    refused = kstate("dump", "--bootstrap-server", harness.bootstrap, *out)
-    assert refused.status == 2 and "pass --app ID, --spec FILE, or --topic TOPIC" in refused.err, refused.told
-    refused = kstate("dump", "--bootstrap-server", "127.0.0.1:9", *out, "--topic", topic.name)
-    assert refused.status == 6 and "check the address" in refused.err, refused.told
+    refusal = kstate("dump", "--bootstrap-server", harness.bootstrap, *out)
+    assert refusal.status == 2 and "pass --app ID, --spec FILE, or --topic TOPIC" in refusal.err, refusal.told
+    refusal = kstate("dump", "--bootstrap-server", "127.0.0.1:9", *out, "--topic", topic.name)
+    assert refusal.status == 6 and "check the address" in refusal.err, refusal.told
     settings = tmp_path / "kafka.properties"
     settings.write_text("no.such.setting=1\n")
     words = ("dump", "--bootstrap-server", harness.bootstrap, *out, "--topic", topic.name, "--kafka-settings", settings)
-    refused = kstate(*words)
-    assert refused.status == 2 and "--kafka-settings" in refused.err, refused.told
+    refusal = kstate(*words)
+    assert refusal.status == 2 and "--kafka-settings" in refusal.err, refusal.told
     settings.write_text("client.id=test\n")
     assert kstate(*words).status == 0
     (tmp_path / "kstate.toml").write_text(SPEC)
-    for one in (("--app", APP), ("--spec", tmp_path / "kstate.toml")):
-        done = kstate("dump", "--bootstrap-server", harness.bootstrap, *out, *one)
-        assert done.status == 0, done.told
+    for text in (("--app", APP), ("--spec", tmp_path / "kstate.toml")):
+        result = kstate("dump", "--bootstrap-server", harness.bootstrap, *out, *text)
+        assert result.status == 0, result.told
 
 
 def test_a_file_of_a_dump_that_is_lost(harness: Harness, topic: Topic, tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_a_file_of_a_dump_that_is_lost(harness: Harness, topic: Topic, tmp_path:
     (file,) = (tmp_path / "dump").rglob("*.parquet")
     file.unlink()
     topic.produce(5)
-    refused = kstate(*words, tmp_path / "dump")
-    assert refused.status == 4 and "copy it here again" in refused.err and "--out" in refused.err, refused.told
+    refusal = kstate(*words, tmp_path / "dump")
+    assert refusal.status == 4 and "copy it here again" in refusal.err and "--out" in refusal.err, refusal.told
     assert kstate(*words, tmp_path / "new").status == 0
     assert len(dumped(tmp_path / "new")[TopicPartition(topic.name, 0)]) == 105
     shutil.copy(copy / file.relative_to(tmp_path / "dump"), file)
@@ -101,14 +101,14 @@ def test_rot_and_a_dump_that_does_not_grow(harness: Harness, topic: Topic, tmp_p
     (tmp_path / "state").mkdir()
     restore = ("restore", tmp_path / "state" / APP, "--from-changelog", dump, "--spec", tmp_path / "kstate.toml", "--for", "4.3",
                "--engine", "local", "--verify-dump")  # fmt: skip
-    refused = kstate(*restore)
-    assert refused.status == 4, refused.told
+    refusal = kstate(*restore)
+    assert refusal.status == 4, refusal.told
     verified = kstate("verify-dump", dump)
     assert verified.status == 3, verified.told
     followed = kstate(*printed(verified.err, **{"HOST:PORT": harness.bootstrap, "ID": APP}), *more)
     assert followed.status in (0, 1), followed.told
-    done = kstate(*restore)
-    assert done.status in (0, 1), done.told
+    result = kstate(*restore)
+    assert result.status in (0, 1), result.told
 
     plain = tmp_path / "plain"
     shutil.copytree(dump, plain)
@@ -117,15 +117,15 @@ def test_rot_and_a_dump_that_does_not_grow(harness: Harness, topic: Topic, tmp_p
     shutil.rmtree(tmp_path / "state" / APP)
     follow = [*restore[:-1], "--standby", "--follow", "1", "--dump-is-complete", "--dump-is-committed"]
     follow[3] = plain
-    refused = kstate(*follow)
-    assert refused.status == 4 and "follow one that is written by:" in refused.err, refused.told
-    given = {"HOST:PORT": harness.bootstrap, "ID": APP, "DUMP": str(tmp_path / "grows")}
-    assert kstate(*printed(refused.err, **given), *more).status == 0
+    refusal = kstate(*follow)
+    assert refusal.status == 4 and "follow one that is written by:" in refusal.err, refusal.told
+    arguments = {"HOST:PORT": harness.bootstrap, "ID": APP, "DUMP": str(tmp_path / "grows")}
+    assert kstate(*printed(refusal.err, **arguments), *more).status == 0
     follow = [*restore[:-1], "--standby"]
     follow[3], follow[1] = tmp_path / "grows", tmp_path / "standby" / APP
     (tmp_path / "standby").mkdir()
-    done = kstate(*follow)
-    assert done.status in (0, 1), done.told
+    result = kstate(*follow)
+    assert result.status in (0, 1), result.told
 
 
 def test_a_log_that_changes_again_and_again(harness: Harness, tmp_path: Path) -> None:
@@ -148,17 +148,17 @@ def test_a_log_that_changes_again_and_again(harness: Harness, tmp_path: Path) ->
     thread.start()
     try:
         out = tmp_path / "dump"
-        refused = kstate(*words, "--out", out, "--workers", "1", "--max-rate", "500K")
+        refusal = kstate(*words, "--out", out, "--workers", "1", "--max-rate", "500K")
     finally:
         ended.set()
         thread.join()
-    if refused.status == 0:
+    if refusal.status == 0:
         pytest.skip("this machine deleted more slowly than it read")
-    assert refused.status == 6 and "the log changes again and again while it is read" in refused.err, refused.told
-    assert "find out what deletes its records; with more --workers the reading is faster" in refused.err, refused.told
+    assert refusal.status == 6 and "the log changes again and again while it is read" in refusal.err, refusal.told
+    assert "find out what deletes its records; with more --workers the reading is faster" in refusal.err, refusal.told
     assert not [*out.rglob("_manifest*")], "nothing of a log that changed counts"
-    done = kstate(*words, "--out", out, "--workers", str(partitions))
-    assert done.status == 0, done.told
+    result = kstate(*words, "--out", out, "--workers", str(partitions))
+    assert result.status == 0, result.told
     assert all(rows(out, topic, partition) == topic.records(partition) for partition in range(partitions))
 
 
@@ -195,10 +195,10 @@ partitions = 1
         "--engine",
         "local",
     ]
-    refused = kstate(*restore)
-    assert refused.status == 4 and f"the dump has no {source.name}" in refused.err, refused.told
-    given = {"HOST:PORT": harness.bootstrap, "DUMP": str(tmp_path / "new"), "FILE": str(spec)}
-    assert kstate(*printed(refused.err, **given), *more).status == 0
+    refusal = kstate(*restore)
+    assert refusal.status == 4 and f"the dump has no {source.name}" in refusal.err, refusal.told
+    arguments = {"HOST:PORT": harness.bootstrap, "DUMP": str(tmp_path / "new"), "FILE": str(spec)}
+    assert kstate(*printed(refusal.err, **arguments), *more).status == 0
     restore[3] = tmp_path / "new"
-    done = kstate(*restore)
-    assert done.status in (0, 1), done.told
+    result = kstate(*restore)
+    assert result.status in (0, 1), result.told

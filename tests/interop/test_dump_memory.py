@@ -23,8 +23,8 @@ MOST = 4 * GROUP_BYTES + (192 << 20)
 
 def peak_of(job: RangeJob) -> tuple[int, int]:
     """Records, and the most memory that this process ever had."""
-    done = read_range(job)
-    return done.records, peak_bytes()
+    result = read_range(job)
+    return result.records, peak_bytes()
 
 
 def peak(harness: Harness, topic: Topic, folder: Path, end: int) -> int:

@@ -70,8 +70,8 @@ class Topic:
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
 
     def create(self, partitions: int = 1, **config: str) -> None:
-        named = {name.replace("_", "."): value for name, value in config.items()}
-        (future,) = self.admin.create_topics([NewTopic(self.name, partitions, 1, config=named)]).values()
+        values = {name.replace("_", "."): value for name, value in config.items()}
+        (future,) = self.admin.create_topics([NewTopic(self.name, partitions, 1, config=values)]).values()
         future.result()
 
     def delete(self) -> None:
@@ -112,14 +112,14 @@ class Topic:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody", "enable.partition.eof": True,
                              "isolation.level": "read_committed", "auto.offset.reset": "earliest"})  # fmt: skip
         consumer.assign([Key(self.name, partition, 0)])
-        found = []
+        results = []
         while True:
             batch = consumer.consume(1000, 1.0)
-            found += [(one.offset(), one.key(), one.value()) for one in batch if one.error() is None]
-            if any(one.error() is not None for one in batch):
+            results += [(entry.offset(), entry.key(), entry.value()) for entry in batch if entry.error() is None]
+            if any(entry.error() is not None for entry in batch):
                 break
         consumer.close()
-        return found
+        return results
 
 
 def rows(out: Path, topic: Topic, partition: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -148,9 +148,9 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def until(seen: Callable[[], object]) -> None:
+def until(names: Callable[[], object]) -> None:
     deadline = time.monotonic() + _SECONDS
-    while not seen():
+    while not names():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -170,9 +170,9 @@ def test_of_two_writers_one_wins_and_the_other_leaves_nothing(harness: Harness, 
         until(out.exists)  # it has looked at the dump, and reads
         call(harness, out, topic)
         won = files_of(out) & {file.path for full in newest(out).fulls for file in full.files}
-        _, said = slow.communicate(timeout=_SECONDS)
-    assert slow.returncode == 5, said
-    assert "another process has written generation 1 of the dump" in said and "not added" in said
+        _, text = slow.communicate(timeout=_SECONDS)
+    assert slow.returncode == 5, text
+    assert "another process has written generation 1 of the dump" in text and "not added" in text
     assert files_of(out) == won
     assert rows(out, topic) == topic.records()
     whole(out)
@@ -195,36 +195,36 @@ def test_killed_at_any_moment(harness: Harness, tmp_path: Path) -> None:
             process.wait()
         if list(out.glob("_manifest-*.json")):
             whole(out)
-            found = rows(out, topic)
-            assert found == topic.records()[: len(found)], number
-            assert len(found) >= had, "what one manifest has, those after it have"
-            had = len(found)
-    left = files_of(out)
+            results = rows(out, topic)
+            assert results == topic.records()[: len(results)], number
+            assert len(results) >= had, "what one manifest has, those after it have"
+            had = len(results)
+    remainder = files_of(out)
     call(harness, out, topic)
     assert rows(out, topic) == topic.records()
     whole(out)
     assert time.monotonic() - began < GRACE_SECONDS
-    assert left <= files_of(out), "what is young may be of a dump that goes on"
+    assert remainder <= files_of(out), "what is young may be of a dump that goes on"
     aged(out)
     (out / f"topic={topic.name}" / "partition=0" / "notes.parquet").write_bytes(b"of somebody else")
     call(harness, out, topic)
     now = newest(out)
-    named = {file.path for full in now.fulls for file in full.files} | {one.path for one in now.forgotten}
-    assert files_of(out) == named | {f"topic={topic.name}/partition=0/notes.parquet"}
+    paths = {file.path for full in now.fulls for file in full.files} | {entry.path for entry in now.forgotten}
+    assert files_of(out) == paths | {f"topic={topic.name}/partition=0/notes.parquet"}
     assert [path.name for path in out.iterdir() if path.name.startswith("._")] == []
     assert rows(out, topic) == topic.records()
     whole(out)
 
 
-def aged(out: Path, what: str = "*") -> None:
+def aged(out: Path, subject: str = "*") -> None:
     """As if it had been there for two days."""
-    known = json.loads(render(newest(out)))
-    known["generation"] += 1
+    document = json.loads(render(newest(out)))
+    document["generation"] += 1
     old = time.time() - 2 * GRACE_SECONDS
-    for one in known["forgotten"]:
-        one["at_ms"] = int(old * 1000)
-    (out / name_of(known["generation"])).write_text(json.dumps(known))
-    for path in out.rglob(what):
+    for entry in document["forgotten"]:
+        entry["at_ms"] = int(old * 1000)
+    (out / name_of(document["generation"])).write_text(json.dumps(document))
+    for path in out.rglob(subject):
         os.utime(path, (old, old))
 
 
@@ -238,10 +238,10 @@ def test_killed_at_the_commit(harness: Harness, tmp_path: Path, call_: str, nth:
     topic.produce(30)
     strace = ["strace", "-qq", "-o", str(tmp_path / "log"), "-e", f"trace={call_}",
               "-e", f"inject={call_}:signal=SIGKILL:when={nth}"]  # fmt: skip
-    done = subprocess.run(
+    process = subprocess.run(
         [*strace, *argv(harness, out, topic)], cwd=ROOT, capture_output=True, check=False, timeout=120
     )
-    assert done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), (tmp_path / "log").read_text()
+    assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), (tmp_path / "log").read_text()
     assert len(list(out.glob("_manifest-*.json"))) == there
     if there:
         whole(out)
@@ -254,9 +254,9 @@ def test_killed_at_the_commit(harness: Harness, tmp_path: Path, call_: str, nth:
 def test_max_rate(harness: Harness, tmp_path: Path) -> None:
     topic = Topic(harness.bootstrap)
     topic.produce(30_000)
-    done = call(harness, tmp_path / "dump", topic, "--max-rate", "1M")
-    assert done.summary["records"] == 30_000
-    assert done.summary["seconds"] > 30_000 * 40 / 2**20, "not even the values could have come by then"
+    result = call(harness, tmp_path / "dump", topic, "--max-rate", "1M")
+    assert result.summary["records"] == 30_000
+    assert result.summary["seconds"] > 30_000 * 40 / 2**20, "not even the values could have come by then"
 
 
 def test_on_spark(harness: Harness, tmp_path: Path) -> None:
@@ -264,9 +264,9 @@ def test_on_spark(harness: Harness, tmp_path: Path) -> None:
     topic, out = Topic(harness.bootstrap, partitions=2), tmp_path / "dump"
     for partition in (0, 1):
         topic.produce(600_000 if partition else 100, partition=partition)
-    done = dump(harness, out, "--topic", topic.name, "--master", "local[2,4]", engine="spark")
-    assert done.summary["records"] == 600_100
-    assert done.summary["files"] >= 3, "more where its time was over before the end of a range"
+    result = dump(harness, out, "--topic", topic.name, "--master", "local[2,4]", engine="spark")
+    assert result.summary["records"] == 600_100
+    assert result.summary["files"] >= 3, "more where its time was over before the end of a range"
     topic.produce(50)
     assert call(harness, out, topic).summary["records"] == 50
     for partition in (0, 1):
@@ -281,8 +281,8 @@ def test_on_a_cluster(harness: Harness, tmp_path: Path) -> None:
     for partition in (0, 1):
         topic.produce(600_000 if partition else 100, partition=partition)
     with Cluster(tmp_path, ["127.0.0.1", "localhost"]) as cluster:
-        done = dump(harness, out, "--topic", topic.name, "--master", cluster.master, engine="spark")
-        assert done.summary["records"] == 600_100
+        result = dump(harness, out, "--topic", topic.name, "--master", cluster.master, engine="spark")
+        assert result.summary["records"] == 600_100
         topic.produce(50)
         more = dump(harness, out, "--topic", topic.name, "--master", cluster.master, engine="spark")
         assert more.summary["records"] == 50
@@ -319,11 +319,11 @@ def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
         topic, out = Topic(broker.bootstrap), tmp_path / "dump"
         topic.produce(100)
         command = on_its_own(out, topic)
-        done = kstate(*command, broker.bootstrap)
-        assert done.status == 0, done.told
+        result = kstate(*command, broker.bootstrap)
+        assert result.status == 0, result.told
         broker.stop()
-        gone = kstate(*command, broker.bootstrap)
-        assert gone.status == 6 and f"{broker.bootstrap} does not answer" in gone.err and "refused" in gone.err
+        missing = kstate(*command, broker.bootstrap)
+        assert missing.status == 6 and f"{broker.bootstrap} does not answer" in missing.err and "refused" in missing.err
         assert len(files_of(out)) == 1
         whole(out)
 
@@ -335,25 +335,25 @@ def test_a_broker_that_goes_away(tmp_path: Path) -> None:
         topic, out = Topic(broker.bootstrap), tmp_path / "dump"
         topic.produce(100)
         command = on_its_own(out, topic)
-        done = kstate(*command, broker.bootstrap)
-        assert done.status == 0, done.told
+        result = kstate(*command, broker.bootstrap)
+        assert result.status == 0, result.told
         first = files_of(out)
         topic.produce(10_000, value=os.urandom(2_000))  # more than the client fetches ahead
-        wanted = topic.records()
+        records = topic.records()
         with running([sys.executable, "-m", "kstate_cli", *command, broker.bootstrap, "--max-rate", "2M"]) as slow:
             assert slow.stderr is not None
             assert "at most 10,000 records" in slow.stderr.readline()
             broker.stop()
-            _, said = slow.communicate(timeout=2 * _SECONDS)
-        assert slow.returncode == 6, said
-        assert "no record has come for 10 s: a broker that says nothing for 45 s is given up" in said
-        assert f"of {topic.name}:0 cannot be read" in said and "run the command again" in said
+            _, text = slow.communicate(timeout=2 * _SECONDS)
+        assert slow.returncode == 6, text
+        assert "no record has come for 10 s: a broker that says nothing for 45 s is given up" in text
+        assert f"of {topic.name}:0 cannot be read" in text and "run the command again" in text
         assert files_of(out) == first, "what was half read is gone"
         whole(out)
         broker.start()
         again = kstate(*command, broker.bootstrap)
         assert again.status == 0, again.told
-        assert rows(out, topic) == wanted
+        assert rows(out, topic) == records
         whole(out)
 
 
@@ -372,8 +372,8 @@ def test_follow(harness: Harness, tmp_path: Path) -> None:
             told_at.append(float(line.removeprefix(success)))
             topic.produce(10)
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=_SECONDS)
-    lines = [json.loads(line) for line in told.splitlines()]
+        messages, _ = process.communicate(timeout=_SECONDS)
+    lines = [json.loads(line) for line in messages.splitlines()]
     assert process.returncode == 128 + signal.SIGTERM
     assert told_at == sorted(told_at) and told_at[0] < told_at[-1], "each round tells when it was done"
     ended = metrics.read_text()
@@ -396,8 +396,8 @@ def test_small_files_are_joined_and_fulls_dropped(harness: Harness, tmp_path: Pa
             if count == TOGETHER - 1:
                 reader = read_dump(str(out), complete=False, committed_only=False)
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=_SECONDS)
-    assert sum(json.loads(line).get("joined", 0) for line in told.splitlines()) == TOGETHER
+        messages, _ = process.communicate(timeout=_SECONDS)
+    assert sum(json.loads(line).get("joined", 0) for line in messages.splitlines()) == TOGETHER
     assert rows(out, topic) == topic.records()
     full = newest(out).newest()[key]
     assert len(full.files) == 4 and len(full.ranges) == 2, "the first one says how long the full took"
@@ -406,8 +406,8 @@ def test_small_files_are_joined_and_fulls_dropped(harness: Harness, tmp_path: Pa
         assert Path(piece.path).exists()
     whole(out)
 
-    anew = call(harness, out, topic, "--full", "--keep", "1", status=0)
-    assert (anew.rows[0]["dumped"], anew.rows[0]["start"], anew.summary["dropped"]) == ("full", 0, 1)
+    rebuild = call(harness, out, topic, "--full", "--keep", "1", status=0)
+    assert (rebuild.rows[0]["dumped"], rebuild.rows[0]["start"], rebuild.summary["dropped"]) == ("full", 0, 1)
     assert [full.began for full in newest(out).fulls] == [newest(out).generation]
     assert newest(out).forgotten == ()
     call(harness, out, topic)
@@ -448,14 +448,14 @@ def test_changelogs_of_another_application_are_named(harness: Harness, tmp_path:
     consumer = Consumer({"bootstrap.servers": harness.bootstrap, "group.id": f"{app}-2"})
     consumer.commit(offsets=[Key(topics["2-count"].name, 0, 0)], asynchronous=False)
     consumer.close()
-    done = dump(harness, out, "--app", app, *QUICK, status=1)
+    result = dump(harness, out, "--app", app, *QUICK, status=1)
     assert {key.topic for key in newest(out).newest()} == {topics["count"].name, topics["3-count"].name}
-    (warning,) = [row["message"] for row in done.rows if row["type"] == "warning"]
+    (warning,) = [row["message"] for row in result.rows if row["type"] == "warning"]
     assert f"{app}-2-count-changelog is not dumped: it seems to belong to the application {app}-2" in warning
     dump(harness, out, "--app", app, "--topic", topics["2-count"].name, *QUICK)
     assert {key.topic for key in newest(out).newest()} == {topic.name for topic in topics.values()}
-    refused = dump(harness, out, "--app", f"{app}-nobody", *QUICK, status=2)
-    assert "the broker has no changelog that begins with it" in refused.err
+    refusal = dump(harness, out, "--app", f"{app}-nobody", *QUICK, status=2)
+    assert "the broker has no changelog that begins with it" in refusal.err
     dump(harness, out, "--topic", "no-such-topic", *QUICK, status=2)
 
 
@@ -463,8 +463,8 @@ def test_nothing_else_is_written_to(harness: Harness, tmp_path: Path) -> None:
     topic, out = Topic(harness.bootstrap), tmp_path / "dump"
     out.mkdir()
     (out / "thesis.tex").write_text("mine")
-    refused = call(harness, out, topic, status=4)
-    assert "thesis.tex" in refused.err and [path.name for path in out.iterdir()] == ["thesis.tex"]
+    refusal = call(harness, out, topic, status=4)
+    assert "thesis.tex" in refusal.err and [path.name for path in out.iterdir()] == ["thesis.tex"]
     (out / "thesis.tex").rename(out / "_manifest.json")
     assert "cannot grow" in call(harness, out, topic, status=4).err
 
@@ -472,8 +472,8 @@ def test_nothing_else_is_written_to(harness: Harness, tmp_path: Path) -> None:
 # --- what becomes of the log ------------------------------------------------------------------------------------------
 
 
-def warnings_of(done: Any) -> list[str]:
-    return [row["message"] for row in done.rows if row["type"] == "warning"]
+def warnings_of(result: Any) -> list[str]:
+    return [row["message"] for row in result.rows if row["type"] == "warning"]
 
 
 def begins_anew(harness: Harness, out: Path, topic: Topic, why: str) -> None:
@@ -516,9 +516,9 @@ def test_a_topic_made_anew(harness: Harness, tmp_path: Path) -> None:
     topic.delete()
     topic.create()
     topic.produce(30)
-    done = call(harness, out, topic, status=1)
-    assert any("the topic was recreated" in one for one in warnings_of(done))
-    assert any(f"{topic.name}:1: the topic no longer has this partition" in one for one in warnings_of(done))
+    result = call(harness, out, topic, status=1)
+    assert any("the topic was recreated" in line for line in warnings_of(result))
+    assert any(f"{topic.name}:1: the topic no longer has this partition" in line for line in warnings_of(result))
     assert rows(out, topic) == topic.records()
     assert {str(key) for key in read_dump(str(out), complete=False, committed_only=False).partitions} == {
         f"{topic.name}:0"
@@ -538,11 +538,13 @@ def test_an_open_transaction(harness: Harness, tmp_path: Path) -> None:
         producer.flush(_SECONDS)
         topic.produce(5)
         before = [] if not out.exists() else rows(out, topic)
-        done = kstate("dump", "--bootstrap-server", harness.bootstrap, "--out", out, "--engine", "local", *QUICK,
+        result = kstate("dump", "--bootstrap-server", harness.bootstrap, "--out", out, "--engine", "local", *QUICK,
                       "--topic", topic.name)  # fmt: skip
-        assert done.status == 0, done.told
+        assert result.status == 0, result.told
         end = newest(out).newest()[TopicPartition(topic.name, 0)].end
-        assert f"a transaction is open, the next call reads the records behind it: {topic.name}:0 at {end}" in done.err
+        assert (
+            f"a transaction is open, the next call reads the records behind it: {topic.name}:0 at {end}" in result.err
+        )
         assert rows(out, topic) == topic.records() and len(rows(out, topic)) >= len(before)
         ends(_SECONDS)
     last = call(harness, out, topic)
@@ -587,12 +589,12 @@ def test_another_record_at_the_same_offset(harness: Harness, tmp_path: Path) -> 
     topic, out = Topic(harness.bootstrap), tmp_path / "dump"
     topic.produce(20)
     call(harness, out, topic)
-    known = newest(out)
-    content = json.loads(render(known))
+    facts = newest(out)
+    content = json.loads(render(facts))
     content["generation"] += 1
     content["fulls"][0]["last"]["sha256"] = "0" * 64
     content["fulls"][0]["tail"][-1][1] = "0" * 16
-    (out / name_of(known.generation + 1)).write_text(json.dumps(content))
+    (out / name_of(facts.generation + 1)).write_text(json.dumps(content))
     topic.produce(20)
     begins_anew(harness, out, topic, "it is another log: the record at offset 19 is another one")
 
@@ -607,9 +609,9 @@ def test_a_topic_that_is_recreated_while_it_is_read(harness: Harness, tmp_path: 
         topic.delete()
         topic.create()
         topic.produce(9_000, value=b"second")
-        told, said = slow.communicate(timeout=3 * _SECONDS)
-    assert slow.returncode == 1, said
-    warnings = [line["message"] for line in map(json.loads, told.splitlines()) if line["type"] == "warning"]
+        messages, text = slow.communicate(timeout=3 * _SECONDS)
+    assert slow.returncode == 1, text
+    warnings = [line["message"] for line in map(json.loads, messages.splitlines()) if line["type"] == "warning"]
     assert any("it changed while it was read: the topic was recreated (id " in warning for warning in warnings), (
         warnings
     )
@@ -626,9 +628,9 @@ def test_a_partition_that_is_added_while_it_is_read(harness: Harness, tmp_path: 
         assert "at most 4,000 records" in slow.stderr.readline()
         (future,) = topic.admin.create_partitions([NewPartitions(topic.name, 2)]).values()
         future.result()
-        told, said = slow.communicate(timeout=3 * _SECONDS)
-    assert slow.returncode == 1, said
-    (warning,) = [line["message"] for line in map(json.loads, told.splitlines()) if line["type"] == "warning"]
+        messages, text = slow.communicate(timeout=3 * _SECONDS)
+    assert slow.returncode == 1, text
+    (warning,) = [line["message"] for line in map(json.loads, messages.splitlines()) if line["type"] == "warning"]
     assert f"{topic.name}:1: the partition was added while the topic was read" in warning
     assert len(newest(out).newest()) == 1
     call(harness, out, topic)
@@ -705,10 +707,10 @@ def test_a_log_that_was_cut(harness: Harness, tmp_path: Path) -> None:
     call(harness, out, topic)
     topic.produce(20)
     call(harness, out, topic)
-    known = json.loads(render(newest(out)))
-    known["generation"] += 1
-    known["fulls"][0]["log_end"] = known["fulls"][0]["ranges"][-1]["end"] = 45
-    (out / name_of(known["generation"])).write_text(json.dumps(known))
+    document = json.loads(render(newest(out)))
+    document["generation"] += 1
+    document["fulls"][0]["log_end"] = document["fulls"][0]["ranges"][-1]["end"] = 45
+    (out / name_of(document["generation"])).write_text(json.dumps(document))
     begins_anew(harness, out, topic, "the log was truncated: it ends at 40, and was read up to 45")
 
 

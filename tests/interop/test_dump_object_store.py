@@ -40,11 +40,11 @@ class Bucketed:
         self._folder, self._copies = folder, 0
 
     def call(self, *options: object, status: int = 0, out: object = None) -> Any:
-        done = kstate("dump", "--bootstrap-server", self.harness.bootstrap, "--out", out or self.uri, "--engine", "local", "-o", "json",
+        result = kstate("dump", "--bootstrap-server", self.harness.bootstrap, "--out", out or self.uri, "--engine", "local", "-o", "json",
                       "--topic", self.topic.name, *QUICK, *options)  # fmt: skip
-        assert done.status == status, done.told
-        assert not any(secret in done.told for secret in (SECRET, ACCESS_KEY))
-        return done
+        assert result.status == status, result.told
+        assert not any(secret in result.told for secret in (SECRET, ACCESS_KEY))
+        return result
 
     def argv(self, *options: str) -> list[str]:
         line = argv(self.harness, Path("out"), self.topic, *options)
@@ -59,8 +59,8 @@ class Bucketed:
     def is_whole(self) -> list[Any]:
         """What a reader takes for the dump is one: every file with its digest. Its records."""
         read_dump(self.uri, complete=False, committed_only=False, check_digests=True)
-        found = dumped(self.copied())
-        return [record[:3] for record in found[TopicPartition(self.topic.name, 0)]]
+        results = dumped(self.copied())
+        return [record[:3] for record in results[TopicPartition(self.topic.name, 0)]]
 
     def files(self) -> set[str]:
         return {key for key in self.objects.keys(f"{DUMP}/") if key.endswith(".parquet")}
@@ -81,11 +81,11 @@ def test_dumped_and_restored(harness: Harness, objects: ObjectStore, tmp_path: P
     for start in (0, 3_000):
         topic.produce(3_000, keys=500)
         topic.produce(1_000, partition=1)
-        done = bucketed.call()
-        assert done.summary["records"] == 4_000 and {
-            row["start"] for row in done.rows if row["type"] == "partition"
+        call = bucketed.call()
+        assert call.summary["records"] == 4_000 and {
+            row["start"] for row in call.rows if row["type"] == "partition"
         } == {start, start // 3}
-        assert done.summary["out"] == bucketed.uri
+        assert call.summary["out"] == bucketed.uri
         bucketed.call(out=tmp_path / "dump")
     assert bucketed.call("--dry-run").summary["records"] == 0
     there = dumped(bucketed.copied())
@@ -118,9 +118,9 @@ def test_of_two_writers_one_wins_and_the_other_leaves_nothing(bucketed: Bucketed
         )  # it has probed, and reads
         bucketed.call()
         won = bucketed.files()
-        _, said = slow.communicate(timeout=_SECONDS)
-    assert slow.returncode == 5, said
-    assert "another process has written generation 1 of the dump" in said and "not added" in said
+        _, text = slow.communicate(timeout=_SECONDS)
+    assert slow.returncode == 5, text
+    assert "another process has written generation 1 of the dump" in text and "not added" in text
     assert bucketed.files() == won and bucketed.objects.uploads() == []
     assert bucketed.is_whole() == bucketed.topic.records()
 
@@ -133,15 +133,15 @@ def test_a_store_that_no_longer_answers_is_not_waited_for_after_a_signal(buckete
         bucketed.objects.behave(Fault(".*", stalls=True))
         try:
             process.send_signal(signal.SIGTERM)
-            told, said = process.communicate(timeout=_SECONDS)
+            messages, text = process.communicate(timeout=_SECONDS)
         finally:
             bucketed.objects.behave()
-    assert process.returncode == 128 + signal.SIGTERM, said
+    assert process.returncode == 128 + signal.SIGTERM, text
     # A signal that comes before the reading has begun leaves nothing to tidy up, and nothing is waited for.
-    assert "interrupted by SIGTERM" in said
-    if "the command waits no longer" in said:
-        assert "what remains: files of this call that no manifest names" in said
-    assert json.loads(told.splitlines()[-1])["code"] == "interrupted"
+    assert "interrupted by SIGTERM" in text
+    if "the command waits no longer" in text:
+        assert "what remains: files of this call that no manifest names" in text
+    assert json.loads(messages.splitlines()[-1])["code"] == "interrupted"
     assert bucketed.call().summary["records"] == 40_000
 
 
@@ -154,8 +154,8 @@ def test_a_signal_leaves_nothing(bucketed: Bucketed) -> None:
         bucketed.objects.client.create_multipart_upload(Bucket=bucketed.objects.bucket, Key="theirs")
         time.sleep(1)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=_SECONDS)
-    assert process.returncode == 128 + signal.SIGTERM, said
+        _, text = process.communicate(timeout=_SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM, text
     assert bucketed.objects.keys() == [] and bucketed.objects.uploads() == ["theirs"]
 
 
@@ -173,19 +173,19 @@ def test_killed_at_any_moment(bucketed: Bucketed) -> None:
             process.send_signal(signal.SIGKILL)
             process.wait()
         if any(key.startswith("_manifest-") for key in bucketed.objects.keys(f"{DUMP}/")):
-            found = bucketed.is_whole()
-            assert found == topic.records()[: len(found)], number
-            assert len(found) >= had, "what one manifest has, those after it have"
-            had = len(found)
-    left = bucketed.files()
+            results = bucketed.is_whole()
+            assert results == topic.records()[: len(results)], number
+            assert len(results) >= had, "what one manifest has, those after it have"
+            had = len(results)
+    files = bucketed.files()
     bucketed.call()
     assert bucketed.is_whole() == topic.records()
-    assert left <= bucketed.files(), "what is young may be of a dump that goes on"
+    assert files <= bucketed.files(), "what is young may be of a dump that goes on"
     aged(bucketed)
     bucketed.call()
     now = bucketed.newest()
     assert bucketed.files() == {file.path for full in now.fulls for file in full.files} | {
-        one.path for one in now.forgotten
+        entry.path for entry in now.forgotten
     }
     assert bucketed.objects.uploads() == [] and bucketed.is_whole() == topic.records()
 
@@ -201,8 +201,8 @@ def test_a_store_that_goes_away(bucketed: Bucketed, moment: str) -> None:
     bucketed.objects.behave(
         Fault("^(PUT|HEAD) .*" + {"the files": "parquet", "the manifest": "/_manifest"}[moment], 503, "SlowDown")
     )
-    done = bucketed.call(status=6 if moment == "the files" else 7)
-    assert ("not known" in done.err) == (moment == "the manifest")
+    call = bucketed.call(status=6 if moment == "the files" else 7)
+    assert ("not known" in call.err) == (moment == "the manifest")
     assert (bucketed.files() == before) == (moment == "the files"), "what a manifest may name stays"
     bucketed.objects.behave()
     assert bucketed.call().summary["records"] == 3_000
@@ -215,9 +215,9 @@ def test_on_spark(bucketed: Bucketed) -> None:
     bucketed.topic.produce(600_000)
     line = ["dump", "--bootstrap-server", bucketed.harness.bootstrap, "--out", bucketed.uri, "--master", "local[2,4]", "-o", "json",
             "--topic", bucketed.topic.name]  # fmt: skip
-    done = kstate(*line)
-    assert done.status == 0, done.told
-    assert done.summary["records"] == 600_000 and done.summary["files"] >= 2
+    result = kstate(*line)
+    assert result.status == 0, result.told
+    assert result.summary["records"] == 600_000 and result.summary["files"] >= 2
     bucketed.topic.produce(50)
     assert bucketed.call().summary["records"] == 50
     assert bucketed.is_whole() == bucketed.topic.records()
@@ -225,9 +225,9 @@ def test_on_spark(bucketed: Bucketed) -> None:
 
 def aged(bucketed: Bucketed) -> None:
     """As if all of it had been there for two days."""
-    known = json.loads(render(bucketed.newest()))
-    known["generation"] += 1
-    for one in known["forgotten"]:
-        one["at_ms"] = int((time.time() - 2 * GRACE_SECONDS) * 1000)
-    bucketed.objects.put(f"{DUMP}/{name_of(known['generation'])}", json.dumps(known).encode())
+    document = json.loads(render(bucketed.newest()))
+    document["generation"] += 1
+    for entry in document["forgotten"]:
+        entry["at_ms"] = int((time.time() - 2 * GRACE_SECONDS) * 1000)
+    bucketed.objects.put(f"{DUMP}/{name_of(document['generation'])}", json.dumps(document).encode())
     bucketed.objects.behave(later_seconds=2 * GRACE_SECONDS)

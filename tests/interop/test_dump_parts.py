@@ -43,8 +43,8 @@ def _interrupted(harness: Harness, out: Path, topic: str, *options: str) -> tupl
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None
-        told = process.stderr.read()
-        return process.wait(_SECONDS), told
+        content = process.stderr.read()
+        return process.wait(_SECONDS), content
 
 
 def test_each_call_continues(harness: Harness, tmp_path: Path) -> None:
@@ -54,15 +54,15 @@ def test_each_call_continues(harness: Harness, tmp_path: Path) -> None:
     out = tmp_path / "dump"
     ends: list[int] = []
     for _ in range(PARTITIONS):
-        code, told = _interrupted(harness, out, topic.name)
+        code, messages = _interrupted(harness, out, topic.name)
         if code == 0:
             break
-        assert code == 128 + signal.SIGTERM and "the next call continues" in told, told
-        known = newest(out).newest()
-        ends.append(sum(full.rows for full in known.values()))
+        assert code == 128 + signal.SIGTERM and "the next call continues" in messages, messages
+        facts = newest(out).newest()
+        ends.append(sum(full.rows for full in facts.values()))
         # What a reader is told is true: where the log ends, and up to where the dump is.
         read_dump(str(out), complete=False, committed_only=False, check_digests=True)
-        assert all(full.end <= full.log_end for full in known.values())
+        assert all(full.end <= full.log_end for full in facts.values())
     assert len(ends) >= 2 and ends == sorted(set(ends)), "each call has kept more than the one before"
     dump(harness, out, "--topic", topic.name, "--workers", "1")
     assert {key: [row[0] for row in rows] for key, rows in dumped(out).items()} == {
@@ -98,9 +98,9 @@ def test_a_range_is_left_where_its_time_is_over(harness: Harness, tmp_path: Path
     queue, bounds = RangeQueue([job, replace(job, start=44_000)]), []
     while (next_job := queue.take()) is not None:
         result = read_range(replace(next_job, seconds=0.0))
-        done = queue.ended(next_job, result)
+        ended = queue.ended(next_job, result)
         assert result.file is not None and result.records == result.file.rows
-        bounds.append((done.start, done.end, result.records))
+        bounds.append((ended.start, ended.end, result.records))
     assert len(bounds) > 2 and bounds[-1] == (44_000, 45_000, 1_000), "the second job came last"
     assert [start for start, _, _ in bounds[1:-1]] == [end for _, end, _ in bounds[:-2]] and bounds[-2][1] == 45_000
     assert all(records == end - start for start, end, records in bounds)

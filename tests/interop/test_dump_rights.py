@@ -79,36 +79,36 @@ def test_what_must_be_granted_and_nothing_else(broker: Broker, tmp_path: Path) -
     file, out = settings(tmp_path, "backup", SECRET), tmp_path / "dump"
 
     def dump(*words: object) -> tuple[int, str]:
-        done = kstate("dump", "--bootstrap-server", broker.bootstrap, "--out", out, "--engine", "local", "--workers", "1",
+        outcome = kstate("dump", "--bootstrap-server", broker.bootstrap, "--out", out, "--engine", "local", "--workers", "1",
                       "--kafka-settings", file, *words)  # fmt: skip
-        assert SECRET not in done.out + done.err
-        return done.status, done.err
+        assert SECRET not in outcome.out + outcome.err
+        return outcome.status, outcome.err
 
-    status, said = dump("--topic", TOPIC)
-    assert status == 2 and "a topic that this user may not describe is not shown" in said
+    status, text = dump("--topic", TOPIC)
+    assert status == 2 and "a topic that this user may not describe is not shown" in text
     grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE)
-    status, said = dump("--topic", TOPIC)
-    assert status == 6 and "does not allow" in said and "DescribeConfigs" in said, said
+    status, text = dump("--topic", TOPIC)
+    assert status == 6 and "does not allow" in text and "DescribeConfigs" in text, text
     grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE_CONFIGS)
-    status, said = dump("--topic", TOPIC)
-    assert status == 6 and "does not allow" in said and "Read" in said, said
+    status, text = dump("--topic", TOPIC)
+    assert status == 6 and "does not allow" in text and "Read" in text, text
     # A look at the end of a log is nothing that a check fails without.
     end = {TopicPartition(TOPIC, 0): ({15}, 20)}
     assert read_tails(broker.bootstrap, client_settings(file), end, committed=True) == {}
     assert not list(out.glob("_manifest-*"))
     grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.READ)
-    status, said = dump("--topic", TOPIC)
-    assert status == 0, said
+    status, text = dump("--topic", TOPIC)
+    assert status == 0, text
     (tail,) = read_tails(broker.bootstrap, client_settings(file), end, committed=True).values()
     assert tail.offsets == (15, 16, 17, 18, 19) and None not in tail.times_ms
-    status, said = dump("--app", APP)
-    assert status == 6 and "does not allow" in said and "group" in said, said
+    status, text = dump("--app", APP)
+    assert status == 6 and "does not allow" in text and "group" in text, text
     grant(admin, ResourceType.GROUP, APP, AclOperation.DESCRIBE)
-    status, said = dump("--app", APP)
-    assert status == 0, said
+    status, text = dump("--app", APP)
+    assert status == 0, text
     assert sum(full.rows for full in newest(out).fulls) == 20
     wrong = settings(tmp_path, "nobody", SECRET)
-    done = kstate("dump", "--bootstrap-server", broker.bootstrap, "--out", out, "--engine", "local", "--topic", TOPIC,
+    result = kstate("dump", "--bootstrap-server", broker.bootstrap, "--out", out, "--engine", "local", "--topic", TOPIC,
                   "--kafka-settings", wrong)  # fmt: skip
-    assert done.status == 6 and SECRET not in done.out + done.err
-    assert "Authentication failed" in done.err and "--kafka-settings" in done.err, done.err
+    assert result.status == 6 and SECRET not in result.out + result.err
+    assert "Authentication failed" in result.err and "--kafka-settings" in result.err, result.err

@@ -16,13 +16,13 @@ import pytest
 
 from . import dumps
 from .harness import Harness, Run
-from .support import BATCH, REFUSED, application, good, kstate, migrate, restored
+from .support import BATCH, REFUSAL, application, good, kstate, migrate, restored
 
 pytestmark = pytest.mark.interop
 
 HEADERS = {"dsl.store.format": "HEADERS"}
 SESSIONS = "session-text"
-FOUND = "sessions-before-headers"
+TEXT = "sessions-before-headers"
 
 
 def shown(dump: Path) -> set[tuple[str, int, int, str]]:
@@ -45,24 +45,24 @@ def test_bare_strings_in_a_store_with_headers(harness: Harness, tmp_path: Path) 
     shutil.copytree(tmp_path / "state", tmp_path / "unmigrated")
     again = Run(conf=HEADERS, dump=tmp_path / "served.jsonl", expect_no_restore=True)
     good(harness.run("4.3.1", app, tmp_path / "unmigrated", again))
-    wanted = shown(tmp_path / "served.jsonl")
-    assert any(value for *_, value in wanted)
+    target = shown(tmp_path / "served.jsonl")
+    assert any(value for *_, value in target)
 
     stores = [row for row in kstate("ls", directory, "-o", "json").rows if row["store"] == SESSIONS]
     assert {(row["kind"], row["kind_certain"]) for row in stores} == {("headers-time-ordered-session", True)}
     verified = kstate("verify", directory)
     assert verified.status == 0, verified.told
     ours = set()
-    for key in {key for key, *_ in wanted}:
+    for key in {key for key, *_ in target}:
         serdes = ("--key-serde", "string", "--value-serde", "string")
         rows = kstate("query", "session", directory, SESSIONS, key, *serdes, "-o", "json").rows
         ours |= {
             (row["key"], row["window_start"], row["window_end"], row["value"]) for row in rows if row["type"] == "row"
         }
-    assert ours == wanted
+    assert ours == target
 
-    done = migrate(directory, "4.2", "--warnings-ok", "--drop-headers")
-    assert done.status == 0, done.told
+    result = migrate(directory, "4.2", "--warnings-ok", "--drop-headers")
+    assert result.status == 0, result.told
     reply = good(
         harness.run("4.2.1", app, tmp_path / "state", Run(dump=tmp_path / "old.jsonl", expect_no_restore=True))
     )
@@ -77,14 +77,14 @@ def test_sessions_of_before_under_a_store_with_headers(harness: Harness, tmp_pat
     directory = tmp_path / "state" / app.name
     at_least_once = ("--guarantee", "at_least_once")
     for option, status in ((("--dsl-store-format", "HEADERS"), 3), ((), 0)):
-        done = kstate("check", directory, "--for", "4.3", "-o", "json", *at_least_once, *option)
-        assert done.status == status, done.told
-        assert {row["store"] for row in done.rows if row.get("code") == FOUND} == {SESSIONS}
-    refused = migrate(directory, "4.3", *at_least_once, "--dsl-store-format", "HEADERS")
-    assert refused.status == REFUSED, refused.told
-    done = migrate(directory, "4.3", *at_least_once, "--warnings-ok")
-    assert done.status == 0, done.told
-    assert "dsl.store.format=HEADERS" in done.err + done.out, done.told
+        result = kstate("check", directory, "--for", "4.3", "-o", "json", *at_least_once, *option)
+        assert result.status == status, result.told
+        assert {row["store"] for row in result.rows if row.get("code") == TEXT} == {SESSIONS}
+    refusal = migrate(directory, "4.3", *at_least_once, "--dsl-store-format", "HEADERS")
+    assert refusal.status == REFUSAL, refusal.told
+    result = migrate(directory, "4.3", *at_least_once, "--warnings-ok")
+    assert result.status == 0, result.told
+    assert "dsl.store.format=HEADERS" in result.err + result.out, result.told
     good(harness.run("4.3.1", app, tmp_path / "state", Run(conf=HEADERS, dump=tmp_path / "after.jsonl")))
 
     # Each text has become another one.
@@ -92,10 +92,10 @@ def test_sessions_of_before_under_a_store_with_headers(harness: Harness, tmp_pat
     assert {row[3] for row in after} & {f"\0{row[3]}" for row in before}
     assert all(row[3].startswith("\0") for row in after)
     for options in ((), ("--dsl-store-format", "HEADERS")):
-        done = kstate("check", directory, "--for", "4.3", "-o", "json", *at_least_once, *options)
-        assert done.status == 3, done.told
-        assert {(row["store"], row["level"]) for row in done.rows if row.get("code") == FOUND} == {(SESSIONS, "error")}
+        result = kstate("check", directory, "--for", "4.3", "-o", "json", *at_least_once, *options)
+        assert result.status == 3, result.told
+        assert {(row["store"], row["level"]) for row in result.rows if row.get("code") == TEXT} == {(SESSIONS, "error")}
     for to, more in (("4.2", ("--drop-headers",)), ("4.3", ())):
-        refused = migrate(directory, to, *more, *at_least_once)
-        assert refused.status == REFUSED, refused.told
-        assert SESSIONS in refused.err, refused.told
+        refusal = migrate(directory, to, *more, *at_least_once)
+        assert refusal.status == REFUSAL, refusal.told
+        assert SESSIONS in refusal.err, refusal.told

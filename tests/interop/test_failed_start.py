@@ -54,7 +54,7 @@ def test_a_failed_start_of_4_2(harness: Harness, tmp_path: Path, guarantee: str,
     if deletes:
         return
     assert kstate("check", directory, "--for", "4.2").status == 3
-    done = migrate(directory, "4.2")
-    assert done.status in (0, 1), done.told
+    result = migrate(directory, "4.2")
+    assert result.status in (0, 1), result.told
     reply = good(harness.run("4.2.1", app, tmp_path / "state", Run(read=False)))
     assert set(restored(reply)) <= IN_MEMORY

@@ -27,22 +27,24 @@ def test_members_and_lag_of_a_running_application(harness: Harness, tmp_path: Pa
     # Positions, which say what a task reads, are on disk once it has been closed.
     good(harness.run("4.3.1", app, state, Run(read=False)))
     with Background(harness, "4.3.1", app, state, Run(conf={"client.id": ""}, read=False)) as running:
-        listed = kstate("ls", state / app.name, "-o", "json")
-        listing.write_text(listed.out)
-        done = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
+        entries = kstate("ls", state / app.name, "-o", "json")
+        listing.write_text(entries.out)
+        result = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
         good(running.finish())
     process_id = json.loads((state / app.name / "kafka-streams-process-metadata").read_text())["processId"]
-    members = [row for row in done.rows if row["type"] == "member"]
-    assert members and {row["host"] for row in members} == {"web-1"}, done.told
+    members = [row for row in result.rows if row["type"] == "member"]
+    assert members and {row["host"] for row in members} == {"web-1"}, result.told
     assert all(process_id in row["client"] for row in members)
-    assert (done.summary["group_protocol"], done.summary["group_state"]) == ("classic", "STABLE")
-    active = {row["task"]: row["active"] for row in done.rows if row["type"] == "task"}
+    assert (result.summary["group_protocol"], result.summary["group_state"]) == ("classic", "STABLE")
+    active = {row["task"]: row["active"] for row in result.rows if row["type"] == "task"}
     assert active["0_0"] == active["0_1"] == "web-1", active
-    copies = [row for row in done.rows if row["type"] == "copy" and row["changelog"]]
+    copies = [row for row in result.rows if row["type"] == "copy" and row["changelog"]]
     offsets = [[offset for of in row["changelog"].values() for offset in of.values()] for row in copies]
-    unknown = [row for row, told in zip(copies, offsets, strict=True) if (row["lag"] is None) != (min(told) < 0)]
+    unknown = [
+        row for row, messages in zip(copies, offsets, strict=True) if (row["lag"] is None) != (min(messages) < 0)
+    ]
     assert copies and not unknown, unknown
-    assert done.summary["logs_known"] and done.summary["complete"]
+    assert result.summary["logs_known"] and result.summary["complete"]
     # A member that was closed is one until its session has timed out: Streams leaves no group when it is closed.
     listing.write_text(kstate("ls", state / app.name, "-o", "json").out)
     after = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
@@ -60,17 +62,17 @@ def test_a_group_of_the_streams_protocol(harness: Harness, tmp_path: Path) -> No
         early = group_of(listing, harness)
         good(running.finish())
     listing.write_text(kstate("ls", state / app.name, "-o", "json").out)
-    for told in (early, group_of(listing, harness)):
-        assert "the members of the group are not known: " in told and "group.protocol=streams" in told, told
-    assert "it has committed offsets" in told
+    for messages in (early, group_of(listing, harness)):
+        assert "the members of the group are not known: " in messages and "group.protocol=streams" in messages, messages
+    assert "it has committed offsets" in messages
     harness.delete("4.3.1", app)
     assert "the broker has no group of this name" in group_of(listing, harness)
 
 
 def group_of(listing: Path, harness: Harness) -> str:
     """What is told of a group of which nothing is known."""
-    done = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
-    assert (done.summary["group_protocol"], done.summary["group_state"]) == ("unknown", "unknown"), done.told
-    assert "group.protocol=streams" in done.summary["group_why"]
-    assert not [row for row in done.rows if row["type"] in ("member", "finding")], done.told
+    result = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
+    assert (result.summary["group_protocol"], result.summary["group_state"]) == ("unknown", "unknown"), result.told
+    assert "group.protocol=streams" in result.summary["group_why"]
+    assert not [row for row in result.rows if row["type"] in ("member", "finding")], result.told
     return kstate("fleet", listing, "--bootstrap-server", harness.bootstrap).err

@@ -35,8 +35,8 @@ def started(harness: Harness, app: App, states: list[Path], apart: float) -> dic
             if number:
                 time.sleep(apart)
             running.append(pool.submit(instance.__enter__))
-        for one in running:
-            one.result()
+        for entry in running:
+            entry.result()
         replies = list(pool.map(Background.finish, instances))
         for instance in instances:
             instance.__exit__(None, None, None)
@@ -58,8 +58,8 @@ def two_shares(harness: Harness, tmp_path: Path, guarantee: str) -> None:
     app = application("kinds", guarantee)
     harness.produce(RELEASE, app, BATCHES["large"])
     first = good(harness.run(RELEASE, app, tmp_path / "whole", Run(read=False)))
-    named = [word for topic in changelogs(first) if not topic.endswith("-changelog") for word in ("--topic", topic)]
-    dump(harness, tmp_path / "dump", "--app", app.name, *named)
+    lines = [word for topic in changelogs(first) if not topic.endswith("-changelog") for word in ("--topic", topic)]
+    dump(harness, tmp_path / "dump", "--app", app.name, *lines)
     spec = write_spec(tmp_path / "whole" / app.name, tmp_path / "kstate.toml", memory=True)
 
     def shares(folder: Path) -> list[Path]:
@@ -70,8 +70,8 @@ def two_shares(harness: Harness, tmp_path: Path, guarantee: str) -> None:
         def one(number: int) -> None:
             states[number - 1].mkdir()
             options = ("--share", f"{number}/2", "--barrier", str(place), "--barrier-timeout", "300")
-            done = restore(states[number - 1] / app.name, tmp_path / "dump", RELEASE, spec, *options)
-            assert done.summary["barrier"] == "passed"
+            result = restore(states[number - 1] / app.name, tmp_path / "dump", RELEASE, spec, *options)
+            assert result.summary["barrier"] == "passed"
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(one, (1, 2)))

@@ -20,7 +20,7 @@ from .harness import App, Batch, Harness, Run
 from .jvm import Reply
 from .releases import PROVING, number, only_what_is_forgotten
 from .restoring import changelogs
-from .support import ALL, REFUSED, application, good, kstate, migrate, restored, wiped
+from .support import ALL, REFUSAL, application, good, kstate, migrate, restored, wiped
 
 pytestmark = pytest.mark.interop
 
@@ -46,9 +46,9 @@ def kill(harness: Harness, app: App, state: Path, killed_run: str, as_of: str | 
 def refused(directory: Path) -> None:
     """The migration is refused for what was not left clean, and changes nothing."""
     before = tree_hash(directory.parent)
-    done = migrate(directory, TAKES_IT, "--warnings-ok")
-    assert done.status == REFUSED, done.told
-    assert "not left clean" in done.err, done.told
+    result = migrate(directory, TAKES_IT, "--warnings-ok")
+    assert result.status == REFUSAL, result.told
+    assert "not left clean" in result.err, result.told
     assert tree_hash(directory.parent) == before
 
 
@@ -64,13 +64,13 @@ def changelog_partitions(row: dict[str, Any]) -> set[tuple[str, int]]:
 
 def first_record(rows: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
     """Where Streams has to begin to restore, by changelog partition: after the offset, which a global store's is already."""
-    found: dict[tuple[str, int], int] = {}
+    results: dict[tuple[str, int], int] = {}
     for row in rows:
         for topic, offsets in row["changelog"].items():
             for partition, offset in offsets.items():
-                known = offset + (row["task"] != "global") if offset >= 0 else 0
-                found[topic, int(partition)] = known
-    return found
+                facts = offset + (row["task"] != "global") if offset >= 0 else 0
+                results[topic, int(partition)] = facts
+    return results
 
 
 def records_read(
@@ -114,15 +114,15 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
     refused(directory)
 
     rows = listed(directory)
-    done = migrate(directory, TAKES_IT, "--warnings-ok", "--wipe-unclean")
-    assert done.status == 0, done.told
-    out = {row["path"] for row in done.rows if row.get("action") == "leave out"}
-    assert out, done.told
-    (kept,) = (state / ".kstate" / app.name).glob("*/tree")
+    result = migrate(directory, TAKES_IT, "--warnings-ok", "--wipe-unclean")
+    assert result.status == 0, result.told
+    out = {row["path"] for row in result.rows if row.get("action") == "leave out"}
+    assert out, result.told
+    (path,) = (state / ".kstate" / app.name).glob("*/tree")
     for task in out:
         assert not (directory / task).exists()
-        assert (kept / task).is_dir()
-    gone = {row["store"] for row in rows if row["task"] in out} - WITHOUT_CHANGELOG
+        assert (path / task).is_dir()
+    missing = {row["store"] for row in rows if row["task"] in out} - WITHOUT_CHANGELOG
     stores = listed(directory)
     begin = first_record(stores)
     offsetless = {key for key, first in begin.items() if not first}
@@ -131,16 +131,16 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
     served, truth = tmp_path / "served.jsonl", tmp_path / "truth.jsonl"
     reply = good(harness.run(TAKES_IT, app, state, Run(dump=served, conf=SMALL)))
     # Killed before a task had any row: it has nothing to leave out, and no offset.
-    foretold = any("wipes the task" in row.get("message", "") for row in done.rows)
-    assert wiped(reply) == foretold, reply.told()
+    prediction = any("wipes the task" in row.get("message", "") for row in result.rows)
+    assert wiped(reply) == prediction, reply.told()
     # The stores of these tasks are restored from their first record, the others from where they were left.
     starts = {event["store"]: event for event in reply.of("restore-start") if event["store"] not in IN_MEMORY}
     for store, event in starts.items():
         forgotten = store in only_what_is_forgotten(KILLED)
         # One that was killed before it had any row has no offset.
-        left = 0 if store in gone or forgotten else begin.get((event["topic"], event["partition"]), 0)
-        assert event["start"] == left, (event, out)
-    assert gone <= restored(reply).keys()
+        get = 0 if store in missing or forgotten else begin.get((event["topic"], event["partition"]), 0)
+        assert event["start"] == get, (event, out)
+    assert missing <= restored(reply).keys()
     # What Streams restores by itself, from nothing, is what these stores have to hold.
     good(harness.run(TAKES_IT, app, tmp_path / "nothing", Run(dump=truth)))
     from_nothing = {store for store, event in starts.items() if event["start"] == 0}
@@ -160,8 +160,8 @@ def test_at_least_once(harness: Harness, tmp_path: Path, killed_run: str) -> Non
     refused(directory)  # kstate cannot see the guarantee
     shutil.copytree(state, tmp_path / "unmigrated")
 
-    done = migrate(directory, TAKES_IT, "--warnings-ok", "--guarantee", "at_least_once")
-    assert done.status == 0, done.told
+    result = migrate(directory, TAKES_IT, "--warnings-ok", "--guarantee", "at_least_once")
+    assert result.status == 0, result.told
     begin = first_record(listed(tmp_path / "unmigrated" / app.name))
     reference, served = tmp_path / "reference.jsonl", tmp_path / "served.jsonl"
     alone = good(harness.run(KILLED, app, tmp_path / "unmigrated", Run(dump=reference, as_of=as_of, conf=PATIENT)))
@@ -171,7 +171,7 @@ def test_at_least_once(harness: Harness, tmp_path: Path, killed_run: str) -> Non
     logs = read_changelogs(harness, TAKES_IT, changelogs(reply), tmp_path / "logs")
     assert restored(alone) == records_read(KILLED, alone, logs, begin)
     assert restored(reply) == records_read(TAKES_IT, reply, logs, begin)
-    skipped = [expiries(one, logs, begin) for one in (alone, reply)]
+    skipped = [expiries(entry, logs, begin) for entry in (alone, reply)]
     for difference in dumps.differences(reference, served):
         # One of the two may lack the rows whose last records the other alone has read.
         for rows, expiry in zip((difference.only_b, difference.only_a), skipped, strict=True):

@@ -58,11 +58,11 @@ class Tutorial:
 
 
 def _gauges(file: Path) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    numbers: dict[str, list[float]] = {}
     for family in text_string_to_metric_families(file.read_text()):
         for sample in family.samples:
-            found.setdefault(sample.name, []).append(sample.value)
-    return found
+            numbers.setdefault(sample.name, []).append(sample.value)
+    return numbers
 
 
 def configure(live: Path, folder: Path, toml: str) -> None:
@@ -101,8 +101,8 @@ def lost_and_started(
                         assert first <= ends[key]
                         after = sum(1 for record in records if record[0] >= first)
                         expected[row["store"]] = expected.get(row["store"], 0) + after
-    told = restored(started)
-    assert {store: told.get(store, 0) for store in expected} == expected
+    messages = restored(started)
+    assert {store: messages.get(store, 0) for store in expected} == expected
     assert sum(expected.values()) > 0
 
 
@@ -119,11 +119,11 @@ def test_the_loop(harness: Harness, tmp_path: Path) -> None:
     assert planned == [*maintain, "--dry-run"]
     calls = []
     for number in (1, 2):
-        done = kstate(*maintain[1:], "-o", "json")
-        assert done.status <= 1, done.told
-        came = {row["step"]: row["came"] for row in done.rows if row["type"] == "maintained"}
+        result = kstate(*maintain[1:], "-o", "json")
+        assert result.status <= 1, result.told
+        came = {row["step"]: row["came"] for row in result.rows if row["type"] == "maintained"}
         assert list(came) == ["dump", "restore", "lag", "check", "verify", "clean"]
-        assert set(came.values()) == {"done"} if number == 1 else came["restore"] == "done", done.told
+        assert set(came.values()) == {"done"} if number == 1 else came["restore"] == "done", result.told
         calls.append(_gauges(tmp_path / "node_exporter" / "kstate-orders.prom"))
         if number == 1:
             harness.produce(RELEASE, app, BATCH.then())
@@ -140,12 +140,12 @@ def test_the_loop(harness: Harness, tmp_path: Path) -> None:
     lost_and_started(harness, app, tmp_path, changelogs(first))
 
 
-def only_what_streams_garbles(status: int, folder: Path, app: App, told: str) -> None:
+def only_what_streams_garbles(status: int, folder: Path, app: App, messages: str) -> None:
     """The standby is behind, and what follows in the log of a grace buffer Streams garbles: that ``check`` has to find."""
-    assert status == ConditionNotMet.exit_code, told
+    assert status == ConditionNotMet.exit_code, messages
     rows = kstate("check", folder / "standby" / app.name, "--config", folder / "kstate.toml", "-o", "json").rows
-    found = {row["code"] for row in rows if row["type"] == "finding" and row["level"] != "expected"}
-    assert found <= {"grace-buffer-restored"}, told
+    codes = {row["code"] for row in rows if row["type"] == "finding" and row["level"] != "expected"}
+    assert codes <= {"grace-buffer-restored"}, messages
 
 
 @pytest.mark.in_full("tests/directories/test_maintain.py::test_a_call_that_was_killed")
@@ -253,12 +253,12 @@ def test_a_first_full_dump_that_takes_longer_than_its_limit(harness: Harness, tm
         '[maintain.dump]\ntimeout = "15s"\n'
     )
     for _ in range(30):
-        done = kstate("maintain", "--config", tmp_path / "kstate.toml", "-o", "json")
-        codes.append(done.status)
+        result = kstate("maintain", "--config", tmp_path / "kstate.toml", "-o", "json")
+        codes.append(result.status)
         ends.append(max((full.end for full in newest(out).fulls), default=0) if any(out.glob("_manifest-*")) else 0)
-        if done.status == 0:
+        if result.status == 0:
             break
-        assert done.status == 6 and "not done after 15 s" in done.told, done.told
+        assert result.status == 6 and "not done after 15 s" in result.told, result.told
     assert codes[-1] == 0 and len(codes) >= 3, codes
     assert ends == sorted(ends) and ends[-1] >= 20_000
     assert [row[0] for row in dumped(out)[TopicPartition(topic.name, 0)]] == [record[0] for record in topic.records()]

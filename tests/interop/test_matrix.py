@@ -34,7 +34,7 @@ from .releases import GLOBAL_TABLE, PROVING, number, only_what_is_forgotten
 from .support import (
     ALL,
     BATCH,
-    REFUSED,
+    REFUSAL,
     application,
     good,
     migrate,
@@ -55,11 +55,11 @@ USUAL = [
 
 def chosen() -> list[Case]:
     """The pairs that run now: those without a proof where proofs are collected, else a few."""
-    wanted = chains_with(PROVING, everything=ALL) if PROVING else every_pair()
+    cases = chains_with(PROVING, everything=ALL) if PROVING else every_pair()
     if "KSTATE_INTEROP_RECORD" in os.environ:
-        return without_proof(wanted)
+        return without_proof(cases)
     if PROVING or os.environ.get("KSTATE_INTEROP") == "all":
-        return wanted
+        return cases
     return evenly(USUAL, 3)
 
 
@@ -150,8 +150,10 @@ def test_migrated_directory_serves_the_same(
     again = Run(dump=reference, as_of=oldest, expect_no_restore=True, may_restore=forgotten)
     before = good(harness.run(source, app, tmp_path / "unmigrated", again))
     for release in chain[1:]:
-        done = migrate(tmp_path / "state" / app.name, release, "--warnings-ok")  # kv-nolog has no changelog: a warning
-        assert done.status == 0, done.told
+        result = migrate(
+            tmp_path / "state" / app.name, release, "--warnings-ok"
+        )  # kv-nolog has no changelog: a warning
+        assert result.status == 0, result.told
 
     served, grown = tmp_path / "served.jsonl", tmp_path / "grown.jsonl"
     run = Run(dump=served, then=[Step(BATCH.then(), grown)], as_of=oldest, expect_no_restore=True,
@@ -164,11 +166,11 @@ def test_migrated_directory_serves_the_same(
     usual = never_migrated(target, topology, guarantee, oldest)
     assert not [str(difference) for difference in dumps.differences(usual, grown, edit=without_arrival_order)]
     # What the target release left behind it opens again.
-    opened = Run(as_of=oldest, expect_no_restore=True, may_restore=only_what_is_forgotten(target))
-    good(harness.run(target, app, tmp_path / "state", opened))
+    handle = Run(as_of=oldest, expect_no_restore=True, may_restore=only_what_is_forgotten(target))
+    good(harness.run(target, app, tmp_path / "state", handle))
     harness.delete(target, app)
     count = after.of("summary")[-1]["restoredFromPersistentStores"] + sum(
-        restored(after).get(one, 0) for one in forgotten
+        restored(after).get(entry, 0) for entry in forgotten
     )
     note(Proof(chain, guarantee, count, round(time.monotonic() - began), today(),
                f"{GLOBAL_TABLE}: {source} leaves no offset, KAFKA-18168" if count else ""))  # fmt: skip
@@ -190,19 +192,21 @@ def test_a_row_is_noted_once_and_read_again(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_a_release_was_proven_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What passed is kept, and counted in the table; what failed is told, what was skipped counts for nothing."""
-    results, kept = tmp_path / "results.xml", tmp_path / "proven.jsonl"
+    results, backup = tmp_path / "results.xml", tmp_path / "proven.jsonl"
     case = '<testcase classname="tests.interop.{}" name="{}" time="{}">{}</testcase>'
-    told = [("test_killed", "a", 30, ""), ("test_killed", "b", 31, ""), ("test_query", "c", 9, "<skipped/>"),
+    texts = [("test_killed", "a", 30, ""), ("test_killed", "b", 31, ""), ("test_query", "c", 9, "<skipped/>"),
             ("test_check", "d", 5, '<failure message="3 restored">at</failure>')]  # fmt: skip
-    results.write_text(f"<testsuites><testsuite>{''.join(case.format(*one) for one in told)}</testsuite></testsuites>")
-    passed, failed = proving.ran("4.3.0", results)
-    assert passed == [proving.Ran("4.3.0", "test_killed", 2, 61, today())]
+    results.write_text(
+        f"<testsuites><testsuite>{''.join(case.format(*entry) for entry in texts)}</testsuite></testsuites>"
+    )
+    arguments, failed = proving.ran("4.3.0", results)
+    assert arguments == [proving.Ran("4.3.0", "test_killed", 2, 61, today())]
     assert failed == ["FAILED test_check::d: 3 restored"]
-    monkeypatch.setattr(proving, "KEPT", kept)
+    monkeypatch.setattr(proving, "KEPT", backup)
     assert proving.recorded() == []
     rows = [{"release": "4.3.0", "test": "test_killed", "cases": cases, "seconds": 61, "date": "2026-01-01"}
             for cases in (2, 1)]  # fmt: skip
-    kept.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    backup.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     chain = Proof(("4.2.1", "4.3.0", "4.2.1"), "eos", 0, 59, "2026-01-01")
     usual = Proof(("4.2.1", "4.3.1"), "eos", 0, 59, "2026-01-01")
     told_of = list(proving.rows(proving.recorded(), [chain, usual]))
@@ -239,8 +243,8 @@ def test_a_store_never_written(harness: Harness, tmp_path: Path) -> None:
     assert wiped(alone), alone.told()
     assert restored(alone).get("kv-written", 0) > 0
 
-    done = migrate(tmp_path / "state" / app.name, "4.3")
-    assert done.status == 0, done.told
+    result = migrate(tmp_path / "state" / app.name, "4.3")
+    assert result.status == 0, result.told
     served = tmp_path / "served.jsonl"
     reply = good(harness.run("4.3.1", app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert not wiped(reply), reply.told()
@@ -254,12 +258,12 @@ def test_a_store_never_written(harness: Harness, tmp_path: Path) -> None:
 def test_a_store_that_the_target_does_not_know_is_refused_by_name(tmp_path: Path, name: str, to: str) -> None:
     directory = unpack(name, tmp_path)
     before = tree_hash(tmp_path)
-    done = migrate(directory, to, "--warnings-ok", "--drop-headers")
-    assert done.status == REFUSED, done.told
+    result = migrate(directory, to, "--warnings-ok", "--drop-headers")
+    assert result.status == REFUSAL, result.told
     for since, stores in UNKNOWN_BEFORE.items():
         for store, kind in stores.items():
-            lines = [line for line in done.err.splitlines() if re.match(rf"\s+\d+_\d+/{store}: {kind}", line)]
-            assert bool(lines) == (number(to) < number(since)), done.told
+            lines = [line for line in result.err.splitlines() if re.match(rf"\s+\d+_\d+/{store}: {kind}", line)]
+            assert bool(lines) == (number(to) < number(since)), result.told
     assert tree_hash(tmp_path) == before
 
 
@@ -274,10 +278,10 @@ def test_headers_are_dropped_only_on_request(harness: Harness, tmp_path: Path, t
     good(harness.run("4.3.1", app, tmp_path / "unmigrated", Run(dump=reference, expect_no_restore=True)))
     assert '"headers"' in reference.read_text(encoding="utf-8")
 
-    refused = migrate(tmp_path / "state" / app.name, "4.2", "--warnings-ok")
-    assert refused.status == REFUSED, refused.told
-    done = migrate(tmp_path / "state" / app.name, "4.2", "--warnings-ok", "--drop-headers")
-    assert done.status == 0, done.told
+    refusal = migrate(tmp_path / "state" / app.name, "4.2", "--warnings-ok")
+    assert refusal.status == REFUSAL, refusal.told
+    result = migrate(tmp_path / "state" / app.name, "4.2", "--warnings-ok", "--drop-headers")
+    assert result.status == 0, result.told
     old = App(app.name, f"{topology}-old", app.guarantee, app.input)
     reply = good(harness.run("4.2.1", old, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
@@ -292,5 +296,5 @@ def test_headers_are_dropped_only_on_request(harness: Harness, tmp_path: Path, t
 
 @pytest.mark.parametrize("name", ["4.2.1-kinds-eos-killed-first", "4.2.1-kinds-eos-killed-second"])
 def test_a_killed_directory_is_refused(tmp_path: Path, name: str) -> None:
-    done = migrate(unpack(name, tmp_path), "4.3", "--warnings-ok")
-    assert done.status == REFUSED, done.told
+    result = migrate(unpack(name, tmp_path), "4.3", "--warnings-ok")
+    assert result.status == REFUSAL, result.told

@@ -67,7 +67,7 @@ def test_one_store_builder_of_two_suppliers(
     good(started(harness, old, app, tmp_path / "old"))
     directory = tmp_path / "old" / app.name
     assert layout(directory) == SEPARATE
-    assert [release(one).is_new(SHARED_STORE_BUILDER) for one in (old, new)] == [False, True]
+    assert [release(entry).is_new(SHARED_STORE_BUILDER) for entry in (old, new)] == [False, True]
 
     # Without kstate the new release restores every store.
     upgraded = good(started(harness, new, app, copied(tmp_path, "plain")))
@@ -78,16 +78,16 @@ def test_one_store_builder_of_two_suppliers(
     # check says so, with the texts and without.
     texts = ("--topology", tmp_path / "plain.txt", "--from", tmp_path / "old.txt")
     for words in ((), texts):
-        found = kstate("check", directory, "--for", new, *words, "-o", "json")
-        codes = {row["code"] for row in found.rows if row["type"] == "finding"}
-        assert found.status == 3 and "shared-store-regrouped" in codes, found.told
+        results = kstate("check", directory, "--for", new, *words, "-o", "json")
+        codes = {row["code"] for row in results.rows if row["type"] == "finding"}
+        assert results.status == 3 and "shared-store-regrouped" in codes, results.told
     same = kstate("check", directory, "--for", old, "--topology", tmp_path / "old.txt", "-o", "json")
     assert same.status == 0, same.told
 
     # After rehome Streams restores the shared store alone, since no copy has all of its records.
     copied(tmp_path, "rehomed")
-    done = kstate("rehome", tmp_path / "rehomed" / app.name, *texts, "--warnings-ok")
-    assert done.status == 0, done.told
+    result = kstate("rehome", tmp_path / "rehomed" / app.name, *texts, "--warnings-ok")
+    assert result.status == 0, result.told
     assert layout(tmp_path / "rehomed" / app.name).keys() == TOGETHER.keys()
     reply = good(started(harness, new, app, tmp_path / "rehomed", Run(expect_no_restore=True, may_restore=["shared"])))
     assert not wiped(reply) and set(restored(reply)) == {"shared"}
@@ -98,8 +98,8 @@ def test_one_store_builder_of_two_suppliers(
         spec = tmp_path / "kstate.toml"
         spec.write_text("format = 1\n[stores.shared]\nsubtopology = 0\n", encoding="utf-8")
         copied(tmp_path, "told")
-        done = kstate("rehome", tmp_path / "told" / app.name, *texts, "--spec", spec)
-        assert done.status == 0, done.told
+        result = kstate("rehome", tmp_path / "told" / app.name, *texts, "--spec", spec)
+        assert result.status == 0, result.told
         reply = good(started(harness, new, app, tmp_path / "told", Run(expect_no_restore=True)))
         assert not wiped(reply) and not restored(reply)
         assert not [str(difference) for difference in dumps.differences(truth, tmp_path / "told.jsonl")]
@@ -129,14 +129,14 @@ def test_at_least_once_keeps_half_of_the_rows(harness: Harness, tmp_path: Path) 
 
     directory = tmp_path / "old" / app.name
     words = ("--topology", tmp_path / "plain.txt", "--from", tmp_path / "old.txt", "--guarantee", "at_least_once")
-    found = kstate("check", directory, "--for", "4.2.2", *words, "-o", "json")
+    results = kstate("check", directory, "--for", "4.2.2", *words, "-o", "json")
     levels = {
-        row["level"] for row in found.rows if row["type"] == "finding" and row["code"] == "shared-store-regrouped"
+        row["level"] for row in results.rows if row["type"] == "finding" and row["code"] == "shared-store-regrouped"
     }
-    assert levels == {"error"}, found.told
+    assert levels == {"error"}, results.told
 
-    done = kstate("rehome", directory, *words, "--warnings-ok")
-    assert done.status == 0, done.told
+    result = kstate("rehome", directory, *words, "--warnings-ok")
+    assert result.status == 0, result.told
     reply = good(started(harness, "4.2.2", app, tmp_path / "old", Run(expect_no_restore=True, may_restore=["shared"])))
     assert set(restored(reply)) == {"shared"}
     assert not [str(difference) for difference in dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "old.jsonl")]
@@ -162,14 +162,14 @@ def test_a_windowed_store_far_behind(harness: Harness, tmp_path: Path, version: 
     )
     predicted = {row["store"]: row for row in checked.rows if row["type"] == "prediction"}
 
-    for folder, known in ((behind, begin), (tmp_path / "nothing", {})):
+    for folder, facts in ((behind, begin), (tmp_path / "nothing", {})):
         reply = good(harness.run(version, app, folder, Run(read=False, conf=PATIENT)))
         counts = restored(reply)
         windowed = [event for event in reply.of("restore-start") if logs[event["topic"], event["partition"]].windowed]
         assert {event["store"] for event in windowed} == {"orders-per-minute", "visits"}
         for event in windowed:
             key, store, first = (event["topic"], event["partition"]), event["store"], event["start"]
-            log, following = logs[key], known.get(key)
+            log, following = logs[key], facts.get(key)
             assert first in log.first_reads(version, following), event
             assert counts[store] == log.counted(first), event
             if version == "4.2.2":

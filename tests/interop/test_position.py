@@ -53,17 +53,17 @@ def expected(position: Position, other: Position, topic: str, partition: int, of
 
 def offsets(rng: random.Random, like: Offsets | None = None) -> Offsets:
     """A random position; half of the components of `like` come again, most with an offset that is near."""
-    found: Offsets = {}
+    results: Offsets = {}
     for topic in rng.sample(TOPICS, rng.choice([0, 1, 1, 2, 3, 8])):
         count = rng.choice([1, 1, 2, 4, 60])
         numbers = {*rng.sample(PARTITIONS, min(count, len(PARTITIONS))), *rng.choices(range(1000), k=max(0, count - 8))}
-        found[topic] = {number: rng.choice([*OFFSETS, rng.randrange(-(2**63), 2**63)]) for number in numbers}
+        results[topic] = {number: rng.choice([*OFFSETS, rng.randrange(-(2**63), 2**63)]) for number in numbers}
     for topic, partitions in (like or {}).items():
         for partition, offset in partitions.items():
             if rng.random() < 0.5:
                 near = min(max(offset + rng.choice([-1, 0, 0, 1]), -(2**63)), 2**63 - 1)
-                found.setdefault(topic, {})[partition] = near
-    return found
+                results.setdefault(topic, {})[partition] = near
+    return results
 
 
 def component(rng: random.Random, position: Position) -> tuple[str, int, int]:
@@ -71,27 +71,29 @@ def component(rng: random.Random, position: Position) -> tuple[str, int, int]:
     if position.is_empty or rng.random() < 0.3:
         return rng.choice(TOPICS), rng.choice(PARTITIONS), rng.choice(OFFSETS)
     topic = rng.choice(position.topics)
-    known = position.partition_positions(topic)
-    partition = rng.choice(sorted(known))
-    return topic, partition, rng.choice([*OFFSETS, known[partition]])
+    facts = position.partition_positions(topic)
+    partition = rng.choice(sorted(facts))
+    return topic, partition, rng.choice([*OFFSETS, facts[partition]])
 
 
 def answers(harness: Harness, release: str, folder: Path, operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the release says to each operation."""
-    asked, told = folder / "operations.jsonl", folder / "results.jsonl"
-    asked.write_text("".join(json.dumps({"id": i, **one}) + "\n" for i, one in enumerate(operations)), encoding="utf-8")
-    reply = harness.jvm(release).call({"do": "position", "operations": str(asked), "results": str(told)})
+    requests, messages = folder / "operations.jsonl", folder / "results.jsonl"
+    requests.write_text(
+        "".join(json.dumps({"id": i, **operation}) + "\n" for i, operation in enumerate(operations)), encoding="utf-8"
+    )
+    reply = harness.jvm(release).call({"do": "position", "operations": str(requests), "results": str(messages)})
     assert reply.rc == 0, reply.told()
-    found = [json.loads(line) for line in told.read_bytes().decode("utf-8").split("\n")[:-1]]
-    assert [one["id"] for one in found] == list(range(len(operations)))
-    return found
+    documents = [json.loads(line) for line in messages.read_bytes().decode("utf-8").split("\n")[:-1]]
+    assert [entry["id"] for entry in documents] == list(range(len(operations)))
+    return documents
 
 
 @pytest.mark.parametrize("release", ["3.9.2", "4.3.1"])
 def test_the_same_operations_give_the_same(harness: Harness, tmp_path: Path, release: str) -> None:
     rng = random.Random(11)
     operations: list[dict[str, Any]] = []
-    wanted: list[Any] = []
+    target: list[Any] = []
     for _ in range(CASES):
         position = Position.from_map(offsets(rng))
         other = Position.from_map(offsets(rng, position.as_map()))
@@ -101,12 +103,14 @@ def test_the_same_operations_give_the_same(harness: Harness, tmp_path: Path, rel
                    "bytes": base64.b64encode(position.to_bytes()).decode()}  # fmt: skip
         for name, result in expected(position, other, topic, partition, offset).items():
             operations.append({"op": name, **members})
-            wanted.append(result)
-    found = answers(harness, release, tmp_path, operations)
-    for operation, result, one in zip(operations, wanted, found, strict=True):
-        assert one.get("result") == result, (operation, one)
+            target.append(result)
+    rows = answers(harness, release, tmp_path, operations)
+    for operation, result, entry in zip(operations, target, rows, strict=True):
+        assert entry.get("result") == result, (operation, entry)
     verdicts = [
-        one["result"] for operation, one in zip(operations, found, strict=True) if operation["op"] == "is-permitted"
+        element["result"]
+        for operation, element in zip(operations, rows, strict=True)
+        if operation["op"] == "is-permitted"
     ]
     assert {True, False} == set(verdicts)
     # No bound at all is another way to say it.
@@ -122,11 +126,11 @@ def test_each_reads_the_bytes_of_the_other(harness: Harness, tmp_path: Path, rel
     positions = [Position.from_map(offsets(rng)) for _ in range(CASES)]
     positions += [Position.from_map({topic: {partition: offset}}) for topic in TOPICS for partition in (0, 2**31 - 1)
                   for offset in (0, 2**63 - 1, -(2**63))]  # fmt: skip
-    told = answers(
+    rows = answers(
         harness, release, tmp_path, [{"op": "serialize", "position": as_json(position)} for position in positions]
     )
     exact = 0
-    for position, answer in zip(positions, told, strict=True):
+    for position, answer in zip(positions, rows, strict=True):
         raw = base64.b64decode(answer["result"])
         assert Position.from_bytes(raw) == position
         assert len(raw) == len(position.to_bytes())
@@ -142,10 +146,10 @@ def test_bytes_that_end_too_early_or_are_of_another_version(harness: Harness, tm
     damaged = [b"", *(whole[:end] for end in range(1, len(whole))), b"\x01" + whole[1:], b"\xff" + whole[1:]]
     operations = [{"op": "deserialize", "bytes": base64.b64encode(raw).decode()} for raw in damaged]
     for raw, answer in zip(damaged, answers(harness, release, tmp_path, operations), strict=True):
-        with pytest.raises(MalformedBytesError) as refused:
+        with pytest.raises(MalformedBytesError) as refusal:
             Position.from_bytes(raw)
         assert "exception" in answer, (raw, answer)
         # 4.3 counts what is left before it reads a topic's name.
         within_name = release == "4.3.1" and 9 <= len(raw) < 9 + len("größe".encode())
-        named = "SerializationException" if within_name else refused.value.streams_exception
-        assert answer["exception"] == named, (raw, answer)
+        text = "SerializationException" if within_name else refusal.value.streams_exception
+        assert answer["exception"] == text, (raw, answer)

@@ -61,40 +61,42 @@ KINDS: tuple[queries.Kind, ...] = (
 # --- kstate's answer, as the harness writes those of Streams ----------------------------------------------------------
 
 
-def _query(one: Query) -> kq.Query[Any]:
-    if one.kind == "key":
-        return kq.KeyQuery(one.key)
-    if one.kind == "timestamped-key":
-        return kq.TimestampedKeyQuery(one.key)
-    if one.kind == "range":
-        ranged: kq.RangeQuery[Any, Any] = kq.RangeQuery(one.lower, one.upper)
-        return ranged.with_descending_keys() if one.order == "descending" else ranged
-    if one.kind == "timestamped-range":
-        stamped: kq.TimestampedRangeQuery[Any, Any] = kq.TimestampedRangeQuery(one.lower, one.upper)
-        return stamped.with_descending_keys() if one.order == "descending" else stamped
-    if one.kind == "window-key":
-        assert one.start is not None and one.end is not None
-        return kq.WindowKeyQuery(one.key, one.start, one.end)
-    if one.kind == "window-range-key":
-        return kq.WindowRangeQuery(key=one.key)
-    if one.kind == "headers-key":
-        return kq.TimestampedKeyWithHeadersQuery(one.key)
-    if one.kind == "headers-range":
-        kept: kq.TimestampedRangeWithHeadersQuery[Any, Any] = kq.TimestampedRangeWithHeadersQuery(one.lower, one.upper)
-        return kept.with_descending_keys() if one.order == "descending" else kept
-    if one.kind == "headers-window-key":
-        assert one.start is not None and one.end is not None
-        return kq.TimestampedWindowKeyWithHeadersQuery(one.key, one.start, one.end)
-    if one.kind == "headers-window-range-key":
-        return kq.TimestampedWindowRangeWithHeadersQuery(key=one.key)
-    if one.kind == "headers-window-range-time":
-        return kq.TimestampedWindowRangeWithHeadersQuery(time_from=one.start, time_to=one.end)
-    if one.kind == "window-range-time":
-        return kq.WindowRangeQuery(time_from=one.start, time_to=one.end)
-    if one.kind == "versioned-key":
-        return kq.VersionedKeyQuery(one.key, one.as_of)
-    versions: kq.MultiVersionedKeyQuery[Any, Any] = kq.MultiVersionedKeyQuery(one.key, one.start, one.end)
-    return versions.with_ascending_timestamps() if one.order == "ascending" else versions
+def _query(query: Query) -> kq.Query[Any]:
+    if query.kind == "key":
+        return kq.KeyQuery(query.key)
+    if query.kind == "timestamped-key":
+        return kq.TimestampedKeyQuery(query.key)
+    if query.kind == "range":
+        ranged: kq.RangeQuery[Any, Any] = kq.RangeQuery(query.lower, query.upper)
+        return ranged.with_descending_keys() if query.order == "descending" else ranged
+    if query.kind == "timestamped-range":
+        stamped: kq.TimestampedRangeQuery[Any, Any] = kq.TimestampedRangeQuery(query.lower, query.upper)
+        return stamped.with_descending_keys() if query.order == "descending" else stamped
+    if query.kind == "window-key":
+        assert query.start is not None and query.end is not None
+        return kq.WindowKeyQuery(query.key, query.start, query.end)
+    if query.kind == "window-range-key":
+        return kq.WindowRangeQuery(key=query.key)
+    if query.kind == "headers-key":
+        return kq.TimestampedKeyWithHeadersQuery(query.key)
+    if query.kind == "headers-range":
+        backup: kq.TimestampedRangeWithHeadersQuery[Any, Any] = kq.TimestampedRangeWithHeadersQuery(
+            query.lower, query.upper
+        )
+        return backup.with_descending_keys() if query.order == "descending" else backup
+    if query.kind == "headers-window-key":
+        assert query.start is not None and query.end is not None
+        return kq.TimestampedWindowKeyWithHeadersQuery(query.key, query.start, query.end)
+    if query.kind == "headers-window-range-key":
+        return kq.TimestampedWindowRangeWithHeadersQuery(key=query.key)
+    if query.kind == "headers-window-range-time":
+        return kq.TimestampedWindowRangeWithHeadersQuery(time_from=query.start, time_to=query.end)
+    if query.kind == "window-range-time":
+        return kq.WindowRangeQuery(time_from=query.start, time_to=query.end)
+    if query.kind == "versioned-key":
+        return kq.VersionedKeyQuery(query.key, query.as_of)
+    versions: kq.MultiVersionedKeyQuery[Any, Any] = kq.MultiVersionedKeyQuery(query.key, query.start, query.end)
+    return versions.with_ascending_timestamps() if query.order == "ascending" else versions
 
 
 def _text(data: bytes | None) -> str | None:
@@ -145,16 +147,16 @@ def _said(answer: dict[str, Any]) -> dict[str, Any]:
     return {"result": result, "position": position}
 
 
-def _without_headers(answer: dict[str, Any], one: Query) -> dict[str, Any]:
+def _without_headers(answer: dict[str, Any], query: Query) -> dict[str, Any]:
     """Return kstate's answer as Streams gives it: headers with the queries of KIP-1356 only, no time of a session.
 
     There a row has its key once more, and a session's record has the end of the session for its time.
     """
-    wanted = one.kind.startswith("headers-")
+    startswith = query.kind.startswith("headers-")
 
     def edited(row: dict[str, Any]) -> dict[str, Any]:
         session = "end" in row
-        dropped = {"headers"} if not wanted else set()
+        dropped = {"headers"} if not startswith else set()
         dropped |= {"timestamp"} if session else set()
         return {name: value for name, value in row.items() if name not in dropped}
 
@@ -164,29 +166,29 @@ def _without_headers(answer: dict[str, Any], one: Query) -> dict[str, Any]:
     return answer if result is None else {**answer, "result": edited(result)}
 
 
-def _plain(answer: dict[str, Any], one: Query) -> dict[str, Any]:
+def _plain(answer: dict[str, Any], query: Query) -> dict[str, Any]:
     """Return an answer of Streams to a query of KIP-1356 in the form of the others."""
     result = answer.get("result")
-    if not one.kind.startswith("headers-") or result is None:
+    if not query.kind.startswith("headers-") or result is None:
         return answer
 
     def edited(row: dict[str, Any]) -> dict[str, Any]:
         dropped = set() if row["headers"] else {"headers"}
-        dropped |= {"key"} if one.kind in ("headers-key", "headers-window-key") else set()
+        dropped |= {"key"} if query.kind in ("headers-key", "headers-window-key") else set()
         dropped |= {"timestamp"} if "end" in row else set()
         return {name: value for name, value in row.items() if name not in dropped}
 
     return {**answer, "result": [edited(row) for row in result] if isinstance(result, list) else edited(result)}
 
 
-def _ask(streams: kq.OfflineStreams, one: Query) -> dict[int, dict[str, Any]]:
-    request = kq.in_store(one.store).with_query(_query(one))
-    if one.partitions is not None:
-        request = request.with_partitions(one.partitions)
-    if one.bound:
-        bound = kq.Position.from_map({t: {int(p): o for p, o in v.items()} for t, v in one.bound.items()})
+def _ask(streams: kq.OfflineStreams, query: Query) -> dict[int, dict[str, Any]]:
+    request = kq.in_store(query.store).with_query(_query(query))
+    if query.partitions is not None:
+        request = request.with_partitions(query.partitions)
+    if query.bound:
+        bound = kq.Position.from_map({t: {int(p): o for p, o in v.items()} for t, v in query.bound.items()})
         request = request.with_position_bound(kq.PositionBound.at(bound))
-    if one.require_active:
+    if query.require_active:
         request = request.require_active()
     answers = streams.query(request)
     if answers.global_result is not None:
@@ -307,19 +309,19 @@ class Asked:
             else "versioned-key" if self.kinds[name] == "versioned"
             else "key"
         )  # fmt: skip
-        one = Query(name, kind, key, start=0, end=FOREVER)
+        query = Query(name, kind, key, start=0, end=FOREVER)
         bounds: list[dict[str, dict[int, int]]] = [{"nobody-knows-it": {0: 0}}]
         for partition, topics in self.topics[name].items():
             for topic, offset in topics.items():
                 bounds += [{topic: {partition: offset + ahead}} for ahead in (-1, 0, 1)]
         for bound in bounds:
-            yield _with(one, bound=bound)
-            yield _with(one, bound=bound, require_active=True)
-        yield _with(one, partitions=(0, 1, 7))
+            yield _with(query, bound=bound)
+            yield _with(query, bound=bound, require_active=True)
+        yield _with(query, partitions=(0, 1, 7))
 
 
-def _with(one: Query, **changes: Any) -> Query:
-    return Query(**{**{field: getattr(one, field) for field in Query.__dataclass_fields__}, **changes})
+def _with(query: Query, **changes: Any) -> Query:
+    return Query(**{**{field: getattr(query, field) for field in Query.__dataclass_fields__}, **changes})
 
 
 def _parts(kind: str, row: bytes) -> tuple[bytes, Iterable[int]]:
@@ -353,51 +355,58 @@ def _has_later_queries(release: str) -> bool:
     return number_of(release) >= (3, 7)
 
 
-def _as_of_today(release: str, one: Query, kinds: Mapping[str, str]) -> Query:
+def _as_of_today(release: str, query: Query, kinds: Mapping[str, str]) -> Query:
     """Up to 3.6 a plain query has the timestamps that later releases are asked for (KIP-992)."""
-    plain = one.kind in ("key", "range") and kinds[one.store] in ("timestamped-key-value", "foreign-key-subscription")
+    plain = query.kind in ("key", "range") and kinds[query.store] in (
+        "timestamped-key-value",
+        "foreign-key-subscription",
+    )
     if not plain or _has_later_queries(release):
-        return one
-    return replace(one, kind="timestamped-key" if one.kind == "key" else "timestamped-range")
+        return query
+    return replace(query, kind="timestamped-key" if query.kind == "key" else "timestamped-range")
 
 
-def _compare(release: str, app: Path, asked: list[Query], answers: dict[int, list[dict[str, Any]]]) -> Counter[str]:
+def _compare(release: str, app: Path, queries: list[Query], answers: dict[int, list[dict[str, Any]]]) -> Counter[str]:
     """Counts what was compared; the first differences fail the test."""
     wrong: list[str] = []
-    done: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     kinds = Asked(app).kinds
     with kq.OfflineStreams(app, assume_active=True) as streams:
-        for number, one in enumerate(asked):
-            said = answers[number]
+        for number, entry in enumerate(queries):
+            text = answers[number]
             ours = {
-                at: _without_headers(mine, one) for at, mine in _ask(streams, _as_of_today(release, one, kinds)).items()
+                at: _without_headers(mine, entry)
+                for at, mine in _ask(streams, _as_of_today(release, entry, kinds)).items()
             }
-            for answer in said:
+            for answer in text:
                 if "partition" not in answer:
                     # Versioned stores throw at what kstate answers with a failure.
-                    assert "UnsupportedOperationException" in answer["exception"], (one, answer)
-                    assert one.store in VERSIONED
-                    assert {mine["reason"] for mine in ours.values()} == {"UNKNOWN_QUERY_TYPE"}, (one, ours)
-                    done["throws"] += 1
+                    assert "UnsupportedOperationException" in answer["exception"], (entry, answer)
+                    assert entry.store in VERSIONED
+                    assert {mine["reason"] for mine in ours.values()} == {"UNKNOWN_QUERY_TYPE"}, (entry, ours)
+                    counts["throws"] += 1
                     continue
-                theirs, mine = _plain(_said({**answer, "store": one.store}), one), dict(ours.pop(answer["partition"]))
-                if one.store in position_not_kept(release) or theirs["position"] is None:
+                theirs, mine = (
+                    _plain(_said({**answer, "store": entry.store}), entry),
+                    dict(ours.pop(answer["partition"])),
+                )
+                if entry.store in position_not_kept(release) or theirs["position"] is None:
                     # What a store's wrapper refuses has no Position in Streams.
                     theirs.pop("position")
                     mine.pop("position")
                 if theirs != mine:
-                    wrong.append(f"{one}\n  Streams {json.dumps(theirs)[:900]}\n  kstate  {json.dumps(mine)[:900]}")
+                    wrong.append(f"{entry}\n  Streams {json.dumps(theirs)[:900]}\n  kstate  {json.dumps(mine)[:900]}")
                 rows = theirs.get("result")
-                done[one.kind if "reason" not in theirs else str(theirs["reason"])] += 1
-                done["rows"] += len(rows) if isinstance(rows, list) else rows is not None
-            assert "partition" not in said[-1] or not ours, (one, ours)
+                counts[entry.kind if "reason" not in theirs else str(theirs["reason"])] += 1
+                counts["rows"] += len(rows) if isinstance(rows, list) else rows is not None
+            assert "partition" not in text[-1] or not ours, (entry, ours)
     assert not wrong, f"{len(wrong)} answers differ:\n" + "\n".join(wrong[:6])
-    return done
+    return counts
 
 
-def _is_known(release: str, one: Query) -> bool:
+def _is_known(release: str, query: Query) -> bool:
     """Whether a release can be asked it."""
-    later = one.kind.startswith(("timestamped-", "versioned-", "multi-versioned-")) or one.order != "any"
+    later = query.kind.startswith(("timestamped-", "versioned-", "multi-versioned-")) or query.order != "any"
     return not later or _has_later_queries(release)
 
 
@@ -410,14 +419,16 @@ def test_answers_are_those_of_the_release(harness: Harness, tmp_path: Path, rele
     copy = tmp_path / "copy" / app.name
     shutil.copytree(state / app.name, copy)
     before = tree_hash(copy.parent)
-    asks = Asked(copy)
-    served = [name for name in asks.kinds if name not in VERSIONED and name != "global-table" and "Buffer" not in name]
-    asked = [one for name in served for one in asks.of(name)]
-    asked += [one for name in VERSIONED for one in (Query(name, "key", b"k"), Query(name, "range"))]
-    asked = [one for one in asked if _is_known(release, one)]
-    done = _compare(release, copy, asked, _streams(harness, release, app, state, asked, tmp_path))
+    question = Asked(copy)
+    served = [
+        name for name in question.kinds if name not in VERSIONED and name != "global-table" and "Buffer" not in name
+    ]
+    requests = [entry for name in served for entry in question.of(name)]
+    requests += [query for name in VERSIONED for query in (Query(name, "key", b"k"), Query(name, "range"))]
+    requests = [entry for entry in requests if _is_known(release, entry)]
+    compare = _compare(release, copy, requests, _streams(harness, release, app, state, requests, tmp_path))
     assert tree_hash(copy.parent) == before
-    assert done["rows"] > 5000, done
+    assert compare["rows"] > 5000, compare
     for kind in (
         "key",
         "range",
@@ -427,10 +438,10 @@ def test_answers_are_those_of_the_release(harness: Harness, tmp_path: Path, rele
         "window-range-key",
         "window-range-time",
     ):
-        assert done[kind] >= 100 or not _is_known(release, Query("", kind)), done
+        assert compare[kind] >= 100 or not _is_known(release, Query("", kind)), compare
     for reason in ("UNKNOWN_QUERY_TYPE", "NOT_UP_TO_BOUND", "NOT_PRESENT", "throws"):
-        assert done[reason], done
-    print(release, dict(done))
+        assert compare[reason], compare
+    print(release, dict(compare))
 
 
 def _answer_headers(release: str) -> bool:
@@ -438,7 +449,7 @@ def _answer_headers(release: str) -> bool:
     return number_of(release) >= (4, 4)
 
 
-@pytest.mark.parametrize("release", [one for one in tried(["4.4.0"]) if _answer_headers(one)])
+@pytest.mark.parametrize("release", [line for line in tried(["4.4.0"]) if _answer_headers(line)])
 def test_headers_stores_answer_as_the_release_does(harness: Harness, tmp_path: Path, release: str) -> None:
     app = application("headers", "alos")
     state = tmp_path / "state"
@@ -446,83 +457,83 @@ def test_headers_stores_answer_as_the_release_does(harness: Harness, tmp_path: P
     good(harness.run(release, app, state, Run(read=False)))
     copy = tmp_path / "copy" / app.name
     shutil.copytree(state / app.name, copy)
-    asks = Asked(copy)
-    asked = [one for name in asks.kinds for one in asks.of(name)]
-    kept = {
+    question = Asked(copy)
+    kinds = [entry for name in question.kinds for entry in question.of(name)]
+    backup = {
         "timestamped-key": "headers-key",
         "timestamped-range": "headers-range",
         "window-key": "headers-window-key",
         "window-range-key": "headers-window-range-key",
         "window-range-time": "headers-window-range-time",
     }
-    asked += [replace(one, kind=kept[one.kind]) for one in asked if one.kind in kept]  # type: ignore[arg-type]
-    done = _compare(release, copy, asked, _streams(harness, release, app, state, asked, tmp_path))
-    assert done["rows"] > 1000, done
-    for kind in ("key", "range", *kept, *kept.values()):
-        assert done[kind] >= 100, done
-    assert done["UNKNOWN_QUERY_TYPE"], done
-    print(release, dict(done))
+    kinds += [replace(entry, kind=backup[entry.kind]) for entry in kinds if entry.kind in backup]  # type: ignore[arg-type]
+    compare = _compare(release, copy, kinds, _streams(harness, release, app, state, kinds, tmp_path))
+    assert compare["rows"] > 1000, compare
+    for kind in ("key", "range", *backup, *backup.values()):
+        assert compare[kind] >= 100, compare
+    assert compare["UNKNOWN_QUERY_TYPE"], compare
+    print(release, dict(compare))
 
 
 def _streams(
-    harness: Harness, release: str, app: App, state: Path, asked: list[Query], folder: Path
+    harness: Harness, release: str, app: App, state: Path, requests: list[Query], folder: Path
 ) -> dict[int, list[dict[str, Any]]]:
-    run = Run(read=False, queries=queries.write(folder / "asked", asked), answers=folder / "answers")
+    run = Run(read=False, queries=queries.write(folder / "asked", requests), answers=folder / "answers")
     good(harness.run(release, app, state, run))
     return queries.read(folder / "answers")
 
 
 @pytest.mark.parametrize(
-    "release", [one for one in tried(RELEASES if ALL else ["4.3.1"]) if _is_known(one, Query("", "versioned-key"))]
+    "release", [line for line in tried(RELEASES if ALL else ["4.3.1"]) if _is_known(line, Query("", "versioned-key"))]
 )
 def test_histories_are_those_of_a_restored_store(harness: Harness, tmp_path: Path, release: str) -> None:
     app = application("kinds", "alos")
     harness.produce(release, app, BATCH)
     good(harness.run(release, app, tmp_path / "first", Run(read=False)))
     # Questions come from the first directory, answers from the one that was restored.
-    asks = Asked(tmp_path / "first" / app.name)
+    question = Asked(tmp_path / "first" / app.name)
     for name in VERSIONED:
-        asks.times[name] = _version_times(tmp_path / "first" / app.name, name)
-    asked = [version for name in VERSIONED for version in asks.versions(name)]
+        question.times[name] = _version_times(tmp_path / "first" / app.name, name)
+    versioned = [version for name in VERSIONED for version in question.versions(name)]
     restored = tmp_path / "restored"
-    answers = _streams(harness, release, app, restored, asked, tmp_path)
+    answers = _streams(harness, release, app, restored, versioned, tmp_path)
     wrong: list[str] = []
-    done: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     spec = Spec(None, tuple(StoreSpec(name=name, kind="versioned", retention_ms=HISTORY_MS) for name in VERSIONED))
     with kq.OfflineStreams(restored / app.name, spec=spec) as streams:
-        for number, one in enumerate(asked):
-            ours = _ask(streams, one)
+        for number, entry in enumerate(versioned):
+            ours = _ask(streams, entry)
             for answer in answers[number]:
-                theirs, mine = _said({**answer, "store": one.store})["result"], ours[answer["partition"]]["result"]
+                theirs, mine = _said({**answer, "store": entry.store})["result"], ours[answer["partition"]]["result"]
                 if theirs != mine:
-                    wrong.append(f"{one}\n  Streams {theirs}\n  kstate  {mine}")
-                done[one.kind] += bool(theirs)
+                    wrong.append(f"{entry}\n  Streams {theirs}\n  kstate  {mine}")
+                counts[entry.kind] += bool(theirs)
     with kq.OfflineStreams(restored / app.name) as streams:
         # What has expired is there still, and is shown where no retention is known.
-        done["expired"] = sum(
+        counts["expired"] = sum(
             mine["result"] != answer["result"]
-            for number, one in enumerate(asked)
-            for answer, mine in zip(answers[number], _ask(streams, one).values(), strict=True)
+            for number, element in enumerate(versioned)
+            for answer, mine in zip(answers[number], _ask(streams, element).values(), strict=True)
         )
     assert not wrong, f"{len(wrong)} answers differ:\n" + "\n".join(wrong[:6])
-    assert done["versioned-key"] > 200, done
-    assert done["expired"] > 20, done
-    assert done["multi-versioned-key"] > 200, done
+    assert counts["versioned-key"] > 200, counts
+    assert counts["expired"] > 20, counts
+    assert counts["multi-versioned-key"] > 200, counts
 
 
 def _version_times(app: Path, name: str) -> list[int]:
     from kstate_cli.formats.keys import VersionedKey
     from kstate_cli.formats.versioned import LatestValue, SegmentValue
 
-    found: set[int] = set()
+    numbers: set[int] = set()
     with kq.OfflineStreams(app) as streams:
         for answer in streams.query(kq.in_store(name).with_query(kq.RawScanQuery())).partition_results.values():
             for key, value in answer.result:
                 if VersionedKey.from_bytes(key).is_latest:
-                    found.add(LatestValue.from_bytes(value).valid_from)
+                    numbers.add(LatestValue.from_bytes(value).valid_from)
                 else:
-                    found.update(version.valid_from for version in SegmentValue.from_bytes(value).versions)
-    return sorted(found)
+                    numbers.update(version.valid_from for version in SegmentValue.from_bytes(value).versions)
+    return sorted(numbers)
 
 
 # --- what IQv2 does not serve -----------------------------------------------------------------------------------------
@@ -581,14 +592,14 @@ def _mixed(store: Store) -> bool:
 
 def _compare_with_iterators(app: Path, dump: Path, names: set[str] | None) -> dict[str, int]:
     """Rows by store that are the same in the directory and in what a release has shown of it."""
-    wanted: dict[str, Counter[str]] = defaultdict(Counter)
+    target: dict[str, Counter[str]] = defaultdict(Counter)
     for line in dump.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         if names is None or row["store"] in names:
-            wanted[row["store"]][_iterated(row)] += 1
+            target[row["store"]][_iterated(row)] += 1
     compared: dict[str, int] = {}
     with kq.OfflineStreams(app) as streams:
-        for name, rows in wanted.items():
+        for name, rows in target.items():
             kind = streams.stores(name)[0][1].kind.name
             if kind == "versioned":
                 continue
@@ -602,9 +613,9 @@ def _compare_with_iterators(app: Path, dump: Path, names: set[str] | None) -> di
 
 def _iterated(row: dict[str, Any]) -> str:
     session = "session" in row["store"]
-    kept = {k: row.get(k) for k in ("partition", "key", "value", "timestamp", "headers", "start")}
-    kept["headers"] = kept["headers"] or None
-    return json.dumps({**kept, "end": row.get("end") if session else None}, sort_keys=True)
+    gets = {k: row.get(k) for k in ("partition", "key", "value", "timestamp", "headers", "start")}
+    gets["headers"] = gets["headers"] or None
+    return json.dumps({**gets, "end": row.get("end") if session else None}, sort_keys=True)
 
 
 def _everything(streams: kq.OfflineStreams, name: str, kind: str, *, headers: bool) -> Iterator[str]:

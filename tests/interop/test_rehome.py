@@ -18,12 +18,12 @@ from kstate_cli.releases import OffsetsHome, release
 from . import dumps
 from .harness import App, Harness, Run, Step
 from .jvm import Reply
-from .support import ALL, BATCH, REFUSED, application, good, kstate, records_with_value, restored, sum_of, wiped
+from .support import ALL, BATCH, REFUSAL, application, good, kstate, records_with_value, restored, sum_of, wiped
 
 pytestmark = pytest.mark.interop
 
 CASES = [*itertools.product(["4.3.1", "4.2.1", "3.9.2"], ["eos", "alos"])] if ALL else [("4.3.1", "eos")]
-KEPT = {"count", "window-count", "reduce", "session-count", "source-table", "last-count", "global-table"}
+TEXTS = {"count", "window-count", "reduce", "session-count", "source-table", "last-count", "global-table"}
 ALWAYS = {"in-memory"}
 """Restored at every start."""
 OTHERS = {"removed", "new-count"}
@@ -59,9 +59,9 @@ def test_another_topology_goes_on_with_what_is_there(
     spec.write_text('format = 1\n[stores.new-count]\nkind = "timestamped-key-value"\n', encoding="utf-8")
     words = ("--topology", new, "--from", old, "--spec", spec)
     planned = kstate("rehome", directory, *words, "--dry-run")
-    done = kstate("rehome", directory, *words)
-    assert (planned.status, done.status) == (0, 0), done.told
-    assert planned.out.splitlines()[:1] == done.out.splitlines()[:1]
+    result = kstate("rehome", directory, *words)
+    assert (planned.status, result.status) == (0, 0), result.told
+    assert planned.out.splitlines()[:1] == result.out.splitlines()[:1]
     again = kstate("rehome", directory, *words)
     assert again.status == 0 and "nothing to do" in again.err, again.told
     shutil.copytree(tmp_path / "state", tmp_path / "rehomed", symlinks=True)
@@ -70,18 +70,18 @@ def test_another_topology_goes_on_with_what_is_there(
     started = good(harness.run(version, after, tmp_path / "rehomed", run))
     assert not wiped(started), started.told()
     assert set(restored(started)) <= ALWAYS
-    found = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl", ignore=OTHERS)
-    assert not [str(one) for one in found]
+    differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl", ignore=OTHERS)
+    assert not [str(entry) for entry in differences]
 
     # The new topology was started here once, and there are two copies of what it made anew: that of before counts.
     tried = tmp_path / "plain" / app.name
-    assert kstate("rehome", tried, "--topology", new, "--spec", spec).status == REFUSED
-    done = kstate("rehome", tried, *words)
-    assert done.status == 0, done.told
+    assert kstate("rehome", tried, "--topology", new, "--spec", spec).status == REFUSAL
+    result = kstate("rehome", tried, *words)
+    assert result.status == 0, result.told
     run = Run(dump=tmp_path / "tried.jsonl", expect_no_restore=True, may_restore=[*ALWAYS])
     assert not wiped(good(harness.run(version, after, tmp_path / "plain", run)))
-    found = dumps.differences(tmp_path / "before.jsonl", tmp_path / "tried.jsonl", ignore=OTHERS)
-    assert not [str(one) for one in found]
+    differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "tried.jsonl", ignore=OTHERS)
+    assert not [str(entry) for entry in differences]
 
     # Back, before anything else is counted: A finds its stores.
     assert kstate("undo", directory).status == 0
@@ -96,8 +96,8 @@ def test_another_topology_goes_on_with_what_is_there(
     run = Run(dump=tmp_path / "first.jsonl", then=[second], expect_no_restore=True, may_restore=[*ALWAYS])
     good(harness.run(version, after, tmp_path / "rehomed", run))
     for store, topic in (("count", "events"), ("last-count", "fk-left")):
-        wanted = records_with_value(harness, f"{app.input}-{topic}", tmp_path)
-        assert sum_of(tmp_path / "second.jsonl", store) == wanted > sum_of(tmp_path / "first.jsonl", store)
+        number = records_with_value(harness, f"{app.input}-{topic}", tmp_path)
+        assert sum_of(tmp_path / "second.jsonl", store) == number > sum_of(tmp_path / "first.jsonl", store)
     harness.delete(version, app)
 
 
@@ -112,10 +112,10 @@ def test_after_a_start_that_was_killed(harness: Harness, tmp_path: Path, version
     harness.run(version, after, tmp_path / "state", Run(read=False, kill=True, options={"describe-into": str(new)}))
 
     words = ("rehome", directory, "--topology", new, "--from", old, "-o", "json")
-    done = kstate(*words, *(("--wipe-unclean",) if guarantee == "eos" else ("--guarantee", "at_least_once")))
-    assert done.status in (0, 1), done.told
-    told = [row["message"] for row in done.rows if row["type"] == "warning"]
-    left_out = {message.partition(":")[0].partition("/")[2] for message in told if "left out" in message}
+    result = kstate(*words, *(("--wipe-unclean",) if guarantee == "eos" else ("--guarantee", "at_least_once")))
+    assert result.status in (0, 1), result.told
+    messages = [row["message"] for row in result.rows if row["type"] == "warning"]
+    left_out = {message.partition(":")[0].partition("/")[2] for message in messages if "left out" in message}
 
     run = Run(dump=tmp_path / "after.jsonl", may_restore=[*ALWAYS, *left_out])
     started = good(harness.run(version, after, tmp_path / "state", run))
@@ -124,8 +124,8 @@ def test_after_a_start_that_was_killed(harness: Harness, tmp_path: Path, version
     assert guarantee == "eos" or not left_out
     again = Run(dump=tmp_path / "again.jsonl", expect_no_restore=True, may_restore=[*ALWAYS])
     good(harness.run(version, after, tmp_path / "state", again))
-    found = dumps.differences(tmp_path / "before.jsonl", tmp_path / "again.jsonl", ignore=OTHERS)
-    assert not [str(one) for one in found]
+    differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "again.jsonl", ignore=OTHERS)
+    assert not [str(entry) for entry in differences]
     harness.delete(version, app)
 
 

@@ -23,7 +23,7 @@ from tests.done import Done
 
 from .background import Background
 from .harness import App, Harness, Run
-from .support import ALL, BATCH, REFUSED, application, good, kstate, restored, wiped
+from .support import ALL, BATCH, REFUSAL, application, good, kstate, restored, wiped
 
 pytestmark = pytest.mark.interop
 
@@ -42,18 +42,18 @@ SIZES = {
 ALWAYS_SIZES = [(("left", "merge-b"), FAILS), (("events", "merge-joined"), RUNS)]
 
 
-def why(done: Done) -> str:
+def why(result: Done) -> str:
     """The code of a refusal."""
-    assert done.status == REFUSED, done.told
-    return str(json.loads(done.out.splitlines()[-1])["code"])
+    assert result.status == REFUSAL, result.told
+    return str(json.loads(result.out.splitlines()[-1])["code"])
 
 
-def details(done: Done) -> str:
-    return str(json.loads(done.out.splitlines()[-1])["details"])
+def details(result: Done) -> str:
+    return str(json.loads(result.out.splitlines()[-1])["details"])
 
 
-def warnings(done: Done) -> list[str]:
-    return [row["message"] for row in done.rows if row["type"] == "warning"]
+def warnings(result: Done) -> list[str]:
+    return [row["message"] for row in result.rows if row["type"] == "warning"]
 
 
 class World:
@@ -64,10 +64,10 @@ class World:
         self.app = application("merge-a", "eos")
         self.after = replace(self.app, topology=after)
         admin = AdminClient({"bootstrap.servers": harness.bootstrap})
-        made = admin.create_topics(
+        topics = admin.create_topics(
             [NewTopic(f"{self.app.input}-{name}", 4 if name == wide else 2, 1) for name in TOPICS]
         )
-        for future in made.values():
+        for future in topics.values():
             future.result()
         harness.produce(version, self.app, BATCH)
         self.old, self.new = folder / "old.txt", folder / "new.txt"
@@ -91,8 +91,8 @@ class World:
     def rehome(self, *words: object, texts: bool = True, broker: bool = True) -> Done:
         """``kstate rehome``, with both texts and the broker unless that is not wanted."""
         both = ("--topology", self.new, "--from", self.old) if texts else ()
-        asked = ("--bootstrap-server", self.harness.bootstrap) if broker else ()
-        return kstate("rehome", self.directory, *both, *asked, "-o", "json", *words)
+        requests = ("--bootstrap-server", self.harness.bootstrap) if broker else ()
+        return kstate("rehome", self.directory, *both, *requests, "-o", "json", *words)
 
 
 @pytest.mark.parametrize("version", RELEASES)
@@ -100,15 +100,15 @@ def test_no_instance_may_run_and_nothing_may_be_unread(harness: Harness, tmp_pat
     world = World(harness, version, tmp_path, "merge-b")
     world.describe_new()
     with Background(harness, version, world.app, tmp_path / "elsewhere", Run(read=False), beside="2") as running:
-        done = world.rehome()
-        assert why(done) == WhyRefused.MEMBERS and f"{world.app.name}-StreamThread-1" in details(done), done.told
+        rehome = world.rehome()
+        assert why(rehome) == WhyRefused.MEMBERS and f"{world.app.name}-StreamThread-1" in details(rehome), rehome.told
         # A dry run goes on beside it, and says so.
-        done = world.rehome("--dry-run")
-        assert done.status == 1 and "has 1 member" in str(warnings(done)), done.told
+        rehome = world.rehome("--dry-run")
+        assert rehome.status == 1 and "has 1 member" in str(warnings(rehome)), rehome.told
         good(running.finish())
     # Streams leaves no group: what was closed may be a member until its session has timed out.
-    done = world.rehome("--wait", "90")
-    assert (done.status, warnings(done)) == (0, []), done.told
+    rehome = world.rehome("--wait", "90")
+    assert (rehome.status, warnings(rehome)) == (0, []), rehome.told
     assert kstate("undo", world.directory).status == 0
 
     inner = f"{world.app.name}-by-value-repartition"
@@ -122,11 +122,11 @@ def test_no_instance_may_run_and_nothing_may_be_unread(harness: Harness, tmp_pat
         (("--topology", world.new), False),
         (("--map", "3=gone", "--map", "4=gone"), False),
     ):
-        done = world.rehome(*words, texts=texts)
-        assert why(done) == WhyRefused.UNREAD and f"{inner}:1: 1 record from offset" in details(done), done.told
-        assert f"{inner}:0" not in details(done)
-    done = world.rehome("--dry-run", broker=False)
-    assert done.status == 1 and "by-value-repartition" in str(warnings(done))
+        rehome = world.rehome(*words, texts=texts)
+        assert why(rehome) == WhyRefused.UNREAD and f"{inner}:1: 1 record from offset" in details(rehome), rehome.told
+        assert f"{inner}:0" not in details(rehome)
+    rehome = world.rehome("--dry-run", broker=False)
+    assert rehome.status == 1 and "by-value-repartition" in str(warnings(rehome))
 
     # Another cluster has none of its changelogs.
     harness.delete(version, world.app)
@@ -154,12 +154,12 @@ def test_a_group_that_cannot_be_described_is_said(harness: Harness, tmp_path: Pa
         words = ("--map", "4=9", "--bootstrap-server", harness.bootstrap, "-o", "json", "--dry-run")
         deadline = time.monotonic() + SETTLED_SECONDS
         while True:
-            done = kstate("rehome", tmp_path / "streams" / app.name, *words)
+            result = kstate("rehome", tmp_path / "streams" / app.name, *words)
             # It runs, and has not read all of its topics yet.
-            if done.status != REFUSED or why(done) != WhyRefused.UNREAD or time.monotonic() > deadline:
+            if result.status != REFUSAL or why(result) != WhyRefused.UNREAD or time.monotonic() > deadline:
                 break
         good(running.finish())
-    assert done.status == 1 and "whether an instance still runs is unknown" in str(warnings(done)), done.told
+    assert result.status == 1 and "whether an instance still runs is unknown" in str(warnings(result)), result.told
 
 
 @pytest.mark.parametrize(("case", "streams"), [*SIZES.items()] if ALL else ALWAYS_SIZES)
@@ -175,30 +175,30 @@ def test_what_streams_makes_of_topics_of_two_sizes(
     spec.write_text(
         "format = 1\n" + "".join(f'[stores.join-{side}-join-store]\nkind = "window"\n' for side in ("this", "other"))
     )
-    done = world.rehome("--wait", "60", "--spec", spec)
+    rehome = world.rehome("--wait", "60", "--spec", spec)
     if streams is RUNS:
-        assert done.status == 1 and "2 and 4 partitions" in str(warnings(done)), done.told
+        assert rehome.status == 1 and "2 and 4 partitions" in str(warnings(rehome)), rehome.told
     else:
-        assert why(done) == WhyRefused.PARTITIONS, done.told
+        assert why(rehome) == WhyRefused.PARTITIONS, rehome.told
         topic = world.app.input + "-table" if streams is HANGS else f"{world.app.name}-event-count-changelog"
-        assert f"{topic} has 2 partitions" in details(done)
+        assert f"{topic} has 2 partitions" in details(rehome)
         # What it would be: the same change, without anybody who counts.
         if wide == "left":
             assert why(world.rehome(broker=False)) == WhyRefused.HALF_A_TASK
             for task in ("1_2", "1_3"):  # nobody has the other half
                 shutil.rmtree(world.directory / task)
-        spared = world.rehome("--warnings-ok", broker=False)
-        assert spared.status == 0, spared.told
+        survivors = world.rehome("--warnings-ok", broker=False)
+        assert survivors.status == 0, survivors.told
         assert any(
-            "source topics have as many partitions" in row["message"] for row in spared.rows if row["type"] == "note"
-        ) == (after != "merge-stateless"), spared.told
+            "source topics have as many partitions" in row["message"] for row in survivors.rows if row["type"] == "note"
+        ) == (after != "merge-stateless"), survivors.told
     started = harness.run(
         version, world.after, world.state, Run(read=False, options={"timeout": 20 if streams is HANGS else 90})
     )
     if streams is RUNS:
         assert not wiped(good(started)) and set(restored(started)) <= {"by-value-count"}
     elif streams is HANGS:
-        assert started.rc == 2 and not any(one["to"] == "RUNNING" for one in started.of("state")), started.told()
+        assert started.rc == 2 and not any(entry["to"] == "RUNNING" for entry in started.of("state")), started.told()
     else:
         assert started.rc == 3 and FAILS in started.told(), started.told()
     harness.delete(version, world.app)

@@ -24,14 +24,14 @@ from .dumping import dump
 from .harness import App, Harness, Run
 from .jvm import Reply
 from .restoring import write_spec
-from .support import BATCH, REFUSED, application, good, kstate, restored, wiped
+from .support import BATCH, REFUSAL, application, good, kstate, restored, wiped
 
 pytestmark = pytest.mark.interop
 
 RELEASE = "4.3.1"
 STICKY = {"group.protocol": "classic", "acceptable.recovery.lag": "0"}
 """Stores are so small that any host would count as caught up: who has the state gets the task."""
-GONE = {"by-value-count"}
+TEXTS = {"by-value-count"}
 HOSTS = (("0_0", "1_1", "2_0", "3_0", "4_0"), ("0_1", "1_0", "2_1", "3_1", "4_1"))
 """The tasks of each: of both partitions one host has one half of what is 0_0 and 0_1 in B, the other host the other."""
 
@@ -67,25 +67,25 @@ def two_hosts(harness: Harness, tmp_path: Path) -> None:
     dumped = ("--from-changelog", tmp_path / "dump", "--for", "4.3", "--spec", spec, "--engine", "local")
     for state in states:
         before = tree_hash(state / app.name)
-        refused = kstate("rehome", state / app.name, *words, "-o", "json")
-        assert refused.status == REFUSED, refused.told
-        assert json.loads(refused.out.splitlines()[-1])["code"] == WhyRefused.HALF_A_TASK
+        refusal = kstate("rehome", state / app.name, *words, "-o", "json")
+        assert refusal.status == REFUSAL, refusal.told
+        assert json.loads(refusal.out.splitlines()[-1])["code"] == WhyRefused.HALF_A_TASK
         assert tree_hash(state / app.name) == before
     for at, state in enumerate(states):
         directory = state / app.name
         before = meaning(directory)
-        done = completed(directory, at, *words, *dumped)
+        result = completed(directory, at, *words, *dumped)
         assert "nothing to do" in kstate("rehome", directory, *words, *dumped).err
         assert kstate("undo", directory).status == 0
         assert meaning(directory) == before
-        assert completed(directory, at, *words, *dumped).summary["records"] == done.summary["records"]
+        assert completed(directory, at, *words, *dumped).summary["records"] == result.summary["records"]
 
     for reply in together(harness, after, states, tmp_path / "b"):
         assert not wiped(reply), reply.told()
     parts = [tmp_path / f"b-{at}.jsonl" for at in range(len(states))]
     (tmp_path / "after.jsonl").write_text("".join(part.read_text(encoding="utf-8") for part in parts), encoding="utf-8")
-    found = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl", ignore=GONE)
-    assert not [str(one) for one in found]
+    differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl", ignore=TEXTS)
+    assert not [str(entry) for entry in differences]
     assert all(dumps.counts(part).keys() >= {"event-count", "left-window"} for part in parts)
 
 
@@ -101,14 +101,14 @@ def on_a_host(directory: Path, state: Path, tasks: tuple[str, ...]) -> Path:
 
 def completed(directory: Path, at: int, *words: object) -> Done:
     """Its own half is completed, and that of the other host leaves: which one that is a warning says."""
-    done = kstate("rehome", directory, *words, "-o", "json")
-    assert done.status == 1, done.told
-    built = {(row["task"], row["store"]) for row in done.rows if row["type"] == "store"}
+    result = kstate("rehome", directory, *words, "-o", "json")
+    assert result.status == 1, result.told
+    built = {(row["task"], row["store"]) for row in result.rows if row["type"] == "store"}
     assert built == {(f"0_{at}", "left-window")}
-    left = f"0_{1 - at}: only 1_{1 - at} is here, and it leaves: the host that has 0_{1 - at} completes 0_{1 - at}"
-    assert [row["message"].partition(";")[0] for row in done.rows if row["type"] == "warning"] == [left]
+    text = f"0_{1 - at}: only 1_{1 - at} is here, and it leaves: the host that has 0_{1 - at} completes 0_{1 - at}"
+    assert [row["message"].partition(";")[0] for row in result.rows if row["type"] == "warning"] == [text]
     assert {path.name for path in directory.glob("*_*")} == {f"0_{at}", f"1_{at}"}
-    return done
+    return result
 
 
 def together(harness: Harness, app: App, states: list[Path], into: Path) -> list[Reply]:
@@ -126,8 +126,8 @@ def together(harness: Harness, app: App, states: list[Path], into: Path) -> list
         for at, state in enumerate(states)
     ]
     with ThreadPoolExecutor(len(states)) as pool:
-        for one in [pool.submit(instance.__enter__) for instance in instances]:
-            one.result()
+        for submit in [pool.submit(instance.__enter__) for instance in instances]:
+            submit.result()
         replies = list(pool.map(Background.finish, instances))
         for instance in instances:
             instance.__exit__(None, None, None)

@@ -37,7 +37,7 @@ CASES = list(itertools.product(["4.3.1", "3.9.2"], ["eos", "alos"])) if ALL else
 
 def records_after(lines: Path, last: dict[tuple[str, int], int | None]) -> Counter[tuple[str, int]]:
     """Topic and partition -> records in a dump that have a higher offset than the last of an earlier one."""
-    found: Counter[tuple[str, int]] = Counter()
+    counts: Counter[tuple[str, int]] = Counter()
     for path in lines.glob("*.jsonl"):
         topic = path.name.removesuffix(".jsonl")
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -46,8 +46,8 @@ def records_after(lines: Path, last: dict[tuple[str, int], int | None]) -> Count
                 continue
             before = last.get((topic, record["partition"]))
             if before is None or record["offset"] > before:
-                found[topic, record["partition"]] += 1
-    return found
+                counts[topic, record["partition"]] += 1
+    return counts
 
 
 @pytest.mark.parametrize(("release", "guarantee"), CASES)
@@ -94,11 +94,11 @@ def test_catching_up_gives_what_one_restore_gives(
     assert offsets_of(caught_up) == offsets_of(at_once)
     assert not restore(caught_up, whole, release, spec).steps
 
-    one, other = tmp_path / "caught-up.jsonl", tmp_path / "at-once.jsonl"
-    after = good(harness.run(release, app, caught_up.parent, Run(dump=one, expect_no_restore=True)))
+    entry, other = tmp_path / "caught-up.jsonl", tmp_path / "at-once.jsonl"
+    after = good(harness.run(release, app, caught_up.parent, Run(dump=entry, expect_no_restore=True)))
     usual = good(harness.run(release, app, at_once.parent, Run(dump=other, expect_no_restore=True)))
     assert not wiped(after), after.told()
     assert restored(after).keys() <= {"kv-memory"}
-    assert not [str(row) for row in dumps.differences(other, one)]
+    assert not [str(row) for row in dumps.differences(other, entry)]
     assert told_positions(after) == told_positions(usual)
     harness.delete(release, app)

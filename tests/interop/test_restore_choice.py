@@ -56,17 +56,17 @@ class Made:
 @pytest.fixture(scope="module")
 def made(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("choice")
-    made = Made(application("demo", "eos"), folder)
-    harness.produce(RELEASE, made.app, BATCH)
-    first = good(harness.run(RELEASE, made.app, folder / "state", Run(read=False)))
-    dump_changelogs(harness, RELEASE, changelogs(first), made.dump)
-    write_spec(made.healthy, made.spec)
-    return made
+    outputs = Made(application("demo", "eos"), folder)
+    harness.produce(RELEASE, outputs.app, BATCH)
+    first = good(harness.run(RELEASE, outputs.app, folder / "state", Run(read=False)))
+    dump_changelogs(harness, RELEASE, changelogs(first), outputs.dump)
+    write_spec(outputs.healthy, outputs.spec)
+    return outputs
 
 
 def content(root: Path, *below: str) -> dict[str, tuple[Any, ...]]:
     """Names, bytes, modes, owners and, of files, times of what lies below these folders of a directory, or in all of it."""
-    found: dict[str, tuple[Any, ...]] = {}
+    results: dict[str, tuple[Any, ...]] = {}
     for top in [root / name for name in below] or [root]:
         assert top.is_dir()
         for folder, _, files in os.walk(top):
@@ -74,8 +74,8 @@ def content(root: Path, *below: str) -> dict[str, tuple[Any, ...]]:
                 stat = path.lstat()
                 digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
                 mtime = stat.st_mtime_ns if path.is_file() else 0
-                found[str(path.relative_to(root))] = (digest, stat.st_mode, stat.st_uid, stat.st_gid, mtime)
-    return found
+                results[str(path.relative_to(root))] = (digest, stat.st_mode, stat.st_uid, stat.st_gid, mtime)
+    return results
 
 
 def test_a_share_of_the_tasks_and_then_the_other(harness: Harness, tmp_path: Path, made: Made) -> None:
@@ -99,8 +99,8 @@ def test_a_lost_task(harness: Harness, tmp_path: Path, made: Made) -> None:
     shutil.rmtree(directory / "0_1")
     shutil.rmtree(directory / "0_0" / "rocksdb" / "latest-order")
     before = content(directory)
-    done = restore(directory, made.dump, RELEASE, made.spec, "--task", "0_1")
-    assert done.records.keys() == {f"0_1/{store}" for store in STORES}
+    result = restore(directory, made.dump, RELEASE, made.spec, "--task", "0_1")
+    assert result.records.keys() == {f"0_1/{store}" for store in STORES}
     # 0_0 has lost a store as well, but nobody has asked for it.
     assert not (directory / "0_0" / "rocksdb" / "latest-order").exists()
     after = content(directory)
@@ -121,8 +121,8 @@ def test_a_lost_task(harness: Harness, tmp_path: Path, made: Made) -> None:
 def test_one_store_is_rebuilt_beside_healthy_ones(tmp_path: Path, made: Made) -> None:
     directory = made.copy(tmp_path / "state")
     before = content(directory)
-    done = restore(directory, made.dump, RELEASE, made.spec, "--store", "visits", "--rebuild")
-    assert done.records.keys() == {"0_0/visits", "0_1/visits"}
+    result = restore(directory, made.dump, RELEASE, made.spec, "--store", "visits", "--rebuild")
+    assert result.records.keys() == {"0_0/visits", "0_1/visits"}
     rebuilt = ("0_0/visits", "0_1/visits")
     after = content(directory)
     assert {name for name, row in after.items() if before.get(name) != row}

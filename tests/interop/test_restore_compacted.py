@@ -30,7 +30,7 @@ from .restoring import (
     run_restore,
     write_spec,
 )
-from .support import ALL, BATCH, REFUSED, application, good, restored, told_positions, wiped
+from .support import ALL, BATCH, REFUSAL, application, good, restored, told_positions, wiped
 from .test_restore_kinds import GARBLED, IN_MEMORY
 
 pytestmark = pytest.mark.interop
@@ -79,9 +79,9 @@ def test_compacted_changelogs(compacting: Harness, tmp_path: Path, release: str,
     spec = write_spec(directory, tmp_path / "kstate.toml", memory=True)
     directory.rename(tmp_path / "lost")
     # The first record of a compacted log may lie far above the log's start: who made the dump has to say what was read.
-    refused = run_restore(directory, silent, release, spec, "--dry-run")
-    assert refused.status == REFUSED, refused.told
-    assert "above the log start" in refused.err
+    result = run_restore(directory, silent, release, spec, "--dry-run")
+    assert result.status == REFUSAL, result.told
+    assert "above the log start" in result.err
     restore(directory, dump, release, spec)
     good(harness.run(release, app, tmp_path / "streams", Run(read=False)))
     ours, theirs = rows_by_store(directory), rows_by_store(tmp_path / "streams" / app.name)

@@ -49,11 +49,11 @@ def compacting() -> Iterator[Harness]:
 def records(dump: Path, topic: str) -> list[tuple[bytes, bytes | None]]:
     """Key and value of every record of partition 0, in order."""
     lines = dump.with_name(f"{dump.name}-lines") / f"{topic}.jsonl"
-    found = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
+    documents = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
     return [
-        (base64.b64decode(one["key"]), None if one["value"] is None else base64.b64decode(one["value"]))
-        for one in found
-        if one.get("partition") == 0
+        (base64.b64decode(entry["key"]), None if entry["value"] is None else base64.b64decode(entry["value"]))
+        for entry in documents
+        if entry.get("partition") == 0
     ]
 
 
@@ -69,7 +69,7 @@ def forget(harness: Harness, folder: Path, topic: str, key: bytes, filler: tuple
         producer.flush()
         time.sleep(1)
         dump = dump_changelogs(harness, RELEASE, [topic], folder / f"look-{number}")
-        if key not in {one for one, _ in records(dump, topic)}:
+        if key not in {entry for entry, _ in records(dump, topic)}:
             return
         assert time.monotonic() < deadline, "the cleaner does not come by"
     raise AssertionError("the cleaner does not come by")
@@ -128,22 +128,22 @@ def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -
     assert not wiped(reply), reply.told()
     assert has(alone, key)
     accepted = copy("accepted")
-    done = restore(accepted, dump, RELEASE, spec, "--accept-resurrected")
-    assert done.steps[store].startswith("catch up"), done.done.told
+    result = restore(accepted, dump, RELEASE, spec, "--accept-resurrected")
+    assert result.steps[store].startswith("catch up"), result.done.told
     assert has(accepted, key)
 
     # What kstate does of itself.
-    mended = copy("mended")
-    done = restore(mended, dump, RELEASE, spec)
-    what = done.steps[store]
-    assert what.startswith("rebuild"), done.done.told
-    assert "deletes in between may be forgotten" in what
-    assert not has(mended, key)
-    assert not different(rows_by_store(mended, task=store), truth)
+    repair = copy("mended")
+    result = restore(repair, dump, RELEASE, spec)
+    step = result.steps[store]
+    assert step.startswith("rebuild"), result.done.told
+    assert "deletes in between may be forgotten" in step
+    assert not has(repair, key)
+    assert not different(rows_by_store(repair, task=store), truth)
     reply = good(harness.run(RELEASE, app, tmp_path / "mended", Run(read=False, expect_no_restore=True)))
     assert restored(reply) == {}
     assert not wiped(reply), reply.told()
-    assert not has(mended, key)
+    assert not has(repair, key)
 
     # A restored store is as old as the reading, not as its files: on the next day it is not caught up either.
     again = copy("again")
@@ -156,6 +156,6 @@ def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -
     producer.produce(topic, key=filler[0], value=filler[1], partition=0)
     producer.flush()
     later = dump_changelogs(harness, RELEASE, changelogs(first), tmp_path / "later")
-    done = restore(again, later, RELEASE, spec, "--dry-run")
-    assert done.steps[store].startswith("rebuild"), done.done.told
+    result = restore(again, later, RELEASE, spec, "--dry-run")
+    assert result.steps[store].startswith("rebuild"), result.done.told
     harness.delete(RELEASE, app)

@@ -137,13 +137,13 @@ def test_restored_directory_serves_the_same(
 
     many = files == IN_MANY
     options, module = (IN_PROCESS, SMALL_FILES) if many else (ON_SPARK, "kstate_cli")
-    done = restore(directory, dump, release, spec, *options, module=module)
+    result = restore(directory, dump, release, spec, *options, module=module)
     if many:
-        assert any(max(one) > FEW_LAYERS for one in levels_of(directory))
+        assert any(max(numberse) > FEW_LAYERS for numberse in levels_of(directory))
     if many and topology == "kinds":
-        assert any(min(sorted(one)[-2:]) > 1 for one in levels_of(directory))
-    assert done.summary["left"] == 0, done.done.told
-    assert done.summary["records"] > 0
+        assert any(min(sorted(numberse)[-2:]) > 1 for numberse in levels_of(directory))
+    assert result.summary["left"] == 0, result.done.told
+    assert result.summary["records"] > 0
     streams = restored_by_streams(harness, release, app, tmp_path / "streams")
     ours, theirs = rows_by_store(directory), rows_by_store(streams)
     assert ours

@@ -40,13 +40,13 @@ from .restoring import (
     run_restore,
     write_spec,
 )
-from .support import ALL, BATCH, REFUSED, application, good, kstate, restored, wiped
+from .support import ALL, BATCH, REFUSAL, application, good, kstate, restored, wiped
 
 pytestmark = pytest.mark.interop
 
 RELEASE = "4.3.1"
 TASK_STORE, GLOBAL_STORE = "latest-order", "customers"
-LEFT, CAUGHT_UP, REBUILT, NOT_DONE = "left", "caught up", "rebuilt", "refused"
+REMAINDER, CAUGHT_UP, REBUILT, NOT_DONE = "left", "caught up", "rebuilt", "refused"
 DOUBTED = "left, with a warning"
 GOES_ON, WIPES, FAILS = "goes on", "wipes and restores", "deletes the store and fails"
 EITHER = f"{GOES_ON}, or {WIPES}"
@@ -86,18 +86,18 @@ class Edge:
 EDGES = [
     Edge(TASK_STORE, 0, "start-2", lambda log: log.start - 2, REBUILT, WIPES),
     Edge(TASK_STORE, 0, "start-1", lambda log: log.start - 1, CAUGHT_UP, GOES_ON),
-    Edge(TASK_STORE, 0, "end-1", lambda log: log.end - 1, LEFT, GOES_ON),
+    Edge(TASK_STORE, 0, "end-1", lambda log: log.end - 1, REMAINDER, GOES_ON),
     Edge(TASK_STORE, 0, "end", lambda log: log.end, DOUBTED, EITHER),
     Edge(TASK_STORE, 1, "end-2", lambda log: log.end - 2, NOT_DONE, WIPES),
-    Edge(TASK_STORE, 1, "end-1", lambda log: log.end - 1, LEFT, GOES_ON),
+    Edge(TASK_STORE, 1, "end-1", lambda log: log.end - 1, REMAINDER, GOES_ON),
     Edge(GLOBAL_STORE, 0, "start-2", lambda log: log.start - 2, REBUILT, FAILS),
     Edge(GLOBAL_STORE, 0, "start-1", lambda log: log.start - 1, REBUILT, FAILS),
     Edge(GLOBAL_STORE, 0, "start", lambda log: log.start, CAUGHT_UP, GOES_ON),
     Edge(GLOBAL_STORE, 0, "end-1", lambda log: log.end - 1, CAUGHT_UP, GOES_ON),
-    Edge(GLOBAL_STORE, 0, "end", lambda log: log.end, LEFT, GOES_ON),
+    Edge(GLOBAL_STORE, 0, "end", lambda log: log.end, REMAINDER, GOES_ON),
     Edge(GLOBAL_STORE, 0, "end+1", lambda log: log.end + 1, DOUBTED, FAILS),
     Edge(GLOBAL_STORE, 1, "end-1", lambda log: log.end - 1, NOT_DONE, FAILS),
-    Edge(GLOBAL_STORE, 1, "end", lambda log: log.end, LEFT, GOES_ON),
+    Edge(GLOBAL_STORE, 1, "end", lambda log: log.end, REMAINDER, GOES_ON),
 ]
 
 
@@ -150,35 +150,37 @@ def made(request: pytest.FixtureRequest, harness: Harness, tmp_path_factory: pyt
         cut[topic, 0], cut[topic, 1] = end // 2, whole[topic, 1][1]
     delete_before(harness, RELEASE, cut)
     now = log_bounds(dump_changelogs(harness, RELEASE, changelogs(first), folder / "dump"))
-    made = Made(app, folder, {key: Log(start, end) for key, (start, end, _) in now.items()})
+    outputs = Made(app, folder, {key: Log(start, end) for key, (start, end, _) in now.items()})
     for key, start in cut.items():
-        assert made.logs[key].start == start
-    write_spec(made.copy(folder / "for-spec"), made.spec)
-    return made
+        assert outputs.logs[key].start == start
+    write_spec(outputs.copy(folder / "for-spec"), outputs.spec)
+    return outputs
 
 
 def set_offset(database: Path, key: TopicPartition, value: int) -> None:
     """Edits an offset in the column family of a database that nobody has open."""
     with Shadow(database) as shadow:
-        found = decode_rows(shadow.rows(OFFSETS_CF))
-    assert key in found.offsets
+        record = decode_rows(shadow.rows(OFFSETS_CF))
+    assert key in record.offsets
     with WritableStore(database) as store:
-        store.set_offsets(encode_rows(dataclasses.replace(found, offsets={**found.offsets, key: value})))
+        store.set_offsets(encode_rows(dataclasses.replace(record, offsets={**record.offsets, key: value})))
 
 
-def decided(directory: Path, made: Made, task: str, store: str) -> str:
+def decided(directory: Path, outputs: Made, task: str, store: str) -> str:
     """What kstate would do with the store; with all others it would do nothing."""
-    done = run_restore(directory, made.dump, RELEASE, made.spec, "--dry-run", "--warnings-ok")
-    if done.status == REFUSED:
-        assert re.findall(r"^  (\S+): ", done.err, re.MULTILINE) == [f"{task}/{store}"], done.told
+    result = run_restore(directory, outputs.dump, RELEASE, outputs.spec, "--dry-run", "--warnings-ok")
+    if result.status == REFUSAL:
+        assert re.findall(r"^  (\S+): ", result.err, re.MULTILINE) == [f"{task}/{store}"], result.told
         return NOT_DONE
-    assert done.status == 0, done.told
-    steps = {row["path"]: row["message"] for row in done.rows if row["type"] == "step"}
-    left = {f"{row['task']}/{row['store']}" for row in done.rows if row["type"] == "left"}
-    assert steps.keys() == {f"{task}/rocksdb/{store}"} - {one.replace("/", "/rocksdb/", 1) for one in left}, done.told
+    assert result.status == 0, result.told
+    steps = {row["path"]: row["message"] for row in result.rows if row["type"] == "step"}
+    texts = {f"{row['task']}/{row['store']}" for row in result.rows if row["type"] == "left"}
+    assert steps.keys() == {f"{task}/rocksdb/{store}"} - {entry.replace("/", "/rocksdb/", 1) for entry in texts}, (
+        result.told
+    )
     if not steps:
-        doubted = any("above the log end" in row["message"] for row in done.rows if row["type"] == "warning")
-        return DOUBTED if doubted else LEFT
+        doubted = any("above the log end" in row["message"] for row in result.rows if row["type"] == "warning")
+        return DOUBTED if doubted else REMAINDER
     return {"catch": CAUGHT_UP, "rebuild": REBUILT}[next(iter(steps.values())).split(" ")[0]]
 
 
@@ -231,9 +233,11 @@ def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_pat
 
     directory = tmp_path / "state" / made.app.name
     # Partition 1 has no records any more, so that its rows cannot be rebuilt: somebody has to say that this is right.
-    done = restore(directory, made.dump, RELEASE, made.spec, "--allow-empty")
-    assert done.steps.keys() == {f"global/rocksdb/{GLOBAL_STORE}"}, done.done.told
-    assert any(f"lies below the log start {log.start}" in row["message"] for row in done.of("warning")), done.done.told
+    result = restore(directory, made.dump, RELEASE, made.spec, "--allow-empty")
+    assert result.steps.keys() == {f"global/rocksdb/{GLOBAL_STORE}"}, result.done.told
+    assert any(f"lies below the log start {log.start}" in row["message"] for row in result.of("warning")), (
+        result.done.told
+    )
     served, reference = tmp_path / "served.jsonl", tmp_path / "reference.jsonl"
     reply = good(harness.run(RELEASE, made.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
@@ -260,8 +264,8 @@ def test_a_task_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path:
     served, reference = tmp_path / "served.jsonl", tmp_path / "reference.jsonl"
     good(harness.run(RELEASE, made.app, tmp_path / "alone", Run(dump=reference, expect_no_restore=True)))
 
-    done = restore(tmp_path / "state" / made.app.name, made.dump, RELEASE, made.spec)
-    assert done.steps.keys() == {f"0_0/rocksdb/{TASK_STORE}"}, done.done.told
+    result = restore(tmp_path / "state" / made.app.name, made.dump, RELEASE, made.spec)
+    assert result.steps.keys() == {f"0_0/rocksdb/{TASK_STORE}"}, result.done.told
     reply = good(harness.run(RELEASE, made.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
     assert not wiped(reply), reply.told()
@@ -274,11 +278,11 @@ def test_the_broker_says_what_its_logs_are(harness: Harness, made: Made) -> None
     topics = {topic for topic, _ in made.logs} | {events}
     facts = ask_broker(harness.bootstrap, {}, group=made.app.name, topics=[*topics, "no-topic-of-this-name"])
     assert {
-        (key.topic, key.partition): Log(one.start, one.end) for key, one in facts.items() if key.topic != events
+        (key.topic, key.partition): Log(fact.start, fact.end) for key, fact in facts.items() if key.topic != events
     } == made.logs
-    assert {one.committed is not None for key, one in facts.items() if key.topic == events} == {True}
-    assert {one.compacted for key, one in facts.items() if key.topic == made.topic(TASK_STORE)} == {True}
-    assert {one.compacted for key, one in facts.items() if key.topic == events} == {False}
+    assert {fact.committed is not None for key, fact in facts.items() if key.topic == events} == {True}
+    assert {fact.compacted for key, fact in facts.items() if key.topic == made.topic(TASK_STORE)} == {True}
+    assert {fact.compacted for key, fact in facts.items() if key.topic == events} == {False}
     assert len({fact.topic_id for fact in facts.values()}) == len(topics)
     with pytest.raises(RunFailed, match=r"does not answer: .*Connection refused"):
         ask_broker("127.0.0.1:1", {"socket.timeout.ms": "1000"}, group="none", topics=topics)
@@ -293,26 +297,26 @@ def test_an_offset_that_only_the_broker_knows_to_be_gone(harness: Harness, tmp_p
     file = tmp_path / "logs.json"
     facts = ask_broker(harness.bootstrap, {}, group=made.app.name, topics={topic for topic, _ in made.logs})
     rows: dict[str, dict[str, dict[str, int]]] = {}
-    for place, one in facts.items():
-        rows.setdefault(place.topic, {})[str(place.partition)] = {"start": one.start, "end": one.end}
+    for place, fact in facts.items():
+        rows.setdefault(place.topic, {})[str(place.partition)] = {"start": fact.start, "end": fact.end}
     file.write_text(json.dumps(rows), encoding="utf-8")
 
     def planned(*options: object) -> str:
-        done = run_restore(
+        result = run_restore(
             directory, made.folder / "whole", RELEASE, made.spec, "--dry-run", "--warnings-ok", *map(str, options)
         )
-        if done.status == REFUSED:
-            assert "--on-invalid-offset rebuild" in done.err, done.told
+        if result.status == REFUSAL:
+            assert "--on-invalid-offset rebuild" in result.err, result.told
             return NOT_DONE
-        assert done.status == 0, done.told
-        steps = {row["path"]: row["message"] for row in done.rows if row["type"] == "step"}
+        assert result.status == 0, result.told
+        steps = {row["path"]: row["message"] for row in result.rows if row["type"] == "step"}
         return {"catch": CAUGHT_UP, "rebuild": REBUILT}[steps[f"0_0/rocksdb/{TASK_STORE}"].split(" ")[0]]
 
     assert planned() == CAUGHT_UP
-    for asked in (("--bootstrap-server", harness.bootstrap), ("--offsets", file)):
-        assert planned(*asked) == REBUILT
-        assert planned(*asked, "--on-invalid-offset", "fail") == NOT_DONE
-        check = kstate("check", directory, "--for", "4.3", *asked, "-o", "json")
+    for text in (("--bootstrap-server", harness.bootstrap), ("--offsets", file)):
+        assert planned(*text) == REBUILT
+        assert planned(*text, "--on-invalid-offset", "fail") == NOT_DONE
+        check = kstate("check", directory, "--for", "4.3", *text, "-o", "json")
         assert check.status == 3
         assert any(
             row.get("store") == TASK_STORE and row.get("task") == "0_0"

@@ -80,8 +80,8 @@ class Smoke:
 
     def migrate(self, release: str, *options: str) -> None:
         """Let kstate migrate the directory."""
-        done = migrate(self.directory, release, "--warnings-ok", *options)
-        assert done.status == 0, done.told
+        result = migrate(self.directory, release, "--warnings-ok", *options)
+        assert result.status == 0, result.told
 
     def run(
         self, release: str, name: str, conf: dict[str, str], *, kill: bool = False, until: Path | None = None

@@ -22,7 +22,7 @@ from .support import ALL, BATCH, application, good, kstate, restored, wiped
 pytestmark = pytest.mark.interop
 
 TOPOLOGIES = Path(truth.__file__).parent / "topologies"
-CANNOT_BE_KNOWN = {("join-left-shared-join-store", "kind"), ("global-table", "source")}
+TEXTS = {("join-left-shared-join-store", "kind"), ("global-table", "source")}
 """A store without rows, whose kind only its name suggests; and what only the code of the application says."""
 IN_MEMORY = "kv-memory"
 
@@ -36,13 +36,13 @@ def described(app: App, release: str, path: Path) -> Path:
 
 def left_open(text: str) -> set[tuple[str, str]]:
     """The lines of a printed file that are to be filled in: store and key."""
-    found, table = set(), ""
-    for one in text.splitlines():
-        header = re.fullmatch(r'\[stores\."?([^"\]]+)"?\]', one)
+    results, table = set(), ""
+    for text_line in text.splitlines():
+        header = re.fullmatch(r'\[stores\."?([^"\]]+)"?\]', text_line)
         table = header[1] if header else table
-        if "# to fill in" in one:
-            found.add((table, one.removeprefix("# ").partition(" ")[0]))
-    return found
+        if "# to fill in" in text_line:
+            results.add((table, text_line.removeprefix("# ").partition(" ")[0]))
+    return results
 
 
 def filled_in(text: str) -> str:
@@ -63,8 +63,8 @@ def test_nothing_is_left_but_what_cannot_be_known(
     harness.produce(release, app, BATCH)
     topics = changelogs(good(harness.run(release, app, state, Run(read=False))))
     directory, out = state / app.name, tmp_path / "dump"
-    named = [word for topic in topics if not topic.endswith("-changelog") for word in ("--topic", topic)]
-    dump(harness, out, "--app", app.name, *named)
+    names = [word for topic in topics if not topic.endswith("-changelog") for word in ("--topic", topic)]
+    dump(harness, out, "--app", app.name, *names)
     topology = described(app, release, tmp_path / "topology.txt")
     broker = ("--bootstrap-server", harness.bootstrap)
     started_as = () if guarantee == "eos" else ("--guarantee", "at_least_once")
@@ -72,22 +72,22 @@ def test_nothing_is_left_but_what_cannot_be_known(
     expected = truth.by_name(truth.kinds(app.name, app.input, release))
     by_both = (*broker, "--from-changelog", out)
     for sources in (("--from-changelog", out), broker, by_both) if ALL else (("--from-changelog", out), by_both):
-        done = kstate("ls", directory, "--spec", "--topology", topology, *sources)
-        assert left_open(done.out) == CANNOT_BE_KNOWN, done.told
-        known = truth.by_name(complete(parse_draft(filled_in(done.out)), file_name="kstate.toml"))
-        memory = known.pop(IN_MEMORY)
+        result = kstate("ls", directory, "--spec", "--topology", topology, *sources)
+        assert left_open(result.out) == TEXTS, result.told
+        specs = truth.by_name(complete(parse_draft(filled_in(result.out)), file_name="kstate.toml"))
+        memory = specs.pop(IN_MEMORY)
         assert (memory.kind, memory.partitions) == ("in-memory", truth.PARTITIONS)
-        assert known == expected
+        assert specs == expected
         # Only the broker shows that a store without an offset has no changelog.
-        assert ("kv-nolog" in done.err) is (sources[0] != "--bootstrap-server"), done.told
+        assert ("kv-nolog" in result.err) is (sources[0] != "--bootstrap-server"), result.told
     spec = tmp_path / "kstate.toml"
-    spec.write_text(filled_in(done.out), encoding="utf-8")
+    spec.write_text(filled_in(result.out), encoding="utf-8")
 
     if ALL:  # else tests/directories/test_spec_sources.py: an operator changes a topic, and is asked about it
         alter(harness, release, [changelog(app, "window-plain")], ["retention.ms=100000000"])
-        asked = kstate("ls", directory, "--spec", "--topology", topology, *broker)
-        assert left_open(asked.out) == {*CANNOT_BE_KNOWN, ("window-plain", "retention_ms")}, asked.told
-        assert "# retention_ms = 1200000  # to fill in" in asked.out
+        requests = kstate("ls", directory, "--spec", "--topology", topology, *broker)
+        assert left_open(requests.out) == {*TEXTS, ("window-plain", "retention_ms")}, requests.told
+        assert "# retention_ms = 1200000  # to fill in" in requests.out
 
     # A restore takes that very file, and Streams what it made of it: nothing is foretold, and nothing is restored.
     state.rename(tmp_path / "lost")
@@ -118,10 +118,10 @@ def test_nothing_is_left_but_what_cannot_be_known(
     harness.delete(release, app)
 
 
-def _by_store(done: Done, kind: str, member: str) -> dict[str, int]:
+def _by_store(result: Done, kind: str, member: str) -> dict[str, int]:
     """The sum over the tasks of a store, without what is none."""
     counts: Counter[str] = Counter()
-    for row in done.rows:
+    for row in result.rows:
         if row["type"] == kind and row[member]:
             counts[row["store"]] += row[member]
     return dict(counts)

@@ -60,9 +60,9 @@ def _printed(release: str) -> tuple[str, bytes]:
 
 
 def _sentences() -> list[str]:
-    known = [value for name, value in vars(streams_log).items() if name.isupper() and isinstance(value, (str, tuple))]
+    pairs = [value for name, value in vars(streams_log).items() if name.isupper() and isinstance(value, (str, tuple))]
     return [
-        *(one for value in known for one in ((value,) if isinstance(value, str) else value)),
+        *(entry for value in pairs for entry in ((value,) if isinstance(value, str) else value)),
         *STREAMS_SAYS.values(),
     ]
 

@@ -22,7 +22,7 @@ from .releases import number
 from .support import (
     ALL,
     BATCH,
-    REFUSED,
+    REFUSAL,
     application,
     good,
     kstate,
@@ -43,18 +43,18 @@ CASES = list(itertools.product(PAIRS, ["alos", "eos"])) if ALL else DEFAULT
 def command_instead_of_undo(directory: Path) -> list[str]:
     """Undo is refused, changes nothing and names files that are not what kstate left; the command that it names."""
     before = tree_hash(directory.parent)
-    done = kstate("undo", directory)
-    assert done.status == REFUSED, done.told
+    result = kstate("undo", directory)
+    assert result.status == REFUSAL, result.told
     assert tree_hash(directory.parent) == before
-    message = re.search(r"has changed since run (\S+): (.+?)(?: and \d+ more)?$", done.err, re.MULTILINE)
-    assert message, done.told
-    left = (directory.parent / ".kstate" / directory.name / message[1] / "journal.jsonl").stat().st_mtime_ns
+    message = re.search(r"has changed since run (\S+): (.+?)(?: and \d+ more)?$", result.err, re.MULTILINE)
+    assert message, result.told
+    st_mtime_ns = (directory.parent / ".kstate" / directory.name / message[1] / "journal.jsonl").stat().st_mtime_ns
     for name in message[2].split(", "):
         path = directory / name
-        assert path.name.startswith(("CURRENT", "MANIFEST-", ".checkpoint")), done.told
-        assert not path.exists() or path.stat().st_mtime_ns > left, done.told
-    command = re.search(r"kstate (migrate \S+ --to \d+\.\d+)", done.err)
-    assert command, done.told
+        assert path.name.startswith(("CURRENT", "MANIFEST-", ".checkpoint")), result.told
+        assert not path.exists() or path.stat().st_mtime_ns > st_mtime_ns, result.told
+    command = re.search(r"kstate (migrate \S+ --to \d+\.\d+)", result.err)
+    assert command, result.told
     return command[1].split()
 
 
@@ -71,8 +71,8 @@ def test_undo_is_refused_and_the_migration_it_names_goes_back(
     directory = tmp_path / "state" / app.name
     harness.produce(first, app, BATCH)
     good(harness.run(first, app, tmp_path / "state", Run(as_of=oldest, read=False)))
-    done = migrate(directory, second, "--warnings-ok")
-    assert done.status == 0, done.told
+    result = migrate(directory, second, "--warnings-ok")
+    assert result.status == 0, result.told
 
     unread = Run(as_of=oldest, read=False, expect_no_restore=True, may_restore=["kv-memory"])
     good(harness.run(second, app, tmp_path / "state", unread))
@@ -86,8 +86,8 @@ def test_undo_is_refused_and_the_migration_it_names_goes_back(
     reference, served = tmp_path / "reference.jsonl", tmp_path / "served.jsonl"
     there = Run(dump=reference, as_of=oldest, expect_no_restore=True)
     before = good(harness.run(second, app, tmp_path / "unmigrated", there))
-    done = kstate(*command, "--warnings-ok")
-    assert done.status == 0, done.told
+    result = kstate(*command, "--warnings-ok")
+    assert result.status == 0, result.told
     back = Run(dump=served, as_of=oldest, expect_no_restore=True)
     after = good(harness.run(first, app, tmp_path / "state", back))
     assert not wiped(after), after.told()

@@ -34,10 +34,10 @@ def printed(harness: Harness, app: App) -> str:
     command += ["--describe", "--topology", "--group", app.name]
     end = time.monotonic() + _SECONDS
     while True:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
-        if "Sub-topology" in done.stdout:
-            return done.stdout
-        assert time.monotonic() < end, done.stdout + done.stderr
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        if "Sub-topology" in process.stdout:
+            return process.stdout
+        assert time.monotonic() < end, process.stdout + process.stderr
         time.sleep(1)
 
 
@@ -66,5 +66,5 @@ def test_it_is_taken_wherever_the_other_text_is(tmp_path: Path) -> None:
         assert nothing.status == 0 and "nothing to do" in nothing.err, nothing.told
         checked = kstate("check", directory, "--for", VERSION, "--topology", new, "--from", old)
         assert checked.status == 0, checked.told
-    rows = [kstate("ls", directory, "--topology", one, "-o", "json").rows for one in (tool, described)]
+    rows = [kstate("ls", directory, "--topology", entry, "-o", "json").rows for entry in (tool, described)]
     assert rows[0] == rows[1]

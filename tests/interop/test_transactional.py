@@ -102,8 +102,8 @@ def test_older_releases_take_the_migrated_directory(
     run = Run(dump=reference, as_of=AS_OF, conf=TRANSACTIONAL, expect_no_restore=True)
     before = good(harness.run(RELEASE, app, tmp_path / "unmigrated", run))
 
-    done = migrate(directory, target, "--warnings-ok")
-    assert done.status == 0, done.told
+    result = migrate(directory, target, "--warnings-ok")
+    assert result.status == 0, result.told
     rest = BATCH.then() if history is closed else BATCH.then().then()
     run = Run(dump=served, then=[Step(rest, grown)], as_of=AS_OF, expect_no_restore=True)
     after = good(harness.run(target, app, state, run))
@@ -113,8 +113,8 @@ def test_older_releases_take_the_migrated_directory(
     count = records_with_value(harness, f"{app.input}-events", tmp_path)
     assert sum_of(grown, "count") == count
 
-    done = migrate(directory, RELEASE, "--warnings-ok")
-    assert done.status == 0, done.told
+    result = migrate(directory, RELEASE, "--warnings-ok")
+    assert result.status == 0, result.told
     run = Run(dump=back, as_of=AS_OF, conf=TRANSACTIONAL, expect_no_restore=True)
     again = good(harness.run(RELEASE, app, state, run))
     assert not wiped(again), again.told()
@@ -136,8 +136,8 @@ def test_stores_never_written(harness: Harness, tmp_path: Path, target: str) -> 
     run = Run(conf=TRANSACTIONAL, expect_no_restore=True, read=False)
     assert restored(good(harness.run(RELEASE, app, tmp_path / "unmigrated", run))) == {}
 
-    done = migrate(state / app.name, target)
-    assert done.status == 0, done.told
+    result = migrate(state / app.name, target)
+    assert result.status == 0, result.told
     reply = good(harness.run(target, app, state, Run(dump=served, expect_no_restore=True)))
     assert not wiped(reply), reply.told()
     assert restored(reply) == {}
@@ -159,8 +159,8 @@ def test_record_headers(harness: Harness, tmp_path: Path, target: str) -> None:
     assert '"headers"' in reference.read_text(encoding="utf-8")
 
     keeps = target == "4.3.1"
-    done = migrate(state / app.name, target, "--warnings-ok", *(() if keeps else ("--drop-headers",)))
-    assert done.status == 0, done.told
+    result = migrate(state / app.name, target, "--warnings-ok", *(() if keeps else ("--drop-headers",)))
+    assert result.status == 0, result.told
     started = app if keeps else App(app.name, f"{app.topology}-old", app.guarantee, app.input)
     reply = good(harness.run(target, started, state, Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
@@ -182,12 +182,12 @@ def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str
     state = tmp_path / "state"
     harness.produce(RELEASE, app, KILLED)
     good(harness.run(RELEASE, app, state, Run(as_of=AS_OF, conf=conf, kill=True, read=False)))
-    done = migrate(
+    result = migrate(
         state / app.name, target, "--warnings-ok", TRANSACTIONAL_STORES, "--guarantee", KAFKA_NAMES[guarantee]
     )
-    assert done.status == 0, done.told
+    assert result.status == 0, result.told
     # The warning states what exactly-once does; at least once nothing is wiped.
-    predicted = guarantee == "eos" and any("wipes the task" in row.get("message", "") for row in done.rows)
+    predicted = guarantee == "eos" and any("wipes the task" in row.get("message", "") for row in result.rows)
     served, truth = tmp_path / "served.jsonl", tmp_path / "truth.jsonl"
     for folder, dump in ((state, served), (tmp_path / "nothing", truth)):
         reply = good(harness.run(target, app, folder, Run(as_of=AS_OF, read=False)))
@@ -232,8 +232,8 @@ def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str, 
 
     (finding,) = [row for row in checked.rows if row.get("code") == "start-hangs" and row["type"] == "finding"]
     assert finding["hint"] == f"kstate wipe {directory} --task 0_0"
-    done = kstate(*finding["hint"].split()[1:])
-    assert done.status == 0, done.told
+    result = kstate(*finding["hint"].split()[1:])
+    assert result.status == 0, result.told
     served, truth = tmp_path / "served.jsonl", tmp_path / "truth.jsonl"
     for folder, dump in ((state, served), (tmp_path / "nothing", truth)):
         assert restored(good(harness.run(RELEASE, app, folder, Run(conf=TRANSACTIONAL, read=False))))

@@ -73,7 +73,7 @@ def history(seed: int) -> History:
     jump = chance.choice([0.0, 0.02, 0.1])
     tombstones = chance.choice([0.1, 0.4])
     keys = [f"{n:x}".encode() for n in range(chance.choice([1, 2, 5]))]
-    now, written, records = chance.choice([0, 10**12]), dict.fromkeys(keys, 0), []
+    now, content, records = chance.choice([0, 10**12]), dict.fromkeys(keys, 0), []
     for _ in range(chance.randrange(1, 150)):
         now += chance.randrange(pace + 1)
         if chance.random() < jump:
@@ -81,8 +81,8 @@ def history(seed: int) -> History:
         key = chance.choice(keys)
         time = now - chance.randrange(retention + retention // 3 + 2) if chance.random() < late else now
         # A store that was reopened files late records wrongly: see the test of that.
-        time = max(time, written[key] if kind == "reopened" else 0)
-        written[key] = max(written[key], time)
+        time = max(time, content[key] if kind == "reopened" else 0)
+        content[key] = max(content[key], time)
         value = None if chance.random() < tombstones else chance.randbytes(chance.choice([0, 1, 2, 9]))
         records.append((key, value, time))
     runs = list(cut(chance, records, 2)) if kind == "reopened" else [records]
@@ -102,26 +102,26 @@ def cut(chance: random.Random, records: list[Record], parts: int) -> Iterator[li
         yield records[begin:end]
 
 
-def replay(told: History, *, as_batches: bool) -> Rows:
+def replay(history: History, *, as_batches: bool) -> Rows:
     """What kstate makes of a history."""
     rows: Rows = {}
-    for run in told.runs:
-        rows = replay_run(told, run, rows, as_batches)
+    for run in history.runs:
+        rows = replay_run(history, run, rows, as_batches)
     return rows
 
 
-def replay_run(told: History, batches: list[Batch], loaded: Rows, as_batches: bool) -> Rows:
+def replay_run(history: History, batches: list[Batch], loaded: Rows, as_batches: bool) -> Rows:
     """One run: the stream time begins anew."""
     records = [record for batch in batches for record in batch]
-    mask, end = accepted_mask(np.array([time for _, _, time in records], dtype=np.int64), told.retention)
+    mask, end = accepted_mask(np.array([time for _, _, time in records], dtype=np.int64), history.retention)
     sizes = [len(batch) for batch in batches]
     ends = accumulate((max((time for _, _, time in batch), default=NO_TIMESTAMP) for batch in batches), max)
     batch_ends = [end for size, end in zip(sizes, ends, strict=True) for _ in range(size)]
-    store = VersionedReplay(told.retention, told.interval, end)
+    store = VersionedReplay(history.retention, history.interval, end)
     for physical, row in loaded.items():
         store.load(physical[8:], [(physical, row)])
-    for (key, value, time), taken, batch_end in zip(records, mask.tolist(), batch_ends, strict=True):
-        if taken:
+    for (key, value, time), choice, batch_end in zip(records, mask.tolist(), batch_ends, strict=True):
+        if choice:
             store.put(key, value, time, batch_end if as_batches else None)
     rows = dict(store.rows())
     assert list(store.deleted()) == sorted(loaded.keys() - rows.keys())
@@ -131,23 +131,23 @@ def replay_run(told: History, batches: list[Batch], loaded: Rows, as_batches: bo
 def feed(release: str, histories: list[History], folder: Path) -> None:
     """Let the stores of a release take the histories; each leaves a database."""
     jobs = folder / "jobs.jsonl"
-    jobs.write_text("".join(f"{told.job(folder)}\n" for told in histories))
+    jobs.write_text("".join(f"{history.job(folder)}\n" for history in histories))
     command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
                "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{classes(release)}:{streams_jars(release)}/*",
                "interop.VersionedRestore", str(jobs)]  # fmt: skip
     subprocess.run(command, check=True, timeout=600)
 
 
-def real_rows(told: History, folder: Path) -> Rows:
+def real_rows(history: History, folder: Path) -> Rows:
     """The rows that the real store left."""
-    with Shadow(folder / told.name / "rocksdb" / "store") as database:
+    with Shadow(folder / history.name / "rocksdb" / "store") as database:
         return dict(database.rows("default"))
 
 
-def live(told: History, rows: Rows) -> Rows:
+def live(history: History, rows: Rows) -> Rows:
     """Without expired segments: a store that was reopened forgets to delete those."""
-    end = max((time for batch in told.runs[-1] for _, _, time in batch), default=NO_TIMESTAMP)
-    first = segment_id(end - told.retention, told.interval)
+    end = max((time for batch in history.runs[-1] for _, _, time in batch), default=NO_TIMESTAMP)
+    first = segment_id(end - history.retention, history.interval)
     keys = {physical: VersionedKey.from_bytes(physical) for physical in rows}
     return {
         physical: row for physical, row in rows.items() if keys[physical].is_latest or keys[physical].segment >= first
@@ -167,15 +167,15 @@ def test_random_histories(release: str, folder: Path) -> None:
     histories = [history(seed) for seed in range(SEED, SEED + HISTORIES)]
     feed(release, histories, folder)
     wrong, differs = [], 0
-    for told in histories:
-        expected = replay(told, as_batches=told.kind != "put")
-        found = real_rows(told, folder)
-        if told.kind == "reopened":
-            found = live(told, found)
-        if found != expected:
-            wrong.append(told.name)
-        differs += expected != replay(told, as_batches=False)
-    records = sum(len(batch) for told in histories for run in told.runs for batch in run)
+    for messages in histories:
+        expected = replay(messages, as_batches=messages.kind != "put")
+        rows = real_rows(messages, folder)
+        if messages.kind == "reopened":
+            rows = live(messages, rows)
+        if rows != expected:
+            wrong.append(messages.name)
+        differs += expected != replay(messages, as_batches=False)
+    records = sum(len(batch) for history in histories for run in history.runs for batch in run)
     print(
         f"{release}: seeds {SEED} to {SEED + HISTORIES - 1}, {records} records; in {differs} histories batches matter"
     )
@@ -187,15 +187,15 @@ def test_random_histories(release: str, folder: Path) -> None:
 def test_a_batch_may_bring_a_deleted_key_back(release: str, folder: Path) -> None:
     records: Batch = [(b"k", b"a", 10), (b"k", None, 20), (b"k", b"late", 15), (b"z", b"", 5000)]
     at_once = History("at-once", "restored", 1000, 10, [[records]])
-    one_by_one = History("one-by-one", "restored", 1000, 10, [[[record] for record in records]])
-    put = History("put", "put", 1000, 10, [[records]])
-    feed(release, [at_once, one_by_one, put], folder)
+    history = History("one-by-one", "restored", 1000, 10, [[[record] for record in records]])
+    placement = History("put", "put", 1000, 10, [[records]])
+    feed(release, [at_once, history, placement], folder)
     latest = VersionedKey(LATEST_SEGMENT, b"k").to_bytes()
     assert real_rows(at_once, folder)[latest] == bytes.fromhex("000000000000000f") + b"late"
     assert real_rows(at_once, folder) == replay(at_once, as_batches=True)
     # The application itself, small batches and kstate keep the key deleted.
-    assert latest not in real_rows(put, folder)
-    assert real_rows(put, folder) == real_rows(one_by_one, folder) == replay(at_once, as_batches=False)
+    assert latest not in real_rows(placement, folder)
+    assert real_rows(placement, folder) == real_rows(history, folder) == replay(at_once, as_batches=False)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -207,8 +207,8 @@ def test_a_delete_at_the_time_of_its_value_may_be_forgotten(release: str, folder
     latest = VersionedKey(LATEST_SEGMENT, b"k").to_bytes()
     assert real_rows(alone, folder) == {latest: bytes.fromhex("000000000000000f") + b"late"}
     assert latest not in real_rows(after_another, folder)
-    for told in (alone, after_another):
-        assert real_rows(told, folder) == replay(told, as_batches=False)
+    for messages in (alone, after_another):
+        assert real_rows(messages, folder) == replay(messages, as_batches=False)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -244,8 +244,8 @@ def test_a_crash_between_two_writes_is_mended(release: str, folder: Path) -> Non
         overwrite(folder / start.name / "rocksdb" / "store", loaded[start.name])
         loaded[start.name] = real_rows(start, folder)
     feed(release, again, folder)
-    mended = [replay_run(told, told.runs[0], loaded[told.name], as_batches=True) for told in again]
-    assert [real_rows(told, folder) for told in again] == mended
+    rows = [replay_run(messages, messages.runs[0], loaded[messages.name], as_batches=True) for messages in again]
+    assert [real_rows(messages, folder) for messages in again] == rows
 
 
 def overwrite(path: Path, rows: Rows) -> None:

@@ -55,8 +55,8 @@ def test_only_what_was_wiped_is_restored(harness: Harness, tmp_path: Path, relea
     shutil.copytree(tmp_path / "state", tmp_path / "untouched")
 
     options = [word for store in sorted(WIPED) for word in ("--store", store)]
-    done = kstate("wipe", directory, *options)
-    assert done.status == 0, done.told
+    result = kstate("wipe", directory, *options)
+    assert result.status == 0, result.told
 
     everything = restored(good(harness.run(release, app, tmp_path / "empty", Run(read=False))))
     good(harness.run(release, app, tmp_path / "empty", Run(dump=tmp_path / "whole.jsonl")))
@@ -74,8 +74,8 @@ def test_only_what_was_wiped_is_restored(harness: Harness, tmp_path: Path, relea
     # What is expired Streams does not restore: wiped stores are those of the empty directory, the others those of before.
     others = {event["store"] for event in before.of("store")} - WIPED
     for reference, leave in (("whole", others | GARBLED), ("before", WIPED)):
-        found = dumps.differences(tmp_path / f"{reference}.jsonl", tmp_path / "after.jsonl", ignore=leave)
-        assert not [str(one) for one in found]
+        differences = dumps.differences(tmp_path / f"{reference}.jsonl", tmp_path / "after.jsonl", ignore=leave)
+        assert not [str(entry) for entry in differences]
     harness.delete(release, app)
 
 
@@ -88,17 +88,17 @@ def test_a_store_that_was_wiped_and_restored_by_4_3_goes_back(harness: Harness, 
     good(harness.run(old, app, tmp_path / "state", Run(read=False)))
     directory = tmp_path / "state" / app.name
     at_least_once = ("--guarantee", "at_least_once", "--warnings-ok")
-    for done in (kstate("wipe", directory, "--store", "kv-timestamped"), migrate(directory, new, *at_least_once)):
-        assert done.status in (0, 1), done.told
-    left = sorted(path.relative_to(directory) for path in directory.rglob(".checkpoint_kv-timestamped"))
-    assert left
+    for result in (kstate("wipe", directory, "--store", "kv-timestamped"), migrate(directory, new, *at_least_once)):
+        assert result.status in (0, 1), result.told
+    remainder = sorted(path.relative_to(directory) for path in directory.rglob(".checkpoint_kv-timestamped"))
+    assert remainder
     first = good(harness.run(new, app, tmp_path / "state", Run(read=False)))
     assert set(restored(first)) == {"kv-timestamped", *IN_MEMORY} and not wiped(first), first.told()
     good(harness.run(new, app, tmp_path / "state", Run(dump=tmp_path / "before.jsonl", may_restore=[*IN_MEMORY])))
-    assert sorted(path.relative_to(directory) for path in directory.rglob(".checkpoint_kv-timestamped")) == left
+    assert sorted(path.relative_to(directory) for path in directory.rglob(".checkpoint_kv-timestamped")) == remainder
 
-    done = migrate(directory, old, *at_least_once)
-    assert done.status in (0, 1), done.told
+    result = migrate(directory, old, *at_least_once)
+    assert result.status in (0, 1), result.told
     again = Run(dump=tmp_path / "after.jsonl", expect_no_restore=True, may_restore=[*IN_MEMORY])
     good(harness.run(old, app, tmp_path / "state", again))
     assert not [

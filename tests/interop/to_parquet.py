@@ -81,19 +81,19 @@ def write_dump(
 ) -> None:  # fmt: skip
     """Write rows of SCHEMA, of any topics, as a dump."""
     random = np.random.default_rng(layout.shuffle or 0)
-    written, files = [], []
+    content, files = [], []
     for folder, group in _groups(rows.sort_by(_BY_OFFSET), layout):
         if layout.duplicates:
             again = random.choice(len(group), min(layout.duplicates, len(group)), replace=False)
             group = pa.concat_tables([group, group.take(np.sort(again))])
         if layout.shuffle is not None:
             group = group.take(random.permutation(len(group)))
-        written.append(group)
+        content.append(group)
         for number, begin in enumerate(range(0, len(group), layout.rows_per_file)):
             path = out / folder / f"part-{number:05d}.parquet"
             files.append(_write_file(out, path, group.slice(begin, layout.rows_per_file), layout))
     if layout.manifest:
-        partitions = _partitions(pa.concat_tables([rows.schema.empty_table(), *written]), logs)
+        partitions = _partitions(pa.concat_tables([rows.schema.empty_table(), *content]), logs)
         manifest = Manifest("read_committed", tuple(partitions), tuple(files), committed)
         out.mkdir(parents=True, exist_ok=True)
         (out / NAME).write_bytes(render(manifest))
@@ -145,10 +145,12 @@ def _write_file(out: Path, path: Path, rows: pa.Table, layout: Layout) -> Manife
 
 
 def _partitions(rows: pa.Table, logs: Mapping[TopicPartition, Log]) -> Iterator[ManifestPartition]:
-    found = rows.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")])
-    known = {TopicPartition(row["topic"], row["partition"]): row for row in found.to_pylist()}
-    for key in sorted(known.keys() | logs.keys()):
-        row, log = known.get(key, {}), logs.get(key)
+    aggregate = rows.group_by(["topic", "partition"]).aggregate(
+        [("offset", "min"), ("offset", "max"), ("offset", "count")]
+    )
+    facts = {TopicPartition(row["topic"], row["partition"]): row for row in aggregate.to_pylist()}
+    for key in sorted(facts.keys() | logs.keys()):
+        row, log = facts.get(key, {}), logs.get(key)
         yield ManifestPartition(
             key.topic, key.partition, log.start if log else None, log.end if log else None,
             row.get("offset_min"), row.get("offset_max"), row.get("offset_count", 0),

@@ -50,8 +50,8 @@ def nothing(_: Started) -> None:
 
 def rehomed(started: Started) -> None:
     """By kstate."""
-    done = kstate("rehome", started.directory.path, *started.words, "--warnings-ok")
-    assert done.status == 0, done.told
+    result = kstate("rehome", started.directory.path, *started.words, "--warnings-ok")
+    assert result.status == 0, result.told
 
 
 def rehomed_and_killed(started: Started) -> None:

@@ -166,4 +166,4 @@ def _linked_run(path: Path) -> None:
 
 
 def _without_sst(path: Path) -> None:
-    next(one for one in sorted((path / "tree").rglob("*.sst"))).unlink()
+    next(entry for entry in sorted((path / "tree").rglob("*.sst"))).unlink()

@@ -82,25 +82,25 @@ STATES = (
 )
 
 
-def make(made: Made, folder: Path, app: Path | None = None) -> Path:
+def make(outputs: Made, folder: Path, app: Path | None = None) -> Path:
     """The application directory in ``folder/state``; or ``app``, as it is."""
     if app is None:
         app = fresh(DOWN, folder / "state")
         _stamp(app)
-    for command in made.commands:
+    for command in outputs.commands:
         _run(app, command)
-    if made.cut is not None:
-        cut = made.cut
+    if outputs.cut is not None:
+        cut = outputs.cut
         text = _CUT.format(module=cut.module, name=cut.name, before=cut.before, nth=cut.nth)
-        done = subprocess.run(
-            [sys.executable, "-c", text, made.last[0], str(app), *made.last[1:]],
+        process = subprocess.run(
+            [sys.executable, "-c", text, outputs.last[0], str(app), *outputs.last[1:]],
             cwd=Path(__file__).resolve().parents[2],
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == -9, f"{made.state}: exit {done.returncode}: {done.stderr}"
-    if made.of_an_older:
+        assert process.returncode == -9, f"{outputs.state}: exit {process.returncode}: {process.stderr}"
+    if outputs.of_an_older:
         (journal,) = app.parent.glob(f".kstate/*/*/{LEAVING}")
         journal = journal.rename(journal.with_name(JOURNAL))
         row = {"event": "cleaning", "at": "2026-01-01T00:00:00.000+00:00"}
@@ -110,14 +110,14 @@ def make(made: Made, folder: Path, app: Path | None = None) -> Path:
 
 
 def _run(app: Path, command: tuple[str, ...]) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "kstate_cli", command[0], str(app), *command[1:]],
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def _stamp(app: Path) -> None:
@@ -126,23 +126,23 @@ def _stamp(app: Path) -> None:
 
 def trees(state: Path) -> list[Path]:
     """The trees that hold data: application directories, and what runs keep, unless it was only staged."""
-    found = [path for path in state.iterdir() if path.is_dir() and path.name != ".kstate"]
+    paths = [path for path in state.iterdir() if path.is_dir() and path.name != ".kstate"]
     for path in sorted((state / ".kstate").glob("*/*/tree")):
         if path.is_dir() and not path.is_symlink() and not (path / ".kstate-staged").exists() and any(path.iterdir()):
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def content(tree: Path) -> frozenset[tuple[str, int, int]]:
     """Which directory a tree is: its files with sizes and times; the lock, the marks and logs of RocksDB say nothing."""
-    found = set()
+    results = set()
     for folder, _, files in os.walk(tree):
         for name in files:
             if name in (".lock", ".kstate-staged", ".kstate-undoing"):
                 continue
             stat = os.stat(os.path.join(folder, name))
-            found.add((os.path.relpath(os.path.join(folder, name), tree), stat.st_size, stat.st_mtime_ns))
-    return frozenset(found)
+            results.add((os.path.relpath(os.path.join(folder, name), tree), stat.st_size, stat.st_mtime_ns))
+    return frozenset(results)
 
 
 def copied(template: Path, state: Path) -> Path:

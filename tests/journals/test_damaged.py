@@ -45,7 +45,7 @@ ALWAYS = {("a foreign file", ("clean", "--run", "0001-migrate"))}
 
 def everything(state: Path) -> dict[str, tuple[int, int, int]]:
     """Every file and folder, the folders of the runs among them."""
-    found = {}
+    results = {}
     for folder, folders, files in os.walk(state):
         for name in (*folders, *files):
             path = os.path.join(folder, name)
@@ -53,20 +53,20 @@ def everything(state: Path) -> dict[str, tuple[int, int, int]]:
             # A lock that is taken where there was none leaves a file, whatever is decided afterwards.
             if name != ".lock":
                 size = 0 if name in folders else stat.st_size
-                found[os.path.relpath(path, state)] = (stat.st_ino, size, stat.st_mode)
-    return found
+                results[os.path.relpath(path, state)] = (stat.st_ino, size, stat.st_mode)
+    return results
 
 
-def changed(state: Path, files: dict[str, tuple[int, int, int]], said: str) -> list[str]:
+def changed(state: Path, files: dict[str, tuple[int, int, int]], text: str) -> list[str]:
     """What is not as it was, but for what ends an interrupted run: a mark that goes, a line in a journal that is told."""
     now = everything(state)
     differ = [path for path in sorted(files.keys() | now.keys()) if files.get(path) != now.get(path)]
-    told = "was interrupted" in said
+    messages = "was interrupted" in text
     return [
         path
         for path in differ
         if not (os.path.basename(path) in MARKS and path not in now)
-        and not (os.path.basename(path) == "journal.jsonl" and path in now and told)
+        and not (os.path.basename(path) == "journal.jsonl" and path in now and messages)
     ]
 
 
@@ -82,7 +82,7 @@ def wrong_after(kstate: Kstate, app: Path, damage: Damage, command: tuple[str, .
     if (ended.status in (4, 2, 5) or command[0] in READS) and (differ := changed(state, files, ended.output)):
         wrong.append(f"exit {ended.status}, and files have changed: {differ[:3]}: {ended.output[-500:]}")
     after = {content(path) for path in trees(state)}
-    lost = [path for one, path in before.items() if one not in after]
+    lost = [path for entry, path in before.items() if entry not in after]
     # What undo has put back is taken out of its run; what it replaces has got nothing new. Only clean deletes.
     if lost and not (command[0] == "clean" and ended.status in (0, 7) and all(".kstate" in str(path) for path in lost)):
         wrong.append(f"exit {ended.status}: lost {lost}: {ended.output[-500:]}")
@@ -94,35 +94,35 @@ def wrong_after(kstate: Kstate, app: Path, damage: Damage, command: tuple[str, .
 
 
 @pytest.mark.sample(8)
-@pytest.mark.parametrize("made", STATES, ids=lambda made: made.state)
+@pytest.mark.parametrize("outputs", STATES, ids=lambda outputs: outputs.state)
 def test_nothing_that_holds_data_is_deleted(
-    kstate: Kstate, tmp_path_factory: pytest.TempPathFactory, made: Made
+    kstate: Kstate, tmp_path_factory: pytest.TempPathFactory, outputs: Made
 ) -> None:
-    folder = tmp_path_factory.mktemp(made.state)
-    app = make(made, folder)
+    folder = tmp_path_factory.mktemp(outputs.state)
+    app = make(outputs, folder)
     template = folder / "template"
     app.parent.rename(template)
     run = template / ".kstate" / app.name / "0001-migrate"
     if not run.exists():
-        pytest.fail(f"{made.state}: there is no run")
-    found = list(damages(run))
-    chosen = [
+        pytest.fail(f"{outputs.state}: there is no run")
+    results = list(damages(run))
+    choice = [
         (damage, COMMANDS[(number + turn) % len(COMMANDS)])
-        for number, damage in enumerate(found)
+        for number, damage in enumerate(results)
         for turn in range(2 if damage.of_a_member else len(COMMANDS))
     ]
     if not ALL:
-        always = [one for one in chosen if (one[0].name, one[1]) in ALWAYS]
-        chosen = always + random.Random(made.state).sample(chosen, A_FEW)
+        always = [element for element in choice if (element[0].name, element[1]) in ALWAYS]
+        choice = always + random.Random(outputs.state).sample(choice, A_FEW)
     wrong = []
-    for damage, command in chosen:
+    for damage, command in choice:
         app = copied(template, folder / "state")
         damage.do(app.parent / ".kstate" / app.name / "0001-migrate")
         # One that is damaged, and then a second command on what the first one left.
-        for one in (command, ("undo",)):
+        for entry in (command, ("undo",)):
             wrong += [
-                f"{made.state}, {damage.name}, {' '.join(one)}: {text}"
-                for text in wrong_after(kstate, app, damage, one)
+                f"{outputs.state}, {damage.name}, {' '.join(entry)}: {text}"
+                for text in wrong_after(kstate, app, damage, entry)
             ]
-    print(f"{made.state}: {len(found)} damages, {2 * len(chosen)} commands, {len(wrong)} wrong")
-    assert not wrong, f"{len(wrong)} of {len(chosen)}:\n" + "\n\n".join(wrong[:12])
+    print(f"{outputs.state}: {len(results)} damages, {2 * len(choice)} commands, {len(wrong)} wrong")
+    assert not wrong, f"{len(wrong)} of {len(choice)}:\n" + "\n\n".join(wrong[:12])

@@ -29,20 +29,20 @@ def main() -> int:
     parser.add_argument("--saved", type=Path, help="directories of seeds that lost a row are moved there")
     parser.add_argument("--folder", help="where the directories are made; a tmpfs is quick")
     parser.add_argument("--figures", action="store_true", help="print the figures of the record, and run nothing")
-    given = parser.parse_args()
-    if given.figures:
-        print(Figures.of(recorded(given.record)))
+    args = parser.parse_args()
+    if args.figures:
+        print(Figures.of(recorded(args.record)))
         return 0
-    first, _, last = given.seeds.partition("-")
-    done = {line["seed"] for line in recorded(given.record)}
-    numbers = [number for number in range(int(first), int(last or first) + 1) if number not in done]
+    first, _, last = args.seeds.partition("-")
+    seeds = {line["seed"] for line in recorded(args.record)}
+    numbers = [number for number in range(int(first), int(last or first) + 1) if number not in seeds]
     wrong = 0
-    with tempfile.TemporaryDirectory(prefix="kills-", dir=given.folder) as folder:
+    with tempfile.TemporaryDirectory(prefix="kills-", dir=args.folder) as folder:
         for begin in range(0, len(numbers), _PER_BROKER):
             with Farm() as farm:
                 for number in numbers[begin : begin + _PER_BROKER]:
-                    wrong += _one(farm, number, given, Path(folder) / str(number))
-    print(Figures.of(recorded(given.record)))
+                    wrong += _one(farm, number, args, Path(folder) / str(number))
+    print(Figures.of(recorded(args.record)))
     return 1 if wrong else 0
 
 

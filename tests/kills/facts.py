@@ -100,8 +100,8 @@ class Fact:
 
     def __str__(self) -> str:
         row = self.prediction or {}
-        told = f"{row.get('outcome')}/{row.get('or_else')} {row.get('records')} {row.get('records_exact')}"
-        return f"{self.case} tx={self.transactional} {self.store}: {self.real}, lost {self.lost}; predicted {told}"
+        text = f"{row.get('outcome')}/{row.get('or_else')} {row.get('records')} {row.get('records_exact')}"
+        return f"{self.case} tx={self.transactional} {self.store}: {self.real}, lost {self.lost}; predicted {text}"
 
 
 def _agrees(outcome: str, fact: Fact) -> bool:
@@ -124,10 +124,10 @@ def _agrees(outcome: str, fact: Fact) -> bool:
 
 def _counts(fact: Fact, records: int) -> bool:
     row = fact.prediction or {}
-    known = row.get("records")
-    if known is None:
+    get = row.get("records")
+    if get is None:
         return True
-    return bool(records == known if row["records_exact"] else records <= known)
+    return bool(records == get if row["records_exact"] else records <= get)
 
 
 def make(farm: Farm, cases: Iterable[Case], folder: Path) -> Path:
@@ -189,10 +189,10 @@ def _instance(case: Case, state: Path, *, transactional: bool) -> dict[str, Any]
 
 def _predict(case: Case, folder: Path, *, transactional: bool) -> list[dict[str, Any]]:
     options = ["--transactional-stores"] if transactional else []
-    done = kstate("check", folder / "left" / case.name, "--for", RELEASE, "--guarantee", case.processing_guarantee,
+    result = kstate("check", folder / "left" / case.name, "--for", RELEASE, "--guarantee", case.processing_guarantee,
                   "--dump", folder / "dump", "-o", "json", *options, status=None)  # fmt: skip
-    assert done.status in (0, 3), done.told
-    return [row for row in done.rows if row["type"] == "prediction"]
+    assert result.status in (0, 3), result.told
+    return [row for row in result.rows if row["type"] == "prediction"]
 
 
 def _of_case(
@@ -211,13 +211,13 @@ def _of_case(
     restored.update({event["store"]: event["restored"] for event in own if event["event"] == "restore-end"})
     finished = {event["store"] for event in own if event["event"] == "restore-end"}
     after = identities(directory)
-    gone = {task for task, kept in before.items() if not kept.items() & after.get(task, {}).items()}
+    pairs = {task for task, backup in before.items() if not backup.items() & after.get(task, {}).items()}
     alive = end["state"] == "RUNNING" and not end["failed"]
     stuck = "start-fails" if end["failed"] else "start-hangs"
     results = []
     for store in sorted({*rows, *restored} - {_IN_MEMORY}):
         row = rows.get(store)
-        wiped = row is not None and row["task"] in gone and row["task"] != "global"
+        wiped = row is not None and row["task"] in pairs and row["task"] != "global"
         count = restored.get(store, 0)
         # Of a client that hangs other tasks are restored all the same.
         ended = alive or store in finished

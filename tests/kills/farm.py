@@ -51,7 +51,7 @@ class Farm(Harness):
                     os.kill(mortal.pid, signal.SIGKILL)
 
             try:
-                mortal.call(command, timeout=_SECONDS, heard=heard)
+                mortal.call(command, timeout=_SECONDS, messages=heard)
             except InteropError:
                 if not any(event["event"] == "halt" for event in events):
                     raise

@@ -19,7 +19,7 @@ from .farm import Farm
 from .seeds import Seed, Victim
 from .spec import TASKS, spec
 
-REFUSED = 4
+REFUSAL = 4
 _LOSING = frozenset({"opens-without-rows", "lost", "may-be-lost", "start-hangs", "start-fails"})
 """Outcomes of ``check`` after which rows are missing, or no start comes to its end."""
 LOSING_CODES = frozenset({"versioned-replayed"})
@@ -61,11 +61,11 @@ def run(farm: Farm, seed: Seed, folder: Path) -> list[Outcome]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     farm.good(seed.release, **seed.batch.command("kinds", seed.prefix))
-    left = folder / "left"
+    remainder = folder / "left"
     reply = farm.kill(
         seed.release,
         by_signal=seed.by_signal,
-        apps=[_instance(seed, victim, left, transactional=victim.transactional) for victim in seed.victims],
+        apps=[_instance(seed, victim, remainder, transactional=victim.transactional) for victim in seed.victims],
         **{"halt-at": seed.halt_at, "nanos": seed.nanos},
     )
     inputs = [f"{seed.prefix}-{topic}" for topic in _INPUTS]
@@ -76,7 +76,7 @@ def run(farm: Farm, seed: Seed, folder: Path) -> list[Outcome]:
     predictions = {}
     for outcome in outcomes:
         name = outcome.victim.name
-        predictions[name] = _predict(seed, outcome, left / name, dump)
+        predictions[name] = _predict(seed, outcome, remainder / name, dump)
         _change(seed, outcome, folder, dump)
     _start(farm, seed, outcomes, predictions, folder)
     _compare(farm, seed, outcomes, predictions, folder)
@@ -113,10 +113,10 @@ def _outcome(seed: Seed, victim: Victim, event: Event) -> Outcome:
 def _predict(seed: Seed, outcome: Outcome, directory: Path, dump: Path) -> list[dict[str, Any]]:
     victim = outcome.victim
     options = ["--transactional-stores"] if victim.next_transactional else []
-    done = kstate("check", directory, "--for", seed.line, "--guarantee", victim.processing_guarantee, "--dump", dump,
+    result = kstate("check", directory, "--for", seed.line, "--guarantee", victim.processing_guarantee, "--dump", dump,
                   "-o", "json", *options, status=None)  # fmt: skip
-    assert done.status in (0, 3), done.told
-    return done.rows
+    assert result.status in (0, 3), result.told
+    return result.rows
 
 
 def _change(seed: Seed, outcome: Outcome, folder: Path, dump: Path) -> None:
@@ -128,16 +128,16 @@ def _change(seed: Seed, outcome: Outcome, folder: Path, dump: Path) -> None:
     line = _TARGETS[(seed.number + seed.victims.index(victim)) % len(_TARGETS)]
     outcome.record["target"] = line
     copy = _copied(folder, f"to-{line}", name)
-    done = kstate(
+    result = kstate(
         "migrate", copy, "--to", line, *guarantee, *option, *unproven_too(line), "--unclean", "wipe", status=None
     )
-    _ended(outcome, "migrate", done)
+    _ended(outcome, "migrate", result)
     copy = _copied(folder, "restored", name)
     file = folder / f"{name}.toml"
     file.write_text(spec(name), encoding="utf-8")
-    done = kstate("restore", copy, "--from-changelog", dump, "--for", seed.line, "--spec", file, "--engine", "local", *guarantee,
+    result = kstate("restore", copy, "--from-changelog", dump, "--for", seed.line, "--spec", file, "--engine", "local", *guarantee,
                   *option, *unproven_too(seed.line), "--wipe-unclean", status=None)  # fmt: skip
-    _ended(outcome, "restore", done)
+    _ended(outcome, "restore", result)
 
 
 def _copied(folder: Path, place: str, name: str) -> Path:
@@ -146,11 +146,11 @@ def _copied(folder: Path, place: str, name: str) -> Path:
     return target
 
 
-def _ended(outcome: Outcome, command: str, done: Done) -> None:
-    outcome.record[command] = done.status
-    if done.status not in (0, REFUSED):
-        outcome.kstate[f"{command}: exit {done.status}"] = 1
-        outcome.record[f"{command} told"] = done.told[-1500:]
+def _ended(outcome: Outcome, command: str, result: Done) -> None:
+    outcome.record[command] = result.status
+    if result.status not in (0, REFUSAL):
+        outcome.kstate[f"{command}: exit {result.status}"] = 1
+        outcome.record[f"{command} told"] = result.told[-1500:]
 
 
 def _by_application(outcomes: Iterable[Outcome], events: Iterable[Event]) -> list[tuple[Outcome, Event]]:
@@ -182,7 +182,9 @@ def _start(
             if not losing:
                 outcome.unpredicted["*"] = 1
         after = identities(state / name)
-        wiped = sorted(task for task, kept in before[name].items() if not kept.items() & after.get(task, {}).items())
+        wiped = sorted(
+            task for task, backup in before[name].items() if not backup.items() & after.get(task, {}).items()
+        )
         outcome.record["wiped"] = wiped
         outcome.record["restored"] = {
             event["store"]: event["restored"] for event in reply.of("restore-end") if event["app"] == name

@@ -73,7 +73,7 @@ def seed(number: int, victims: int = 12) -> Seed:
                   partitions=1)  # fmt: skip
     processed = 4 * records  # of four topics that an application reads
     total = victims * processed
-    chosen = []
+    choice = []
     for index in range(victims):
         if release.startswith(TRANSACTIONAL_SINCE):
             guarantee, transactional = [("alos", False), ("eos", False), ("eos", True), ("eos", True), ("alos", True),
@@ -81,7 +81,7 @@ def seed(number: int, victims: int = 12) -> Seed:
             switched = dice.random() < 0.2
         else:
             guarantee, transactional, switched = "alos" if index % 2 else "eos", False, False
-        chosen.append(
+        choice.append(
             Victim(
                 f"kills-{number}-{index}-{guarantee}{'-tx' * transactional}",
                 guarantee,
@@ -99,5 +99,5 @@ def seed(number: int, victims: int = 12) -> Seed:
         halt_at,
         dice.random() < 0.3,
         dice.choice([100_000, 1_000_000, 3_000_000]),
-        tuple(chosen),
+        tuple(choice),
     )

@@ -14,7 +14,7 @@ from .farm import Farm
 pytestmark = pytest.mark.interop
 
 SAMPLE = ("closed-eos-tx", "killed-eos-tx", "killed-eos", "never-flushed-eos-tx")
-CHOSEN = [case for case in CASES if ALL or case.name in SAMPLE]
+CHOICE = [case for case in CASES if ALL or case.name in SAMPLE]
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +22,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Fact]]:
     """What became of every store of every case."""
     folder = tmp_path_factory.mktemp("facts")
     with Farm() as farm:
-        make(farm, CHOSEN, folder)
-        yield facts(farm, CHOSEN, folder)
+        make(farm, CHOICE, folder)
+        yield facts(farm, CHOICE, folder)
 
 
-@pytest.mark.parametrize("case", CHOSEN, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CHOICE, ids=lambda case: case.name)
 def test_the_prediction_is_what_streams_does(results: list[Fact], case: Case) -> None:
     own = [fact for fact in results if fact.case == case.name]
     assert {fact.transactional for fact in own} == {False, True}

@@ -43,14 +43,14 @@ def test_no_row_is_lost_unpredicted(farm: Farm, tmp_path: Path, number: int) -> 
 def test_the_replay_finds_a_row_that_is_missing(farm: Farm, tmp_path: Path) -> None:
     """A comparison that finds nothing would never fail."""
     folder = tmp_path / "kill"
-    chosen = seed(SEEDS[0], 1)
-    (outcome,) = kill.run(farm, chosen, folder)
+    choice = seed(SEEDS[0], 1)
+    (outcome,) = kill.run(farm, choice, folder)
     name = outcome.victim.name
     restored = folder / "restored" / name
 
     def compared() -> dict[str, Event]:
         apps = [{"app": name, "complete": [str(restored)]}]
-        reply = farm.good(chosen.release, do="replay", lines=str(folder / "dump-lines"), apps=apps)
+        reply = farm.good(choice.release, do="replay", lines=str(folder / "dump-lines"), apps=apps)
         return {event["store"]: event for event in reply.of("compared")}
 
     before = compared()

@@ -32,17 +32,17 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=3, help="worlds that run at the same time")
     parser.add_argument("--disks", type=float, default=DISKS, help="share of worlds whose broker's disk is restored")
     parser.add_argument("--figures", action="store_true", help="print the figures of the record, and run nothing")
-    given = parser.parse_args()
-    if given.figures:
-        print(figures(recorded(given.record or RECORD)))
+    args = parser.parse_args()
+    if args.figures:
+        print(figures(recorded(args.record or RECORD)))
         return 0
-    first, _, last = (given.worlds or f"0-{-(-given.rounds // ROUNDS) - 1}").partition("-")
+    first, _, last = (args.worlds or f"0-{-(-args.rounds // ROUNDS) - 1}").partition("-")
     numbers = list(range(int(first), int(last or first) + 1))
     lines: list[dict[str, Any]] = []
-    until = time.monotonic() + given.minutes * 60
+    until = time.monotonic() + args.minutes * 60
     for begin in range(0, len(numbers), _PER_BROKER):
-        with temporary_folder(given.folder) as name:
-            _run(numbers[begin : begin + _PER_BROKER], given, Path(name), until, lines)
+        with temporary_folder(args.folder) as name:
+            _run(numbers[begin : begin + _PER_BROKER], args, Path(name), until, lines)
     print(figures(lines))
     return 1 if any(line["wrong"] for line in lines) else 0
 

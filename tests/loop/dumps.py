@@ -33,7 +33,7 @@ class DumpOfLoop:
         self.generation = content["generation"]
         newest = {
             (full["topic"], full["partition"]): full
-            for full in sorted(content["fulls"], key=lambda one: int(one["began"]))
+            for full in sorted(content["fulls"], key=lambda full: int(full["began"]))
         }
         for key, full in newest.items():
             # What a call has not read again is still of the log of then.
@@ -65,7 +65,7 @@ class DumpOfLoop:
 
 def _plain(topic_id: str, histories: Histories) -> str:
     """Return the id as the model has it; Kafka's clients write ids in different alphabets."""
-    same = [known for known, _ in histories.by_id if _bare(known) == _bare(topic_id)]
+    same = [facts for facts, _ in histories.by_id if _bare(facts) == _bare(topic_id)]
     assert same, f"a topic id that no topic has had: {topic_id}"
     return same[0]
 

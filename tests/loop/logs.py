@@ -63,8 +63,8 @@ class Logs:
         return self._broker.bootstrap
 
     def _settings(self, **more: object) -> dict[str, Any]:
-        named = {name.replace("_", "."): value for name, value in more.items()}
-        return {"bootstrap.servers": self.bootstrap, "log_level": 0, **named}
+        values = {name.replace("_", "."): value for name, value in more.items()}
+        return {"bootstrap.servers": self.bootstrap, "log_level": 0, **values}
 
     def _connect(self) -> None:
         self.admin = AdminClient(self._settings())

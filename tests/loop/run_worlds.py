@@ -17,7 +17,7 @@ ROUNDS = 12
 """Of one world."""
 DISKS = 0.15
 """Of so many worlds the broker is killed, and its disk restored some rounds later."""
-_SHOWN = 40
+_OUTPUT = 40
 
 
 def disk_rounds(seed: str, rounds: int = ROUNDS, disks: float = DISKS) -> tuple[int, int] | None:
@@ -54,7 +54,7 @@ def run_world(
             if number % 4 == 3:
                 world.check_model()
     except (WrongError, AssertionError) as error:
-        steps = "\n".join(world.steps[-_SHOWN:])
+        steps = "\n".join(world.steps[-_OUTPUT:])
         tally.wrong.append(f"{type(error).__name__} in world {seed}: {error}\n{steps}")
     line = {"world": seed, "release": world.release, **tally.line(), "seconds": round(time.monotonic() - began)}
     world.close()

@@ -63,16 +63,16 @@ def _rows(database: Path, kind: str, scratch: Path) -> Rows:
     family = FAMILIES[kind]
     if family not in families:
         return {}
-    opened = Rdict(
+    rdict = Rdict(
         str(scratch),
         options,
         column_families={name: Options(raw_mode=True) for name in families},
         access_type=AccessType.read_only(),
     )
     try:
-        pairs = [(_raw(key), _raw(value)) for key, value in opened.get_column_family(family).items()]
+        pairs = [(_raw(key), _raw(value)) for key, value in rdict.get_column_family(family).items()]
     finally:
-        opened.close()
+        rdict.close()
     if kind == "key-value":
         return {key: (value, 0) for key, value in pairs}
     return {key: (value[TIMESTAMP_BYTES:], int.from_bytes(value[:TIMESTAMP_BYTES], "big")) for key, value in pairs}

@@ -148,8 +148,8 @@ def test_five_hundred_keys_that_come_back(farm: Farm, tmp_path: Path, retention_
     late = attack.dump(Clock())
     assert late.status == 1
     assert any("deletes may be forgotten" in text and attack.topic in text for text in late.warnings), late.warnings
-    done = attack.restore(Clock())
-    assert done.status == 4 or attack.rows() == {b"kept"}, done
+    restore = attack.restore(Clock())
+    assert restore.status == 4 or attack.rows() == {b"kept"}, restore
 
 
 def test_a_retention_that_is_longer_when_the_next_full_begins(farm: Farm, tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_a_retention_that_is_longer_when_the_next_full_begins(farm: Farm, tmp_pa
     attack.logs.alter(attack.topic, "delete.retention.ms", 600_000)
     assert attack.dump(Clock()).status == 1
     attack.dump_whole(Clock(), "--full")  # each full remembers it
-    done = attack.restore(Clock())
-    assert done.status in (0, 1) and attack.rows() == {b"kept"}, done
+    restore = attack.restore(Clock())
+    assert restore.status in (0, 1) and attack.rows() == {b"kept"}, restore
 
 
 def test_a_dump_that_was_made_again_by_a_host_that_is_no_longer_ahead(farm: Farm, tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_a_dump_that_was_made_again_by_a_host_that_is_no_longer_ahead(farm: Farm
     attack.delete_and_forget()
     shutil.rmtree(tmp_path / "dump")
     attack.dump_whole(Clock())
-    done = attack.restore(Clock())
-    assert done.status in (0, 1) and attack.rows() == {b"kept"}, done
+    restore = attack.restore(Clock())
+    assert restore.status in (0, 1) and attack.rows() == {b"kept"}, restore
 
 
 @pytest.mark.in_full("tests/unit/restore/test_judge.py::test_a_store_past_the_last_record_may_have_missed_deletes")
@@ -184,8 +184,8 @@ def test_deletes_behind_the_last_record(farm: Farm, tmp_path: Path) -> None:
     attack.begin(Clock())
     attack.delete_and_forget(aborted=True)
     assert attack.dump(Clock()).status == 1
-    done = attack.restore(Clock())
-    assert done.status in (0, 1) and attack.rows() == {b"kept"}, done
+    restore = attack.restore(Clock())
+    assert restore.status in (0, 1) and attack.rows() == {b"kept"}, restore
 
 
 def test_the_record_has_no_wrong_row() -> None:

@@ -319,7 +319,7 @@ class World:
         for action in beside:
             call.ends_within(chance.uniform(0.0, 1.0))
             action()
-        outcomes = [one.outcome() for one in (call, other) if one is not None]
+        outcomes = [entry.outcome() for entry in (call, other) if entry is not None]
         for outcome in outcomes:
             self._step(f"  ended {outcome.status} {[*outcome.warnings, outcome.error]}")
             self.tally.add("ends of dump", str(outcome.status))
@@ -419,8 +419,8 @@ class World:
             for text in reports:
                 self.tally.add("reports", _form(text))
             return
-        refused = outcome.status in (4, 143) or _SHORTAGE in outcome.error
-        if outcome.status >= 0 and not outcome.killed and not refused:
+        refusal = outcome.status in (4, 143) or _SHORTAGE in outcome.error
+        if outcome.status >= 0 and not outcome.killed and not refusal:
             raise WrongError(f"restore ended with {outcome.status}: {outcome.error} {outcome.err}")
         if rows == before or (not any(rows.values()) and not any(before.values())):
             self.tally.add("results", "unchanged")
@@ -460,7 +460,7 @@ def _form(text: str) -> str:
     """Return a message without what differs from call to call."""
     words = []
     for word in text.split():
-        words.append("…" if any(one.isdigit() for one in word) or "/" in word else word)
+        words.append("…" if any(entry.isdigit() for entry in word) or "/" in word else word)
     return " ".join(words)[:160]
 
 

@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def tracked() -> list[str]:
     """Paths of all files of the repository."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
-    return [os.fsdecode(name) for name in listed.split(b"\0") if name]
+    output = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    return [os.fsdecode(name) for name in output.split(b"\0") if name]
 
 
 def clone(folder: Path, *, tests: bool = True) -> None:
@@ -36,9 +36,9 @@ def clone(folder: Path, *, tests: bool = True) -> None:
             continue
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
-    for left in ("examples/serdes/__pycache__/avro_serde.cpython-311.pyc", "kstate_cli/__pycache__/clock.pyc"):
-        (folder / left).parent.mkdir(exist_ok=True)
-        (folder / left).write_bytes(b"left")
+    for text in ("examples/serdes/__pycache__/avro_serde.cpython-311.pyc", "kstate_cli/__pycache__/clock.pyc"):
+        (folder / text).parent.mkdir(exist_ok=True)
+        (folder / text).write_bytes(b"left")
     man_pages.main(folder / "man")
 
 
@@ -53,8 +53,8 @@ class Built:
 def build(source: Path, out: Path) -> Built:
     """The sdist, and the wheel from the sdist, not from the repository; with this environment's setuptools."""
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)]
-    done = subprocess.run(command, cwd=out.parent, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    process = subprocess.run(command, cwd=out.parent, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
     (sdist,) = out.glob("*.tar.gz")
     (wheel,) = out.glob("*.whl")
     return Built(sdist, wheel)
@@ -69,20 +69,20 @@ class Installed:
     """Empty: where commands run."""
 
     def __call__(self, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-        kept = {
+        values = {
             name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "KSTATE", "VIRTUAL"))
         }
-        done = subprocess.run(
+        process = subprocess.run(
             [str(self.environment / "bin" / "kstate"), *words],
             cwd=self.folder,
-            env={**kept, "PATH": f"{self.environment}/bin:/usr/bin:/bin"},
+            env={**values, "PATH": f"{self.environment}/bin:/usr/bin:/bin"},
             capture_output=True,
             text=True,
             check=False,
             timeout=120,
         )
-        assert done.returncode == status, done.stdout + done.stderr
-        return done
+        assert process.returncode == status, process.stdout + process.stderr
+        return process
 
 
 def install(wheel: Path, folder: Path) -> Installed:

@@ -53,11 +53,11 @@ def _page(command: Any, context: Any) -> Iterator[str]:
     inner = getattr(command, "commands", {})
     if inner:
         yield ".SH COMMANDS"
-        for one in inner:
+        for entry in inner:
             yield ".TP"
-            yield f".BR {_escaped(name)}\\-{_escaped(one)} (1)"
-            below = inner[one]
-            yield _line(_short(f"{path} {one}", _text(below.help or "")))
+            yield f".BR {_escaped(name)}\\-{_escaped(entry)} (1)"
+            below = inner[entry]
+            yield _line(_short(f"{path} {entry}", _text(below.help or "")))
     if command.epilog:
         yield ".SH EXIT STATUS" if _EXIT_CODES.match(command.epilog) else ".SH NOTES"
         yield from _paragraphs(_text(command.epilog))
@@ -75,14 +75,14 @@ def _options(command: Any, context: Any) -> Iterator[str]:
             panels.setdefault(panel_of(parameter), []).append(row)
     for title, rows in panels.items():
         yield f".SH {_escaped(title.upper())}"
-        for names, said in rows:
+        for names, text in rows:
             yield ".TP"
             yield f".B {_escaped(names)}"
-            yield _line(said)
+            yield _line(text)
 
 
-def _text(given: str) -> str:
-    return textwrap.dedent(given.replace("\f", "")).strip("\n")
+def _text(arguments: str) -> str:
+    return textwrap.dedent(arguments.replace("\f", "")).strip("\n")
 
 
 def _short(path: str, text: str) -> str:

@@ -23,24 +23,24 @@ from packaging.requirements import Requirement
 
 def sbom(wheel: Path) -> dict[str, Any]:
     """The document. Raises PackageNotFoundError where something that is needed is not installed."""
-    told = _metadata(wheel)
+    metadata = _metadata(wheel)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     itself = {
-        **_component(told["Name"], told["Version"], told),
+        **_component(metadata["Name"], metadata["Version"], metadata),
         "type": "application",
         "hashes": [{"alg": "SHA-256", "content": digest}],
     }
-    needs = {itself["bom-ref"]: sorted(_refs(told.get_all("Requires-Dist", []), ()))}
+    needs = {itself["bom-ref"]: sorted(_refs(metadata.get_all("Requires-Dist", []), ()))}
     components: dict[str, dict[str, Any]] = {}
-    ahead = [*_needed(told.get_all("Requires-Dist", []), ())]
+    ahead = [*_needed(metadata.get_all("Requires-Dist", []), ())]
     while ahead:
-        found, extras = ahead.pop()
-        one = _component(found.name, found.version, found.metadata)
-        asked = [*(found.requires or ())]
-        if one["bom-ref"] not in components or extras:
-            components[one["bom-ref"]] = one
-            needs[one["bom-ref"]] = sorted({*needs.get(one["bom-ref"], ()), *_refs(asked, extras)})
-            ahead += [(below, more) for below, more in _needed(asked, extras) if _ref(below) not in components]
+        results, extras = ahead.pop()
+        component = _component(results.name, results.version, results.metadata)
+        requires = [*(results.requires or ())]
+        if component["bom-ref"] not in components or extras:
+            components[component["bom-ref"]] = component
+            needs[component["bom-ref"]] = sorted({*needs.get(component["bom-ref"], ()), *_refs(requires, extras)})
+            ahead += [(below, more) for below, more in _needed(requires, extras) if _ref(below) not in components]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -53,21 +53,21 @@ def sbom(wheel: Path) -> dict[str, Any]:
 
 
 def _metadata(wheel: Path) -> Any:
-    with zipfile.ZipFile(wheel) as opened:
-        (name,) = (one for one in opened.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", one))
-        return email.message_from_bytes(opened.read(name))
+    with zipfile.ZipFile(wheel) as handle:
+        (name,) = (entry for entry in handle.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", entry))
+        return email.message_from_bytes(handle.read(name))
 
 
 def _needed(lines: Sequence[str], extras: Sequence[str]) -> Iterator[tuple[metadata.Distribution, tuple[str, ...]]]:
     """What is needed on this machine, installed, with the extras of it that are asked for."""
     for line in lines:
-        one = Requirement(line)
-        if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            yield metadata.distribution(one.name), tuple(sorted(one.extras))
+        requirement = Requirement(line)
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            yield metadata.distribution(requirement.name), tuple(sorted(requirement.extras))
 
 
 def _refs(lines: Sequence[str], extras: Sequence[str]) -> set[str]:
-    return {_ref(found) for found, _ in _needed(lines, extras)}
+    return {_ref(results) for results, _ in _needed(lines, extras)}
 
 
 def _ref(distribution: metadata.Distribution) -> str:
@@ -78,13 +78,13 @@ def _purl(name: str, version: str) -> str:
     return f"pkg:pypi/{re.sub(r'[-_.]+', '-', name).lower()}@{version}"
 
 
-def _component(name: str, version: str, told: Any) -> dict[str, Any]:
+def _component(name: str, version: str, messages: Any) -> dict[str, Any]:
     ref = _purl(name, version)
     component: dict[str, Any] = {"type": "library", "bom-ref": ref, "name": name, "version": version, "purl": ref}
-    if told["License-Expression"]:
-        component["licenses"] = [{"expression": told["License-Expression"]}]
-    elif told["License"] and "\n" not in told["License"]:
-        component["licenses"] = [{"license": {"name": told["License"]}}]
+    if messages["License-Expression"]:
+        component["licenses"] = [{"expression": messages["License-Expression"]}]
+    elif messages["License"] and "\n" not in messages["License"]:
+        component["licenses"] = [{"license": {"name": messages["License"]}}]
     return component
 
 

@@ -20,9 +20,9 @@ LINES = [line for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").spli
 def _stages() -> dict[str, list[str]]:
     stages: dict[str, list[str]] = {}
     for line in LINES:
-        begun = re.fullmatch(r"FROM debian:bookworm-slim AS (\S+)", line)
-        if begun:
-            stages[begun[1]] = []
+        match = re.fullmatch(r"FROM debian:bookworm-slim AS (\S+)", line)
+        if match:
+            stages[match[1]] = []
         else:
             stages[[*stages][-1]].append(line)
     return stages
@@ -33,8 +33,8 @@ def test_what_is_run_is_a_step_and_nothing_else() -> None:
     runs = [line for line in LINES if line.startswith("RUN ")]
     steps = [re.fullmatch(r"RUN sh /image-steps\.sh ((build|run|warm) (slim|java)).*", line) for line in runs]
     assert [step and step[1] for step in steps] == ["build slim", "build java", "run java", "warm java", "run slim"]
-    known = re.findall(r'"(build|run|warm) (slim|java)"', STEPS.read_text(encoding="utf-8"))
-    assert {step[1] for step in steps if step} == {" ".join(one) for one in known}
+    matches = re.findall(r'"(build|run|warm) (slim|java)"', STEPS.read_text(encoding="utf-8"))
+    assert {step[1] for step in steps if step} == {" ".join(entry) for entry in matches}
 
 
 def test_stages() -> None:
@@ -48,25 +48,25 @@ def test_stages() -> None:
 
 
 def test_an_engine_is_given_what_is_copied_and_no_more() -> None:
-    first, *allowed = [
+    first, *permissions = [
         line for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"
     ]
-    assert first == "*" and all(line.startswith("!") for line in allowed)
+    assert first == "*" and all(line.startswith("!") for line in permissions)
     copied = {line.split()[1] for line in LINES if line.startswith("COPY ") and "--from" not in line}
     for name in ("scripts/image-steps.sh", "dist/0.1.0/kstate-0.1.0-py3-none-any.whl"):
-        assert any(fnmatch(name, line.removeprefix("!")) for line in allowed)
+        assert any(fnmatch(name, line.removeprefix("!")) for line in permissions)
         assert any(fnmatch(name, pattern) for pattern in copied)
-    assert len(copied) == len(allowed)
+    assert len(copied) == len(permissions)
 
 
 def test_the_documented_line_makes_what_is_copied(tmp_path: Path) -> None:
     """README, the page and the Dockerfile say the same of the wheel; it is run as it stands, without the registry."""
     pages = ("README.md", "docs/how-to/container.md", "Dockerfile")
     lines = [re.findall(r"pip wheel [^&#\n]*", (ROOT / name).read_text(encoding="utf-8")) for name in pages]
-    (said,) = {one.strip() for line in lines for one in line}
+    (text,) = {entry.strip() for line in lines for entry in line}
     assert all(lines)
     clone(tmp_path)
-    words = [sys.executable, "-m", *shlex.split(said), "--no-build-isolation", "--no-index", "--quiet"]
+    words = [sys.executable, "-m", *shlex.split(text), "--no-build-isolation", "--no-index", "--quiet"]
     subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
     copied = next(line.split()[1] for line in LINES if line.startswith("COPY dist/"))
     assert len([*tmp_path.glob(copied)]) == 1
@@ -76,13 +76,13 @@ def test_a_plain_root_is_lent_what_an_engine_lends() -> None:
     """Before a step runs in it: without /proc no Java is installed, without /etc/hosts Spark finds no localhost."""
     script = (ROOT / "scripts" / "image-root.sh").read_text(encoding="utf-8")
     lent = script[script.index("lend() {") : script.index("inside() {")]
-    for one in ('mount -t proc proc "$1/proc"', '"$1/etc/hosts"', '"$1/etc/resolv.conf"'):
-        assert one in lent
+    for text in ('mount -t proc proc "$1/proc"', '"$1/etc/hosts"', '"$1/etc/resolv.conf"'):
+        assert text in lent
     for root in ("build", "image"):
         assert script.index(f'lend "$work/{root}"') < script.index(f'inside "$work/{root}"')
 
 
 @pytest.mark.parametrize("words", [["build"], ["run", "fat"], ["build", "slim; id", "x"]])
 def test_what_is_no_step(words: list[str]) -> None:
-    done = subprocess.run(["sh", str(STEPS), *words], capture_output=True, text=True, check=False)
-    assert done.returncode != 0 and done.stdout == ""
+    process = subprocess.run(["sh", str(STEPS), *words], capture_output=True, text=True, check=False)
+    assert process.returncode != 0 and process.stdout == ""

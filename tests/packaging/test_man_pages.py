@@ -26,9 +26,9 @@ def test_every_command_has_a_page_with_all_its_options() -> None:
         ]
         assert "\n.SH NAME\n" in page and f"\n.B kstate {path}\n" in page, path
     assert not wrong
-    listed = PAGES["kstate.1"].replace("\\-", "-")
-    assert all(f".BR kstate-{path.split()[0]} (1)" in listed for path, _ in commands())
-    assert "\n.SH EXIT STATUS\n" in listed
+    replace = PAGES["kstate.1"].replace("\\-", "-")
+    assert all(f".BR kstate-{path.split()[0]} (1)" in replace for path, _ in commands())
+    assert "\n.SH EXIT STATUS\n" in replace
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
@@ -37,15 +37,15 @@ def test_troff_has_nothing_to_say_of_them() -> None:
     command = ["groff", "-man", "-ww", "-Tutf8", "-K", "utf8"]
     wrong = {}
     for name, text in PAGES.items():
-        done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
-        said = [
+        process = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+        lines = [
             line
-            for line in done.stderr.decode().splitlines()
+            for line in process.stderr.decode().splitlines()
             if "cannot adjust line" not in line and "break" not in line
         ]
-        if done.returncode or said:
-            wrong[name] = said
-        assert b"KSTATE" in done.stdout
+        if process.returncode or lines:
+            wrong[name] = lines
+        assert b"KSTATE" in process.stdout
     assert not wrong
-    done = subprocess.run(command, input=b".TH A 1\n.nosuchrequest\n", capture_output=True, check=False)
-    assert done.stderr, "it would have said so"
+    process = subprocess.run(command, input=b".TH A 1\n.nosuchrequest\n", capture_output=True, check=False)
+    assert process.stderr, "it would have said so"

@@ -18,8 +18,8 @@ CHANGES = f"## [{__version__}] - 2026-01-31\n\n- What there is.\n\n## [0.0.1]\n"
 
 
 def _git(folder: Path, *words: str) -> str:
-    named = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"]
-    return subprocess.run(["git", *named, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+    texts = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"]
+    return subprocess.run(["git", *texts, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +83,12 @@ WRONG = {
 
 def test_what_is_no_release(repository: Path) -> None:
     good = _git(repository, "rev-parse", "HEAD").strip()
-    for wrong, said in WRONG.items():
+    for wrong, text in WRONG.items():
         wrong(repository)
         before = _git(repository, "tag")
-        done = _release(repository, __version__)
-        assert (done.returncode, done.stdout) == (4, ""), done
-        assert said in done.stderr
+        release = _release(repository, __version__)
+        assert (release.returncode, release.stdout) == (4, ""), release
+        assert text in release.stderr
         assert _git(repository, "tag") == before and not (repository / "dist").exists()
         _git(repository, "reset", "-q", "--hard", good)
         _git(repository, "clean", "-fdq")
@@ -99,16 +99,16 @@ def test_what_is_no_release(repository: Path) -> None:
     "words", [(), ("1",), ("v0.1.0",), ("0.1.0", "--push"), ("0.1.0", "--dry-run", "x"), ("$(id)",)]
 )
 def test_what_is_no_version(words: tuple[str, ...], repository: Path) -> None:
-    done = _release(repository, *words)
-    assert done.returncode == 2 and "which release?" in done.stderr
+    release = _release(repository, *words)
+    assert release.returncode == 2 and "which release?" in release.stderr
 
 
 def test_a_release(repository: Path) -> None:
     (repository / "examples" / "beside.tar.xz").write_text("ignored by git, and by the release")
     with (repository / ".git" / "info" / "exclude").open("a") as excluded:
         excluded.write("beside.tar.xz\n")
-    done = _release(repository, __version__)
-    assert done.returncode == 0, done.stdout + done.stderr
+    release = _release(repository, __version__)
+    assert release.returncode == 0, release.stdout + release.stderr
     assert _git(repository, "tag").split() == [f"v{__version__}"]
     out = repository / "dist" / __version__
     first = {path.name: path.read_bytes() for path in out.iterdir()}
@@ -118,13 +118,15 @@ def test_a_release(repository: Path) -> None:
     assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in first.items() if name != "SHA256SUMS"}
     assert first["NOTES.md"].decode().strip() == "- What there is."
     assert b"beside.tar.xz" not in first[wheel] and b"kstate-migrate.1" in first[wheel]
-    told = json.loads(first[bill])
-    assert (told["bomFormat"], told["metadata"]["component"]["version"]) == ("CycloneDX", __version__)
-    assert told["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": sums[wheel]}]
-    names = {one["name"].lower() for one in told["components"]}
+    document = json.loads(first[bill])
+    assert (document["bomFormat"], document["metadata"]["component"]["version"]) == ("CycloneDX", __version__)
+    assert document["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": sums[wheel]}]
+    names = {component["name"].lower() for component in document["components"]}
     assert {"rocksdict", "pyarrow", "pyspark", "py4j", "typer"} <= names and not {"pytest", "mypy", "ruff"} & names
-    refs = {one["ref"]: one["dependsOn"] for one in told["dependencies"]}
-    assert {one for below in refs.values() for one in below} == {one["bom-ref"] for one in told["components"]}
+    refs = {dependency["ref"]: dependency["dependsOn"] for dependency in document["dependencies"]}
+    assert {entry for below in refs.values() for entry in below} == {
+        component["bom-ref"] for component in document["components"]
+    }
     assert _git(repository, "status", "--porcelain") == ""
     again = _release(repository, __version__, "--dry-run")
     assert again.returncode == 4 and "tag" in again.stderr

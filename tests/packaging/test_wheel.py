@@ -61,7 +61,7 @@ def test_what_is_in_the_wheel(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as wheel:
         names = {name for name in wheel.namelist() if not name.endswith("/")}
         contents = {name: wheel.read(name) for name in names}
-        scripts = [one.filename for one in wheel.infolist() if one.external_attr >> 16 & 0o111]
+        scripts = [entry.filename for entry in wheel.infolist() if entry.external_attr >> 16 & 0o111]
     package = {name for name in names if name.startswith("kstate_cli/")}
     assert package == _package()
     assert {"kstate_cli/py.typed", f"kstate_cli/{EXAMPLES}/orders.tar.xz", "kstate_cli/schemas/lines.json"} <= package
@@ -78,7 +78,7 @@ def test_what_is_in_the_wheel(built: Built) -> None:
     assert scripts == [f"{LINK}/spark-submit.sh"]
     # Nothing of the machine that built it.
     places = {str(ROOT), str(Path.home()), str(built.wheel.parent.parent)} - {"/"}
-    assert not [(name, place) for name, one in contents.items() for place in places if place.encode() in one]
+    assert not [(name, place) for name, content in contents.items() for place in places if place.encode() in content]
     for name in package:
         source = ROOT / (name if not name.startswith(f"{LINK}/") else name.removeprefix("kstate_cli/"))
         assert contents[name] == source.read_bytes(), name
@@ -87,14 +87,18 @@ def test_what_is_in_the_wheel(built: Built) -> None:
 def test_what_the_wheel_says_of_itself(built: Built) -> None:
     stem = f"kstate-{__version__}.dist-info"
     with zipfile.ZipFile(built.wheel) as wheel:
-        told = email.message_from_bytes(wheel.read(f"{stem}/METADATA"))
+        messages = email.message_from_bytes(wheel.read(f"{stem}/METADATA"))
         scripts = wheel.read(f"{stem}/entry_points.txt").decode()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert (told["Name"], told["Version"], told["License-Expression"]) == ("kstate", __version__, "Apache-2.0")
-    assert told["Requires-Python"] == project["requires-python"]
-    needed = [one for one in told.get_all("Requires-Dist", []) if "extra ==" not in one]
-    assert [re.split(r"[<>=; ]", one)[0] for one in needed] == [
-        re.split(r"[<>=; ]", one)[0] for one in project["dependencies"]
+    assert (messages["Name"], messages["Version"], messages["License-Expression"]) == (
+        "kstate",
+        __version__,
+        "Apache-2.0",
+    )
+    assert messages["Requires-Python"] == project["requires-python"]
+    all_ = [entry for entry in messages.get_all("Requires-Dist", []) if "extra ==" not in entry]
+    assert [re.split(r"[<>=; ]", entry)[0] for entry in all_] == [
+        re.split(r"[<>=; ]", dependency)[0] for dependency in project["dependencies"]
     ]
     assert "kstate = kstate_cli.cli.start:main" in scripts
     payload = told.get_payload(decode=True)
@@ -116,25 +120,25 @@ def test_what_is_in_the_sdist(built: Built) -> None:
 
 def test_readme_is_followed_word_for_word(installed: Installed) -> None:
     """In an empty directory, with the wheel and nothing of the repository."""
-    wanted = [*outputs((ROOT / "README.md").read_text(encoding="utf-8"))]
-    assert {one.command.split()[0] for one in wanted} >= {"kstate", "mkdir", "rm"}
-    for one, got in zip(wanted, run(wanted, installed.environment / "bin"), strict=True):
-        written = replace(one, first=None, last=None).shown()
-        assert steady(got.shown()) == steady(written), one.command
+    target = [*outputs((ROOT / "README.md").read_text(encoding="utf-8"))]
+    assert {element.command.split()[0] for element in target} >= {"kstate", "mkdir", "rm"}
+    for entry, got in zip(target, run(target, installed.environment / "bin"), strict=True):
+        content = replace(entry, first=None, last=None).shown()
+        assert steady(got.shown()) == steady(content), entry.command
 
 
 def test_it_does_its_work_where_nothing_else_is(installed: Installed) -> None:
     """From an empty directory: the list, where it is, the examples, one of them used, and the demo."""
-    told = dict(line.split(": ", 1) for line in installed("--version", "--verbose").stdout.splitlines()[1:])
-    assert Path(told["installed in"]).is_relative_to(installed.environment), told
-    pages = Path(told["documentation"])
+    parts = dict(line.split(": ", 1) for line in installed("--version", "--verbose").stdout.splitlines()[1:])
+    assert Path(parts["installed in"]).is_relative_to(installed.environment), parts
+    pages = Path(parts["documentation"])
     assert pages.is_relative_to(installed.environment)
     for page in (name for name in _documents() if name.startswith("docs/")):
         assert (pages / page).is_file(), page
     assert all(name in installed("--help").stdout for name in COMMANDS)
     installed("examples", "--out", "examples")
     assert os.listdir(installed.folder) == ["examples"]
-    asked = ("--from-changelog", "examples/dump", "--spec", "examples/dump.toml", "--for", "4.3", "--dry-run")
-    assert "orders" in installed("restore", "orders", *asked).stdout
+    texts = ("--from-changelog", "examples/dump", "--spec", "examples/dump.toml", "--for", "4.3", "--dry-run")
+    assert "orders" in installed("restore", "orders", *texts).stdout
     assert os.listdir(installed.folder) == ["examples"]
     assert "undone" in installed("demo").stderr

@@ -34,8 +34,8 @@ print(len(written.groups), peak_bytes())
 def peak(path: Path | str, group: int, count: int) -> tuple[int, int]:
     """Row groups, and the most memory of a process that writes so many MiB."""
     command = [sys.executable, "-c", _WRITES, str(path), str(group), str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    groups, most = map(int, done.stdout.split())
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    groups, most = map(int, process.stdout.split())
     return groups, most
 
 

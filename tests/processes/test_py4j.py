@@ -22,5 +22,5 @@ logging.warning("of somebody else")
 @pytest.mark.parametrize("logger", ["logging", "logger"])
 def test_it_is_quiet_whichever_logger_it_takes(logger: str) -> None:
     script = AS_PY4J.replace("sys_argv_1", repr(f"{logger}.exception('a broken connection')"))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines() == ["WARNING:root:of somebody else"]
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert process.stderr.splitlines() == ["WARNING:root:of somebody else"]

@@ -22,7 +22,7 @@ _CLI = typer.main.get_command(app)
 @pytest.fixture
 def application(tmp_path: Path) -> Path:
     """Folders as Streams makes them, and some that it never would."""
-    found = tmp_path / "state" / "orders"
+    results = tmp_path / "state" / "orders"
     for folder in (
         "0_0/rocksdb/count",
         "0_0/rocksdb/customers",
@@ -34,9 +34,9 @@ def application(tmp_path: Path) -> Path:
         "0_0/rocksdb/-rf",
         "0_0/rocksdb/a b",
     ):
-        (found / folder).mkdir(parents=True)
-    (found / "0_0" / ".checkpoint").touch()
-    return found
+        (results / folder).mkdir(parents=True)
+    (results / "0_0" / ".checkpoint").touch()
+    return results
 
 
 Bash = Callable[..., list[str]]
@@ -53,9 +53,9 @@ def bash(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
         with pytest.raises(SystemExit) as ended:
             answer_shell(_CLI, "kstate")
-        told = capsys.readouterr()
-        assert (ended.value.code, told.err) == (0, "")
-        return told.out.splitlines() if told.out.strip() else []
+        output = capsys.readouterr()
+        assert (ended.value.code, output.err) == (0, "")
+        return output.out.splitlines() if output.out.strip() else []
 
     return offered
 
@@ -115,16 +115,16 @@ COMP_WORDS=(kstate query key "$1" "") COMP_CWORD=4 COMP_LINE=x
 _kstate_completion kstate
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "--norc", "-c", script, "bash", str(application)],
         env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.getcwd()},
         capture_output=True,
         text=True,
         check=True,
     )
-    first, *names = done.stdout.splitlines()
+    first, *names = process.stdout.splitlines()
     assert first == "complete -o default -F _kstate_completion kstate"
-    assert names == ["count", "customers", "other", "table", "window-count"], done.stderr
+    assert names == ["count", "customers", "other", "table", "window-count"], process.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -147,7 +147,7 @@ def test_a_variable_that_is_left_over_changes_no_command(
 
 # --- zsh and fish: what they run, and what they are answered ----------------------------------------------------------
 
-ASKED = {
+REQUESTS = {
     "a command": (("mig",), ["migrate"]),
     "an option": (("query", "range", "APP", "count", "--des"), ["--desc"]),
     "a task": (("wipe", "APP", "--task", "0_"), ["0_0", "0_1"]),
@@ -166,13 +166,13 @@ compdef() { :; }
 
 def _asked(shell: str, words: tuple[str, ...], application: Path) -> str:
     """The answer to a shell that has the words on its command line, as the line of the documentation teaches it."""
-    given = " ".join(["kstate", *words]).replace("APP", str(application))
+    replace = " ".join(["kstate", *words]).replace("APP", str(application))
     return subprocess.run(
         [sys.executable, "-m", "kstate_cli"],
         env={
             **os.environ,
             VARIABLE: f"complete_{shell}",
-            "_TYPER_COMPLETE_ARGS": given,
+            "_TYPER_COMPLETE_ARGS": replace,
             "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         },
         capture_output=True,
@@ -181,20 +181,20 @@ def _asked(shell: str, words: tuple[str, ...], application: Path) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("what", ASKED)
-def test_zsh_is_answered(what: str, application: Path) -> None:
+@pytest.mark.parametrize("subject", REQUESTS)
+def test_zsh_is_answered(subject: str, application: Path) -> None:
     """The script that is sourced, with the functions of zsh's that it calls, in the shell that this machine has."""
-    words, offered = ASKED[what]
+    words, offered = REQUESTS[subject]
     answer = _asked("zsh", words, application)
     shell = shutil.which("zsh") or "bash"
-    done = subprocess.run([shell, "-c", f"{ZSH}\n{answer}"], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert done.stdout.split() == (offered or ["files"])
+    process = subprocess.run([shell, "-c", f"{ZSH}\n{answer}"], capture_output=True, text=True, check=True)
+    assert process.stderr == ""
+    assert process.stdout.split() == (offered or ["files"])
 
 
-@pytest.mark.parametrize("what", ASKED)
-def test_fish_is_answered(what: str, application: Path) -> None:
-    words, offered = ASKED[what]
+@pytest.mark.parametrize("subject", REQUESTS)
+def test_fish_is_answered(subject: str, application: Path) -> None:
+    words, offered = REQUESTS[subject]
     assert [line.split("\t")[0] for line in _asked("fish", words, application).splitlines() if line] == offered
 
 
@@ -202,17 +202,19 @@ def test_fish_is_answered(what: str, application: Path) -> None:
     ("shell", "taught"), [("zsh", "compdef _kstate_completion kstate"), ("fish", "complete --command kstate")]
 )
 def test_the_documented_line_teaches_the_shell(shell: str, taught: str) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "kstate_cli"],
         env={**os.environ, VARIABLE: f"source_{shell}"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert taught in done.stdout and done.stderr == ""
-    assert f"{VARIABLE}=complete_{shell}" in done.stdout
+    assert taught in process.stdout and process.stderr == ""
+    assert f"{VARIABLE}=complete_{shell}" in process.stdout
     if path := shutil.which(shell):
         options = (
-            ["-fc", f"autoload -Uz compinit; compinit -D; {done.stdout}"] if shell == "zsh" else ["-c", done.stdout]
+            ["-fc", f"autoload -Uz compinit; compinit -D; {process.stdout}"]
+            if shell == "zsh"
+            else ["-c", process.stdout]
         )
         assert subprocess.run([path, *options], capture_output=True, text=True, check=True).stderr == ""

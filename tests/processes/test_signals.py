@@ -43,11 +43,11 @@ threading.Thread(target=send, daemon=True).start()
 
 def run(script: str) -> str:
     """Runs it to its end, which must come; standard output."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", HEAD + script], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return done.stdout
+    assert (process.returncode, process.stderr) == (0, ""), process
+    return process.stdout
 
 
 @pytest.mark.parametrize("how", ["submitted(pool, abs, range(8))", "mapped(pool, abs, range(8))"])

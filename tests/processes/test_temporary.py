@@ -85,16 +85,16 @@ def test_of_a_killed_process_it_is_removed_and_of_a_living_one_not(
 
 def test_only_what_is_proven_to_be_ours_and_dead(database: Path, temporary: Path) -> None:
     process = hold(database)
-    (made,) = temporary.iterdir()
+    (outputs,) = temporary.iterdir()
     process.kill()
     process.wait()
-    name = made.name
+    name = outputs.name
     assert re.fullmatch(r"kstate-shadow-[0-9a-f]{32}-\d+-\d+-\d+-[0-9a-f]{32}", name)
     boot, namespace, pid, start, random = name.removeprefix("kstate-shadow-").split("-")
     elsewhere = temporary / "victim"
     elsewhere.mkdir()
     (elsewhere / "precious").touch()
-    kept = [
+    texts = [
         f"kstate-shadow-{'0' * 32}-{namespace}-{pid}-{start}-{random}",  # another host, or before a restart
         f"kstate-shadow-{boot}-{int(namespace) + 1}-{pid}-{start}-{random}",  # another container
         f"kstate-shadow-{boot}-{namespace}-{pid}-0-{random}",  # of a process that did not tell
@@ -103,8 +103,8 @@ def test_only_what_is_proven_to_be_ours_and_dead(database: Path, temporary: Path
         "kstate-shadow-",
         f"{name}.bak",
     ]
-    for one in kept:
-        (temporary / one).mkdir()
+    for entry in texts:
+        (temporary / entry).mkdir()
     link = temporary / f"kstate-shadow-{boot}-{namespace}-{pid}-{start}-{'0' * 32}"
     link.symlink_to(elsewhere)
     file = temporary / f"kstate-shadow-{boot}-{namespace}-{pid}-{start}-{'1' * 32}"
@@ -112,7 +112,7 @@ def test_only_what_is_proven_to_be_ours_and_dead(database: Path, temporary: Path
     given_again = temporary / f"kstate-shadow-{boot}-{namespace}-{os.getpid()}-1-{random}"
     given_again.mkdir()
     leftovers.sweep(temporary)
-    assert {path.name for path in temporary.iterdir()} == {*kept, link.name, file.name, "victim"}
+    assert {path.name for path in temporary.iterdir()} == {*texts, link.name, file.name, "victim"}
     assert (elsewhere / "precious").exists()
 
 
@@ -120,12 +120,12 @@ def test_only_what_is_proven_to_be_ours_and_dead(database: Path, temporary: Path
 def test_a_number_that_no_process_has(digits: int, database: Path, temporary: Path) -> None:
     """Anybody may make such a folder in /tmp: it must not end every command of everybody."""
     *head, _, start, random = leftovers._new_name("shadow").split("-")
-    made = temporary / "-".join([*head, "9" * digits, start, random])
-    made.mkdir()
+    outputs = temporary / "-".join([*head, "9" * digits, start, random])
+    outputs.mkdir()
     with Shadow(database) as shadow:
         assert list(shadow.rows("default")) == [(b"a", b"v")]
     # 2^31 - 1 is the greatest number that the system can be asked about.
-    assert made.exists() is (digits > 9)
+    assert outputs.exists() is (digits > 9)
 
 
 @pytest.mark.parametrize("unknown", ["/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"])
@@ -140,8 +140,8 @@ def test_a_host_that_does_not_tell_which_it_is_proves_nothing(
         parts = leftovers._new_name("shadow").split("-")
         return "-".join([*parts[:4], str(dead.pid), *parts[5:]])
 
-    known = temporary / name()
-    known.mkdir()
+    facts = temporary / name()
+    facts.mkdir()
     read, look = Path.read_text, os.stat
 
     def refuse(path: object) -> Any:
@@ -155,7 +155,7 @@ def test_a_host_that_does_not_tell_which_it_is_proves_nothing(
         nameless.mkdir()
         leftovers.sweep(temporary)
         assert nameless.is_dir()
-        assert known.is_dir()
+        assert facts.is_dir()
     leftovers._swept.clear()
     leftovers.sweep(temporary)
     assert list(temporary.iterdir()) == [nameless]
@@ -223,24 +223,24 @@ class Watcher:
 
 
 @pytest.mark.parametrize(
-    "what", [argument for argument in get_args(leftovers.Purpose) if argument not in ("shadow", "verify")]
+    "subject", [argument for argument in get_args(leftovers.Purpose) if argument not in ("shadow", "verify")]
 )
-def test_what_each_of_them_leaves_is_removed(what: str, database: Path, temporary: Path) -> None:
-    command = [sys.executable, "-c", f"{BEFORE}\n{MADE_BY[what]}\nhold()"]
+def test_what_each_of_them_leaves_is_removed(subject: str, database: Path, temporary: Path) -> None:
+    command = [sys.executable, "-c", f"{BEFORE}\n{MADE_BY[subject]}\nhold()"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "made\n"
-    (made,) = temporary.iterdir()
-    assert made.name.startswith(f"kstate-{what}-")
-    assert made.stat().st_mode & 0o777 == 0o700
+    (path,) = temporary.iterdir()
+    assert path.name.startswith(f"kstate-{subject}-")
+    assert path.stat().st_mode & 0o777 == 0o700
     leftovers.sweep(temporary)
-    assert made.is_dir()  # its process lives
+    assert path.is_dir()  # its process lives
     process.kill()
     process.communicate()
-    os.utime(made, (0, 0))  # old enough, where age counts
+    os.utime(path, (0, 0))  # old enough, where age counts
     leftovers._swept.clear()
     with Shadow(database):
-        assert not made.exists()
+        assert not path.exists()
     assert list(temporary.iterdir()) == []
 
 
@@ -254,11 +254,11 @@ def test_a_killed_verification(database: Path, temporary: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "made\n"
-    (made,) = temporary.iterdir()
+    (path,) = temporary.iterdir()
     process.kill()
     process.communicate()
     leftovers.sweep(temporary)
-    assert not made.exists()
+    assert not path.exists()
 
 
 def test_where_a_jvm_is_about_to_write_stays_for_a_while(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,9 +267,9 @@ def test_where_a_jvm_is_about_to_write_stays_for_a_while(temporary: Path, monkey
     subprocess.run([sys.executable, "-c", code], check=True)
     assert len([*temporary.iterdir()]) == 2
     leftovers.sweep(temporary)
-    (left,) = temporary.iterdir()
-    assert left.name.startswith("kstate-spark-")
-    os.utime(left, (0, 0))
+    (path,) = temporary.iterdir()
+    assert path.name.startswith("kstate-spark-")
+    os.utime(path, (0, 0))
     monkeypatch.setattr(leftovers, "_swept", set())
     leftovers.sweep(temporary)
     assert [*temporary.iterdir()] == []

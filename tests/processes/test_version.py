@@ -30,12 +30,12 @@ finally:
 
 
 def _run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
+    values = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
     root = str(Path(version.__file__).parents[2])
     return subprocess.run(
         [sys.executable, "-c", RUN, *words],
         cwd=folder,
-        env={**kept, "PYTHONPATH": root, **environment},
+        env={**values, "PYTHONPATH": root, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -45,22 +45,22 @@ def _run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedP
 
 @pytest.mark.parametrize("words", [("--version", "--verbose"), ("--verbose", "--version")])
 def test_what_a_bug_report_needs(words: tuple[str, ...], tmp_path: Path) -> None:
-    done = _run(*words, folder=tmp_path)
-    assert (done.returncode, done.stderr) == (0, ""), "nothing that is slow was imported"
-    first, *more = done.stdout.splitlines()
-    told = dict(line.split(": ", 1) for line in more)
+    run = _run(*words, folder=tmp_path)
+    assert (run.returncode, run.stderr) == (0, ""), "nothing that is slow was imported"
+    first, *more = run.stdout.splitlines()
+    parts = dict(line.split(": ", 1) for line in more)
     assert first == f"kstate {__version__}"
-    assert list(told) == NAMES
-    assert re.fullmatch(r"\d+\.\d+\.\d+", told["RocksDB"]) and told["rocksdict"].startswith("0.3.")
-    assert told["Python"].startswith(".".join(map(str, sys.version_info[:3])))
-    assert told["file system"].endswith(f", of {tmp_path}")
-    assert "unknown" not in done.stdout
+    assert list(parts) == NAMES
+    assert re.fullmatch(r"\d+\.\d+\.\d+", parts["RocksDB"]) and parts["rocksdict"].startswith("0.3.")
+    assert parts["Python"].startswith(".".join(map(str, sys.version_info[:3])))
+    assert parts["file system"].endswith(f", of {tmp_path}")
+    assert "unknown" not in run.stdout
 
 
 def test_without_java(tmp_path: Path) -> None:
     assert "Java: not found on the PATH\n" in _run("--version", "--verbose", folder=tmp_path, PATH="/nowhere").stdout
-    done = _run("--version", "--verbose", folder=tmp_path, JAVA_HOME="/no\x1bwhere")
-    assert "Java: not found: JAVA_HOME is /no\\x1bwhere, and has no bin/java\n" in done.stdout
+    run = _run("--version", "--verbose", folder=tmp_path, JAVA_HOME="/no\x1bwhere")
+    assert "Java: not found: JAVA_HOME is /no\\x1bwhere, and has no bin/java\n" in run.stdout
 
 
 def test_what_cannot_be_told_keeps_nothing_else_from_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,22 +71,22 @@ def test_what_cannot_be_told_keeps_nothing_else_from_it(monkeypatch: pytest.Monk
 
     monkeypatch.setitem(version._SURROUNDINGS, "RocksDB", broken)
     monkeypatch.setitem(version._SURROUNDINGS, "PySpark", version._installed("no_such_distribution"))
-    told = dict(line.split(": ", 1) for line in list(version.lines(verbose=True))[1:])
-    assert list(told) == NAMES
-    assert told["RocksDB"] == "unknown: RocksError: no room\\x1b"
-    assert told["PySpark"] == "not installed"
+    parts = dict(line.split(": ", 1) for line in list(version.lines(verbose=True))[1:])
+    assert list(parts) == NAMES
+    assert parts["RocksDB"] == "unknown: RocksError: no room\\x1b"
+    assert parts["PySpark"] == "not installed"
     for name in (*version._SURROUNDINGS,):
         monkeypatch.setitem(version._SURROUNDINGS, name, broken)
     assert len(list(version.lines(verbose=True))) == len(NAMES) + 1
 
 
 def test_short_as_ever(tmp_path: Path) -> None:
-    done = _run("--version", folder=tmp_path, KSTATE_VERBOSE="1", KSTATE_VERSION_VERBOSE="1", KSTATE__VERBOSE="1")
-    assert done.stdout == f"kstate {__version__}\n"
+    run = _run("--version", folder=tmp_path, KSTATE_VERBOSE="1", KSTATE_VERSION_VERBOSE="1", KSTATE__VERBOSE="1")
+    assert run.stdout == f"kstate {__version__}\n"
 
 
 def test_it_is_for_the_version_only(tmp_path: Path) -> None:
-    done = _run("--verbose", "ls", ".", folder=tmp_path)
-    assert done.returncode == 2
-    assert "kstate: --verbose goes with --version" in done.stderr
-    assert "see kstate --version --verbose" in done.stderr
+    run = _run("--verbose", "ls", ".", folder=tmp_path)
+    assert run.returncode == 2
+    assert "kstate: --verbose goes with --version" in run.stderr
+    assert "see kstate --version --verbose" in run.stderr

@@ -194,8 +194,8 @@ def test_a_signal_amid_the_handing_out_leaves_no_job_unknown(tmp_path: Path) -> 
         f"        assert os.path.exists({str(late)!r}) == os.path.exists({str(late) + '.begun'!r})\n"
         "        os._exit(42)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=False, timeout=60)
-    assert done.returncode == 42
+    process = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=False, timeout=60)
+    assert process.returncode == 42
 
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:

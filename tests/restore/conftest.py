@@ -27,7 +27,7 @@ def expected(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     """The digests of an undisturbed restore."""
     app = tmp_path_factory.mktemp("expected") / support.APP
     support.good(support.restore(app, dump))
-    found = support.digest(app)
-    assert len(found) == 2
+    digest = support.digest(app)
+    assert len(digest) == 2
     assert support.left_behind(app) == []
-    return found
+    return digest

@@ -29,7 +29,7 @@ from . import support
 
 SECONDS = 240
 """Much more than a restoration takes, on a machine that does much else."""
-ONE_BY_ONE = ("--master", "local[1,4]")
+TEXTS = ("--master", "local[1,4]")
 """Two slices, one after the other."""
 
 
@@ -42,7 +42,7 @@ class Watched:
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir()
         self.process = subprocess.Popen(
-            support.command(app, dump, *ONE_BY_ONE),
+            support.command(app, dump, *TEXTS),
             env={**support.environment(), "TMPDIR": str(self.scratch)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -80,14 +80,14 @@ class Watched:
 
     def spark(self) -> dict[int, str]:
         """The processes of Spark by their command lines."""
-        found = {}
+        results = {}
         for pid, parent, session in processes():
             if parent == self.process.pid and session == pid:
                 self.sessions.add(pid)
             if session in self.sessions:
                 with contextlib.suppress(OSError):
-                    found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        return found
+                    results[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return results
 
     def notes(self, suffix: str) -> int:
         """Notes of this run (the newest) in its staging folder."""
@@ -99,14 +99,14 @@ class Watched:
 
 def processes() -> list[tuple[int, int, int]]:
     """(pid, parent, session) of all that live."""
-    found = []
+    results = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
                 state, parent, _, session = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:4]
                 if state not in ("Z", "X"):
-                    found.append((int(name), int(parent), int(session)))
-    return found
+                    results.append((int(name), int(parent), int(session)))
+    return results
 
 
 @dataclass(frozen=True)
@@ -232,16 +232,16 @@ class Signals:
             self.fresh()
             return self.strike(moment, way)
         way.strike(run)
-        status, said = run.ended()
+        status, text = run.ended()
         self.struck[moment.phase, way.name] += 1
-        wrong = self._looked_at(run, moment, way, status, said)
-        return [f"{one}\n{said[-3000:]}" for one in wrong]
+        wrong = self._looked_at(run, moment, way, status, text)
+        return [f"{entry}\n{text[-3000:]}" for entry in wrong]
 
-    def _looked_at(self, run: Watched, moment: Moment, way: Way, status: int, said: str) -> list[str]:
-        wrong = ["a traceback"] if "Traceback" in said else []
+    def _looked_at(self, run: Watched, moment: Moment, way: Way, status: int, text: str) -> list[str]:
+        wrong = ["a traceback"] if "Traceback" in text else []
         killed = way.number is signal.SIGKILL
         # Once all is done the interpreter ends, and a signal meets its default action, which shells call 128+N, or nobody.
-        late = moment.switched is None and status in (0, -way.number) and '"NOT_RUNNING"' in said
+        late = moment.switched is None and status in (0, -way.number) and '"NOT_RUNNING"' in text
         if status != (-way.number if killed else 128 + way.number) and not late:
             wrong.append(f"exit {status}")
         wrong += self._processes(run, at_once=not killed)
@@ -253,15 +253,15 @@ class Signals:
         if not killed:
             if states and states[-1] != "NOT_RUNNING":
                 wrong.append(f"the states were {states}")
-            if not switched and "nothing has changed; " not in said:
+            if not switched and "nothing has changed; " not in text:
                 wrong.append("it does not say that nothing has changed")
-            if not switched and "run the same command again" not in said:
+            if not switched and "run the same command again" not in text:
                 wrong.append("it does not say what to do")
-            if left := sorted(path.name for path in run.scratch.iterdir() if "hsperfdata" not in path.name):
-                wrong.append(f"left in TMPDIR: {left}")
-        shown = support.status(self._app)[-1:] if (self._app.parent / ".kstate" / self._app.name).exists() else []
-        wanted = {"INTERRUPTED", "NOT_RUNNING", None} if killed else {"NOT_RUNNING", None}
-        wrong += [f"its state is {row['restoration']}" for row in shown if row["restoration"] not in wanted]
+            if names := sorted(path.name for path in run.scratch.iterdir() if "hsperfdata" not in path.name):
+                wrong.append(f"left in TMPDIR: {names}")
+        output = support.status(self._app)[-1:] if (self._app.parent / ".kstate" / self._app.name).exists() else []
+        texts = {"INTERRUPTED", "NOT_RUNNING", None} if killed else {"NOT_RUNNING", None}
+        wrong += [f"its state is {row['restoration']}" for row in output if row["restoration"] not in texts]
         outcome = "the new directory" if switched else "the old directory"
         outcome += ", all was done before it came" if late and not killed else ""
         self.ended["killed" if killed else f"exit 128+N, {states[-1] if states else 'no run'}, {outcome}"] += 1
@@ -272,24 +272,24 @@ class Signals:
     def _processes(self, run: Watched, *, at_once: bool) -> list[str]:
         """Of Spark nothing is left; after a kill it notices by itself."""
         deadline = time.monotonic() + (0 if at_once else 60)
-        while (left := run.spark()) and time.monotonic() < deadline:
+        while (spark := run.spark()) and time.monotonic() < deadline:
             time.sleep(0.1)
-        return [f"still running: {left}"] if left else []
+        return [f"still running: {spark}"] if spark else []
 
     def again(self) -> list[str]:
         """The same command once more, undisturbed; what was wrong."""
         run = Watched(self._app, self.dump)
-        status, said = run.ended()
+        status, text = run.ended()
         resumed = [event for event in run.events() if event.get("type") == "resumed"]
         wrong = [] if status == 0 else [f"exit {status} when run again"]
         if support.digest(self._app) != self.expected:
             wrong.append("other rows when run again")
-        if left := support.left_behind(self._app):
-            wrong.append(f"left behind: {left}")
+        if remainder := support.left_behind(self._app):
+            wrong.append(f"left behind: {remainder}")
         if not wrong:
-            taken = f", {resumed[0]['slices']} of {resumed[0]['of']} slices taken over" if resumed else ""
-            self.ended[f"run again: done{taken}"] += 1
-        return [f"{one}\n{said[-3000:]}" for one in wrong]
+            choice = f", {resumed[0]['slices']} of {resumed[0]['of']} slices taken over" if resumed else ""
+            self.ended[f"run again: done{choice}"] += 1
+        return [f"{entry}\n{text[-3000:]}" for entry in wrong]
 
 
 def prepared(folder: Path) -> Signals:
@@ -298,7 +298,7 @@ def prepared(folder: Path) -> Signals:
     make_dump(dump, support.TOPIC, records=40_000, keys=10_000, value_bytes=100, partitions=2)
     app = folder / "expected" / support.APP
     app.parent.mkdir()
-    support.good(support.restore(app, dump, *ONE_BY_ONE))
+    support.good(support.restore(app, dump, *TEXTS))
     return Signals(folder, dump, support.digest(app))
 
 
@@ -307,9 +307,9 @@ def main() -> int:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True)
     signals = prepared(folder)
-    chosen = [moment for moment in MOMENTS if not sys.argv[2:] or moment.name in sys.argv[2:]]
+    moments = [moment for moment in MOMENTS if not sys.argv[2:] or moment.name in sys.argv[2:]]
     failed = 0
-    for moment in chosen:
+    for moment in moments:
         signals.fresh()
         for way in WAYS:
             wrong = signals.strike(moment, way)
@@ -318,7 +318,7 @@ def main() -> int:
         wrong = signals.again()
         failed += bool(wrong)
         print(f"{moment.phase}: {moment.name}: again: {wrong or 'good'}", flush=True)
-    phases = list(dict.fromkeys(moment.phase for moment in chosen))
+    phases = list(dict.fromkeys(moment.phase for moment in moments))
     for phase in phases:
         print(phase, {way.name: signals.struck[phase, way.name] for way in WAYS})
     for outcome, times in sorted(signals.ended.items()):

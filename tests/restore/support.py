@@ -57,9 +57,11 @@ def environment() -> dict[str, str]:
 
 def said_by(code: str) -> str:
     """What Python prints in a process of its own: PySpark goes on with a JVM that other tests have started in this one."""
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def start(app: Path, dump: Path, *options: str) -> subprocess.Popen[str]:
@@ -87,15 +89,15 @@ def good(result: Ended) -> Ended:
 
 def digest(app: Path) -> dict[str, str]:
     """Store directory -> digest of the rows of all its column families, whatever files they are in."""
-    found = {}
+    results = {}
     for current in sorted(app.rglob("CURRENT")):
         whole = hashlib.sha256()
         with Shadow(current.parent) as shadow:
             for family in shadow.column_families:
                 for key, value in shadow.rows(family):
                     whole.update(repr((family, key, value)).encode())
-        found[str(current.parent.relative_to(app))] = whole.hexdigest()
-    return found
+        results[str(current.parent.relative_to(app))] = whole.hexdigest()
+    return results
 
 
 def left_behind(app: Path) -> list[str]:
@@ -112,26 +114,26 @@ def left_behind(app: Path) -> list[str]:
 
 def notes(app: Path, suffix: str) -> list[dict[str, Any]]:
     """The notes that attempts leave in the staging area while a run goes on."""
-    found = []
+    results = []
     for path in (app.parent / ".kstate" / app.name).glob(f"*/runs/*{suffix}"):
         try:
-            found.append(json.loads(path.read_text(encoding="utf-8")))
+            results.append(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             continue
-    return found
+    return results
 
 
 def status(app: Path) -> list[dict[str, Any]]:
     """What `kstate status` says of the runs of an application."""
-    shown = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "kstate_cli", "status", str(app), "-o", "json"],
         env=environment(),
         capture_output=True,
         text=True,
         check=True,
     )
-    json_lines.check(["status", str(app), "-o", "json"], 0, shown.stdout)
-    return json_lines.results(shown.stdout)
+    json_lines.check(["status", str(app), "-o", "json"], 0, process.stdout)
+    return json_lines.results(process.stdout)
 
 
 def clean(app: Path) -> None:

@@ -31,11 +31,11 @@ HOUR = 3_600_000
 
 
 def look(app: Path) -> SstAge:
-    (found,) = [
+    (age,) = [
         sst_age(store) for task in read_application(app).tasks for store in task.stores
         if f"{task.name}/{store.name}" == STORE
     ]  # fmt: skip
-    return found
+    return age
 
 
 def restore(app: Path, dump: Path, *options: object) -> None:
@@ -58,10 +58,10 @@ def test_what_a_run_writes_down(tmp_path: Path) -> None:
     assert old.at_ms is not None
     dump = tmp_path / "dump"
     shutil.copytree(ROOT / "examples" / "dump", dump)
-    known = parse((dump / NAME).read_bytes())
+    facts = parse((dump / NAME).read_bytes())
     read = Reading(old.at_ms + 5 * HOUR, old.at_ms + 6 * HOUR, "compact", 24 * HOUR, 2)
-    dated = tuple(dataclasses.replace(partition, reading=read, topic_id="an-id") for partition in known.partitions)
-    (dump / NAME).write_bytes(render(Manifest(known.isolation, dated, known.files, known.committed)))
+    dated = tuple(dataclasses.replace(partition, reading=read, topic_id="an-id") for partition in facts.partitions)
+    (dump / NAME).write_bytes(render(Manifest(facts.isolation, dated, facts.files, facts.committed)))
 
     # Caught up: old files, and data as of the beginning of the reading.
     restore(app, dump)
@@ -85,12 +85,12 @@ def test_what_a_run_writes_down(tmp_path: Path) -> None:
     bounds = tmp_path / "bounds.json"
     bounds.write_text(json.dumps({KEY.topic: {"0": {"start": 0, "end": 20, "id": "an-id"}}}), encoding="utf-8")
     options = ["--from-changelog", dump, "--for", "4.3", "--store", "latest-order", "--task", "0_0", "--dry-run"]
-    refused = kstate("restore", app, *options, "--spec", ROOT / "examples" / "dump.toml", "--offsets", bounds, status=4)
-    assert "Do not start the application" in refused.err
-    begun = time.time()
+    refusal = kstate("restore", app, *options, "--spec", ROOT / "examples" / "dump.toml", "--offsets", bounds, status=4)
+    assert "Do not start the application" in refusal.err
+    start = time.time()
     restore(app, dump, "--offsets", bounds, "--rebuild", "--warnings-ok")
     rebuilt = look(app)
-    assert max(path.stat().st_mtime for path in database.glob("*.sst")) >= int(begun)
+    assert max(path.stat().st_mtime for path in database.glob("*.sst")) >= int(start)
     assert resolve_age(read_ages(app), STORE, {KEY: LAST}, rebuilt).as_of_ms == read.started_ms
     *_, run = read_runs(app)
     assert STORE in run.last("precious")["why"]

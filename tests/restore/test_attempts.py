@@ -24,12 +24,12 @@ from .cluster import Cluster
 from .conftest import RECORDS
 
 
-def wait_for(process: subprocess.Popen[str], what: Callable[[], Any], seconds: float = 120) -> Any:
+def wait_for(process: subprocess.Popen[str], subject: Callable[[], Any], seconds: float = 120) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        found = what()
-        if found:
-            return found
+        results = subject()
+        if results:
+            return results
         if process.poll() is not None:
             raise AssertionError(f"ended with {process.returncode} before it happened: {process.communicate()[1]}")
         time.sleep(0.01)
@@ -38,13 +38,13 @@ def wait_for(process: subprocess.Popen[str], what: Callable[[], Any], seconds: f
 
 def kill_attempts(process: subprocess.Popen[str], app: Path, most: int) -> dict[str, int]:
     """Kills the first ``most`` attempts of every slice as soon as they have begun; returns kills by slice."""
-    seen: set[int] = set()
+    numbers: set[int] = set()
     killed: dict[str, int] = {}
     while process.poll() is None:
         for note in support.notes(app, ".started"):
-            if note["pid"] in seen or killed.get(note["slice"], 0) >= most:
+            if note["pid"] in numbers or killed.get(note["slice"], 0) >= most:
                 continue
-            seen.add(note["pid"])
+            numbers.add(note["pid"])
             with contextlib.suppress(ProcessLookupError):
                 os.kill(note["pid"], signal.SIGKILL)
                 killed[note["slice"]] = killed.get(note["slice"], 0) + 1
@@ -76,7 +76,7 @@ def test_a_worker_that_always_dies(dump: Path, tmp_path: Path) -> None:
     assert support.left_behind(app) == []
 
 
-ONE_BY_ONE = ("--master", "local[1,4]")
+TEXTS = ("--master", "local[1,4]")
 """Two slices, one after the other."""
 IN_PROCESS = ("--engine", "local")
 """By the command itself, without Spark's start: where what is looked at is what becomes of slices, not who makes them."""
@@ -90,8 +90,8 @@ def one_of_two_finished(process: subprocess.Popen[str], app: Path) -> int:
     """Waits until one slice is finished and the next has begun, and stops that attempt; returns its pid."""
 
     def second() -> list[dict[str, Any]]:
-        done = {f"{note['task']}-{note['store']}-{note['number']}" for note in finished_runs(app)}
-        return [note for note in support.notes(app, ".started") if note["slice"] not in done] if done else []
+        texts = {f"{note['task']}-{note['store']}-{note['number']}" for note in finished_runs(app)}
+        return [note for note in support.notes(app, ".started") if note["slice"] not in texts] if texts else []
 
     pid = int(wait_for(process, second)[0]["pid"])
     os.kill(pid, signal.SIGSTOP)
@@ -154,12 +154,12 @@ def test_what_an_interrupted_run_has_finished_is_used(
     dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
     app = tmp_path / support.APP
-    process = support.start(app, dump, *ONE_BY_ONE)
+    process = support.start(app, dump, *TEXTS)
     stopped = one_of_two_finished(process, app)
     live = support.status(app)[-1]
     end(process, number, stopped)
     assert live["restoration"] == "RESTORING"
-    assert [(one["slices"], one["of"], one["records"]) for one in live["progress"]] in (
+    assert [(entry["slices"], entry["of"], entry["records"]) for entry in live["progress"]] in (
         [(1, 1, RECORDS // 2), (0, 1, 0)],
         [(0, 1, 0), (1, 1, RECORDS // 2)],
     )
@@ -167,7 +167,7 @@ def test_what_an_interrupted_run_has_finished_is_used(
     row = support.status(app)[-1]
     assert row["restoration"] == ("NOT_RUNNING" if number is signal.SIGTERM else "INTERRUPTED")
     assert row["bytes_pinned"] > 0
-    resumed = support.good(support.restore(app, dump, *ONE_BY_ONE))
+    resumed = support.good(support.restore(app, dump, *TEXTS))
     (event,) = events(resumed, "resumed")
     assert event["predecessor"] == row["run"]
     assert (event["slices"], event["of"]) == (1, 2)
@@ -229,19 +229,19 @@ def test_a_signal_in_its_own_process_keeps_what_is_finished(
 
 
 def test_a_command_hears_of_every_state(dump: Path, tmp_path: Path) -> None:
-    app, heard = tmp_path / support.APP, tmp_path / "heard"
+    app, messages = tmp_path / support.APP, tmp_path / "heard"
     script = tmp_path / "hear.sh"
-    script.write_text(f'#!/bin/sh\necho "$1 $2 $KSTATE_APP" >> {heard}\nexit 3\n')
+    script.write_text(f'#!/bin/sh\necho "$1 $2 $KSTATE_APP" >> {messages}\nexit 3\n')
     script.chmod(0o755)
     result = support.good(support.restore(app, dump, "--on-state-change", str(script), *IN_PROCESS))
-    assert [line.split()[:2] for line in heard.read_text().splitlines()] == [
+    assert [line.split()[:2] for line in messages.read_text().splitlines()] == [
         ["CREATED", "REBALANCING"],
         ["REBALANCING", "RESTORING"],
         ["RESTORING", "RUNNING"],
         ["RUNNING", "PENDING_SHUTDOWN"],
         ["PENDING_SHUTDOWN", "NOT_RUNNING"],
     ]
-    assert {line.split()[2] for line in heard.read_text().splitlines()} == {str(app)}
+    assert {line.split()[2] for line in messages.read_text().splitlines()} == {str(app)}
     assert "exit status 3" in result.stderr
 
 
@@ -289,8 +289,8 @@ def test_a_damaged_file_of_the_same_size(dump: Path, tmp_path: Path) -> None:
     value = pq.read_table(file, columns=["value"]).column("value")[1_000].as_py()
     content[content.index(value) + 50] ^= 0x5A
     file.write_bytes(content)
-    refused = support.restore(app, mine, *IN_PROCESS)
-    assert (refused.status, "SHA-256" in refused.stderr, file.name in refused.stderr) == (4, True, True), refused.stderr
+    restore = support.restore(app, mine, *IN_PROCESS)
+    assert (restore.status, "SHA-256" in restore.stderr, file.name in restore.stderr) == (4, True, True), restore.stderr
     assert not app.exists()
     assert support.left_behind(app) == []
 
@@ -318,19 +318,19 @@ def test_two_hosts_with_one_staging(dump: Path, expected: dict[str, str], tmp_pa
     apps = [tmp_path / host / support.APP for host in ("one", "two")]
     for app in apps:
         app.parent.mkdir()
-    one = support.start(apps[0], dump, *ONE_BY_ONE, "--staging", str(staging))
-    started = wait_for(one, lambda: [note for path in staging.glob("*/*.started") if (note := _read(path))])
+    start = support.start(apps[0], dump, *TEXTS, "--staging", str(staging))
+    started = wait_for(start, lambda: [note for path in staging.glob("*/*.started") if (note := _read(path))])
     os.kill(started[0]["pid"], signal.SIGSTOP)
     (folder,) = staging.iterdir()
     support.good(support.restore(apps[1], dump, "--staging", str(staging), *IN_PROCESS))
     assert support.digest(apps[1]) == expected
     assert list(staging.iterdir()) == [folder]
-    end(one, signal.SIGKILL, started[0]["pid"])
+    end(start, signal.SIGKILL, started[0]["pid"])
     assert list(staging.iterdir()) == [folder]
     (run,) = read_runs(apps[0])
-    left = left_in_area(run)
-    assert left is not None
-    assert (left.place, left.why) == (str(folder), None)
+    remainder = left_in_area(run)
+    assert remainder is not None
+    assert (remainder.place, remainder.why) == (str(folder), None)
     # The next run removes it; so does `kstate clean`.
     support.good(support.restore(apps[0], dump, "--staging", str(staging), *IN_PROCESS))
     assert support.digest(apps[0]) == expected
@@ -344,7 +344,7 @@ def test_speculation(dump: Path, expected: dict[str, str], tmp_path: Path, clust
     staging.mkdir()
     conf = ["speculation=true", "speculation.interval=100ms", "speculation.multiplier=1.1", "speculation.quantile=0.5"]
     process = support.start(
-        app, dump, "--master", cluster.master, "--staging", str(staging), *(f"--conf=spark.{one}" for one in conf)
+        app, dump, "--master", cluster.master, "--staging", str(staging), *(f"--conf=spark.{entry}" for entry in conf)
     )
 
     def started() -> list[dict[str, Any]]:
@@ -364,10 +364,10 @@ def test_speculation(dump: Path, expected: dict[str, str], tmp_path: Path, clust
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found
+    return document
 
 
 def test_after_an_error_somebody_must_look(dump: Path, tmp_path: Path) -> None:

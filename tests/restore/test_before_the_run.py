@@ -24,7 +24,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def restore(app: Path, dump: Path, *options: str, **variables: str) -> tuple[int, str]:
     """Exit status and standard error."""
-    done = subprocess.run(
+    process = subprocess.run(
         support.command(app, dump, *options),
         env={**support.environment(), **variables},
         capture_output=True,
@@ -32,9 +32,9 @@ def restore(app: Path, dump: Path, *options: str, **variables: str) -> tuple[int
         timeout=400,
         check=False,
     )
-    assert "Traceback" not in done.stderr, done.stderr
-    assert "defect" not in done.stderr, done.stderr
-    return done.returncode, done.stderr
+    assert "Traceback" not in process.stderr, process.stderr
+    assert "defect" not in process.stderr, process.stderr
+    return process.returncode, process.stderr
 
 
 def nothing_began(app: Path) -> None:
@@ -53,10 +53,10 @@ DRY = pytest.mark.parametrize("dry", [("--dry-run",), ()], ids=["dry", "real"])
 
 @DRY
 def test_no_java(app: Path, small: Path, dry: tuple[str, ...]) -> None:
-    status, said = restore(app, small, *dry, PATH="/nowhere", JAVA_HOME="")
-    assert (status, "there is none on the PATH" in said) == (4, True), said
-    status, said = restore(app, small, *dry, JAVA_HOME="/nowhere")
-    assert (status, "JAVA_HOME is /nowhere" in said) == (4, True), said
+    status, text = restore(app, small, *dry, PATH="/nowhere", JAVA_HOME="")
+    assert (status, "there is none on the PATH" in text) == (4, True), text
+    status, text = restore(app, small, *dry, JAVA_HOME="/nowhere")
+    assert (status, "JAVA_HOME is /nowhere" in text) == (4, True), text
     nothing_began(app)
 
 
@@ -67,23 +67,23 @@ def test_a_java_that_is_too_old(app: Path, small: Path, tmp_path: Path, dry: tup
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_412\"' >&2\n")
     java.chmod(0o755)
-    status, said = restore(app, small, *dry, JAVA_HOME=str(java.parents[1]))
-    assert (status, "is Java 8" in said) == (4, True), said
+    status, text = restore(app, small, *dry, JAVA_HOME=str(java.parents[1]))
+    assert (status, "is Java 8" in text) == (4, True), text
     nothing_began(app)
 
 
 @DRY
 @pytest.mark.parametrize("master", [(), ("--master", "local"), ("--master", "local[3,4]"), ("--master", "local[*]")])
 def test_too_little_memory(app: Path, small: Path, dry: tuple[str, ...], master: tuple[str, ...]) -> None:
-    status, said = restore(app, small, *dry, *master, "--memory", "10M")
-    assert (status, "--memory is too small" in said) == (2, True), said
+    status, text = restore(app, small, *dry, *master, "--memory", "10M")
+    assert (status, "--memory is too small" in text) == (2, True), text
     nothing_began(app)
 
 
 @DRY
 def test_memory_for_fewer_tasks_than_are_asked_for(app: Path, small: Path, dry: tuple[str, ...]) -> None:
-    status, said = restore(app, small, *dry, "--memory", "950M", "--master", "local[2,4]")
-    assert (status, "for 2 tasks" in said) == (2, True), said
+    status, text = restore(app, small, *dry, "--memory", "950M", "--master", "local[2,4]")
+    assert (status, "for 2 tasks" in text) == (2, True), text
     nothing_began(app)
 
 
@@ -93,17 +93,17 @@ def test_staging_that_cannot_be_written(app: Path, small: Path, tmp_path: Path, 
     file.write_text("")
     places = [str(file), f"{file}/below", f"file://{file}/below", "/proc/nothing"]
     for place in places:
-        status, said = restore(app, small, *dry, "--staging", place)
-        assert (status, "--staging" in said) == (4, True), said
-    status, said = restore(app, small, *dry, "--staging", "nosuch://bucket/staging")
-    assert (status, "cannot be opened" in said) == (2, True), said
+        status, text = restore(app, small, *dry, "--staging", place)
+        assert (status, "--staging" in text) == (4, True), text
+    status, text = restore(app, small, *dry, "--staging", "nosuch://bucket/staging")
+    assert (status, "cannot be opened" in text) == (2, True), text
     nothing_began(app)
 
 
 def test_an_object_store_that_nobody_answers_for(app: Path, small: Path) -> None:
     uri = "s3://id:s3cr3t@bucket/staging?endpoint_override=127.0.0.1:9&scheme=http&region=x"
-    status, said = restore(app, small, "--staging", uri, AWS_MAX_ATTEMPTS="1", AWS_RETRY_MODE="standard")
-    assert (status, "--staging s3://bucket/staging" in said, "s3cr3t" in said) == (4, True, False), said
+    status, text = restore(app, small, "--staging", uri, AWS_MAX_ATTEMPTS="1", AWS_RETRY_MODE="standard")
+    assert (status, "--staging s3://bucket/staging" in text, "s3cr3t" in text) == (4, True, False), text
     nothing_began(app)
 
 
@@ -111,8 +111,8 @@ def test_a_staging_that_is_good_is_left_as_it_was(app: Path, small: Path, tmp_pa
     staging = tmp_path / "staging"
     staging.mkdir()
     before = staging.stat().st_mtime_ns
-    status, said = restore(app, small, "--dry-run", "--staging", str(staging))
-    assert status == 0, said
+    status, text = restore(app, small, "--dry-run", "--staging", str(staging))
+    assert status == 0, text
     assert list(staging.iterdir()) == []
     assert staging.stat().st_mtime_ns == before
     nothing_began(app)
@@ -120,20 +120,20 @@ def test_a_staging_that_is_good_is_left_as_it_was(app: Path, small: Path, tmp_pa
 
 def test_spark_that_does_not_start_is_no_failure_of_the_run(app: Path, small: Path) -> None:
     """What only Spark can tell: its start is refused, no run stays, and the next one needs no --after-error."""
-    status, said = restore(app, small, "--master", "nosuch://127.0.0.1")
-    assert (status, "Spark does not start" in said, "aster" in said) == (4, True, True), said
+    status, text = restore(app, small, "--master", "nosuch://127.0.0.1")
+    assert (status, "Spark does not start" in text, "aster" in text) == (4, True, True), text
     nothing_began(app)
 
 
 def test_a_store_that_drops_whole_files(tmp_path: Path) -> None:
     """FIFO compaction goes by files: a catch-up would make others than Streams, and other rows would be dropped."""
     app = unpack("4.3.1-kinds-eos", tmp_path)
-    shown = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "kstate_cli", "inspect-position", str(app), "-o", "json"],
         env=support.environment(), capture_output=True, text=True, check=True,
     )  # fmt: skip
     topic = f"{app.name}-kv-timestamped-changelog"
-    assert topic in shown.stdout
+    assert topic in process.stdout
     dump = tmp_path / "dump"
     make_dump(dump, topic, records=200_000, keys=50, value_bytes=1, partitions=1)
     command = [
@@ -145,8 +145,8 @@ def test_a_store_that_drops_whole_files(tmp_path: Path) -> None:
     for options in app.rglob("kv-timestamped/OPTIONS-*"):
         text = options.read_text()
         options.write_text(re.sub("compaction_style=.*", "compaction_style=kCompactionStyleFIFO", text))
-    refused = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
-    assert (refused.returncode, "FIFO" in refused.stderr, "--rebuild" in refused.stderr) == (4, True, True), refused
+    refusal = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
+    assert (refusal.returncode, "FIFO" in refusal.stderr, "--rebuild" in refusal.stderr) == (4, True, True), refusal
 
 
 def _task_of(app: Path, store: str) -> str:
@@ -165,19 +165,21 @@ def test_a_name_that_no_file_can_have(tmp_path: Path, small: Path) -> None:
     app.parent.mkdir()
     command = support.command(app, small, "--dry-run")
     command[command.index("--spec") + 1] = str(spec)
-    refused = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
-    assert (refused.returncode, "too long" in refused.stderr) == (4, True), refused
+    process = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
+    assert (process.returncode, "too long" in process.stderr) == (4, True), process
     assert list(app.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("asked", [(), ("--store", "cache")], ids=["all", "named"])
-def test_a_store_in_memory_is_left_to_streams(app: Path, small: Path, tmp_path: Path, asked: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("requests", [(), ("--store", "cache")], ids=["all", "named"])
+def test_a_store_in_memory_is_left_to_streams(
+    app: Path, small: Path, tmp_path: Path, requests: tuple[str, ...]
+) -> None:
     """Its kind is one of a specification only: no table of releases and no codec knows it."""
     spec = tmp_path / "kstate.toml"
     memory = f'[stores.cache]\nkind = "in-memory"\nsubtopology = 0\npartitions = 2\nchangelog = "{support.TOPIC}"\n'
     spec.write_text(support.SPEC + memory, encoding="utf-8")
-    done = support.restore(app, small, "--dry-run", "--engine", "local", "--spec", str(spec), *asked)
-    assert done.status in (0, 1), done.stderr
-    assert "cache is in memory: Streams restores it at every start" in str(done.rows)
-    assert ("0_0" in str(done.rows)) is not bool(asked)
+    restore = support.restore(app, small, "--dry-run", "--engine", "local", "--spec", str(spec), *requests)
+    assert restore.status in (0, 1), restore.stderr
+    assert "cache is in memory: Streams restores it at every start" in str(restore.rows)
+    assert ("0_0" in str(restore.rows)) is not bool(requests)
     nothing_began(app)

@@ -31,8 +31,8 @@ def test_a_versioned_store_on_a_cluster(tmp_path: Path) -> None:
             "--warnings-ok",
         )
         (tmp_path / "area").mkdir()
-        refused = kstate("restore", app, *whole.options, *there, status=4)
-        assert "leave out --master, or replace them whole with --rebuild" in refused.err, refused.err
+        refusal = kstate("restore", app, *whole.options, *there, status=4)
+        assert "leave out --master, or replace them whole with --rebuild" in refusal.err, refusal.err
         kstate("restore", app, *whole.options, *here)
         rows = kstate("verify", app, "-o", "json").rows
         kstate("undo", app)

@@ -83,9 +83,9 @@ def tiny(folder: Path, warm: Warm, *stores: str, plain: bool = False) -> World:
 
 
 def growing(folder: Path, warm: Warm) -> World:
-    made = GrowingDump(folder / "dump")
+    dump = GrowingDump(folder / "dump")
     for begin in (0, 100):
-        made.add({key: [(b"k%04d" % n, b"v" * 20, 1_700_000_000_000 + n) for n in range(begin, begin + 100)]
+        dump.add({key: [(b"k%04d" % n, b"v" * 20, 1_700_000_000_000 + n) for n in range(begin, begin + 100)]
                   for key in (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))})  # fmt: skip
     (folder / "kstate.toml").write_text(SPEC)
     return World(folder, warm, APP)
@@ -111,7 +111,7 @@ def test_a_whole_dump(world: World) -> None:
 @pytest.mark.parametrize("part", range(2))
 def test_bits_that_flipped(world: World, part: int) -> None:
     """Anywhere: in pages, in their headers, in footers. What Parquet does not notice is data where no digest tells."""
-    chance, refused = random.Random(f"{part}"), 0
+    chance, refusal = random.Random(f"{part}"), 0
     for number in range(10):
         file = chance.choice(world.files)
         whole = file.read_bytes()
@@ -119,9 +119,9 @@ def test_bits_that_flipped(world: World, part: int) -> None:
         for _ in range(1 + 7 * (number % 2)):
             data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
         file.write_bytes(data)
-        refused += world.agrees() not in (0, 1)
+        refusal += world.agrees() not in (0, 1)
         file.write_bytes(whole)
-    assert refused or world.options, "a digest tells"
+    assert refusal or world.options, "a digest tells"
 
 
 def test_what_is_cut_off_or_missing(world: World) -> None:

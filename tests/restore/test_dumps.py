@@ -91,7 +91,7 @@ def plain(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda entry: entry.__name__)
 def test_any_layout(
     rows: pa.Table, plain: dict[str, str], tmp_path: Path, layout: Callable[[pa.Table, Path], None]
 ) -> None:
@@ -164,8 +164,8 @@ def test_an_incremental_dump_is_no_base(dump: Path, tmp_path: Path) -> None:
     later = rows.filter(pa.compute.greater_equal(rows.column("offset"), 1_000))
     pq.write_table(later, folder / "all.parquet")
     manifest["files"] = [{"path": "all.parquet", "size": (folder / "all.parquet").stat().st_size}]
-    for one in manifest["partitions"]:
-        one |= {"first": 1_000, "last": RECORDS // 2 - 1, "rows": RECORDS // 2 - 1_000}
+    for partition in manifest["partitions"]:
+        partition |= {"first": 1_000, "last": RECORDS // 2 - 1, "rows": RECORDS // 2 - 1_000}
     write(manifest, folder)
     result = support.restore(tmp_path / support.APP, folder)
     assert result.status == 4

@@ -33,9 +33,9 @@ def test_a_file_that_is_damaged(dump: Path, tmp_path: Path) -> None:
     mine = tmp_path / "dump"
     shutil.copytree(dump, mine)
     file = min(mine.rglob("*.parquet"))
-    with open(file, "r+b") as opened:
-        opened.seek(file.stat().st_size // 3)
-        opened.write(b"\xff" * 4096)
+    with open(file, "r+b") as handle:
+        handle.seek(file.stat().st_size // 3)
+        handle.write(b"\xff" * 4096)
     app = tmp_path / support.APP
     result = support.restore(app, mine, *LOCAL, "--skip-digests")
     assert (result.status, file.name in result.stderr) == (4, True), result.stderr
@@ -94,16 +94,16 @@ def test_the_plan_and_the_summary_state_the_engine(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "text"),
     [
         (("--engine", "flink"), "none of auto, local, spark"),
         ((*LOCAL, "--master", "local[1,4]"), "--master is about Spark"),
         ((*LOCAL, "--conf", "a=b"), "--conf is about Spark"),
     ],
 )
-def test_what_contradicts_itself(dump: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+def test_what_contradicts_itself(dump: Path, tmp_path: Path, options: tuple[str, ...], text: str) -> None:
     result = support.restore(tmp_path / support.APP, dump, *options)
-    assert (result.status, said in result.stderr) == (2, True), result.stderr
+    assert (result.status, text in result.stderr) == (2, True), result.stderr
 
 
 @pytest.fixture(scope="module")

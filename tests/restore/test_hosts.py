@@ -45,8 +45,8 @@ class Hosts:
         listings = []
         for host in hosts:
             listing = self.folder / f"{host}.json"
-            done = kstate("ls", self.app(host), "-o", "json", status=None)
-            listing.write_text(done.out)
+            result = kstate("ls", self.app(host), "-o", "json", status=None)
+            listing.write_text(result.out)
             listings.append(listing)
         path = self.folder / name
         path.write_text(kstate("fleet", *listings, "-o", "json", status=None).out)
@@ -59,11 +59,11 @@ class Hosts:
 @pytest.fixture(scope="module")
 def made(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Hosts:
     """Two of them: the first has 0_0, the second 0_1."""
-    found = Hosts(tmp_path_factory.mktemp("hosts"), dump)
+    hosts = Hosts(tmp_path_factory.mktemp("hosts"), dump)
     for host, share in (("web-1", "1/2"), ("web-2", "2/2")):
-        support.good(found.restore(host, "--share", share))
-    assert (found.tasks("web-1"), found.tasks("web-2")) == (["0_0"], ["0_1"])
-    return found
+        support.good(hosts.restore(host, "--share", share))
+    assert (hosts.tasks("web-1"), hosts.tasks("web-2")) == (["0_0"], ["0_1"])
+    return hosts
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_what_two_hosts_lost_is_restored_once(hosts: Hosts) -> None:
 
 def test_where_nothing_is_missing_nothing_is_done(hosts: Hosts) -> None:
     now = hosts.fleet("now.json", "web-1", "web-2")
-    done = support.good(hosts.restore("web-3", "--missing", now, "--share", "1/1"))
-    assert done.of("summary")[0]["stores"] == 0
+    good = support.good(hosts.restore("web-3", "--missing", now, "--share", "1/1"))
+    assert good.of("summary")[0]["stores"] == 0
     assert hosts.tasks("web-3") == []
 
 
@@ -139,16 +139,16 @@ DAMAGED = {
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
-    damage, status, told = DAMAGED[name]
+    damage, status, messages = DAMAGED[name]
     now = hosts.fleet("now.json", "web-1")
     damage(now)
-    done = hosts.restore("web-3", "--missing", now, "--share", "1/1")
-    assert (done.status, told in done.stderr) == (status, True), done.stderr
+    restore = hosts.restore("web-3", "--missing", now, "--share", "1/1")
+    assert (restore.status, messages in restore.stderr) == (status, True), restore.stderr
     assert not hosts.app("web-3").exists()
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "messages"),
     [
         (("--missing", "NOW"), "which of them are for this host"),
         (("--missing", "NOW", "--before", "NOW", "--share", "1/2"), "which of them are for this host"),
@@ -163,11 +163,11 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
         (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "cannot be the name of a host"),
     ],
 )
-def test_what_does_not_go_together(hosts: Hosts, options: tuple[str, ...], told: str) -> None:
+def test_what_does_not_go_together(hosts: Hosts, options: tuple[str, ...], messages: str) -> None:
     now = hosts.fleet("now.json", "web-1")
     words = [option.replace("NOW", str(now)).replace("FOLDER", str(hosts.folder)) for option in options]
-    done = hosts.restore("web-3", *words)
-    assert (done.status, told in done.stderr) == (2, True), done.stderr
+    restore = hosts.restore("web-3", *words)
+    assert (restore.status, messages in restore.stderr) == (2, True), restore.stderr
     assert not hosts.app("web-3").exists()
 
 
@@ -195,9 +195,9 @@ def test_they_end_together(dump: Path, tmp_path: Path) -> None:
 
 def test_one_that_does_not_come(dump: Path, tmp_path: Path) -> None:
     hosts = Hosts(tmp_path, dump)
-    done = hosts.restore("a", "--share", "1/2", "--barrier", tmp_path, "--barrier-timeout", "1")
-    assert (done.status, done.of("summary")[0]["barrier"]) == (1, "not-all-came")
-    assert "2-of-2" in done.stderr
+    restore = hosts.restore("a", "--share", "1/2", "--barrier", tmp_path, "--barrier-timeout", "1")
+    assert (restore.status, restore.of("summary")[0]["barrier"]) == (1, "not-all-came")
+    assert "2-of-2" in restore.stderr
     assert hosts.tasks("a") == ["0_0"]
     # The next call has nothing to restore, and waits again.
     again = hosts.restore("a", "--share", "1/2", "--barrier", tmp_path, "--barrier-timeout", "0", "--warnings-ok")
@@ -208,9 +208,9 @@ def test_a_name_that_is_taken(dump: Path, tmp_path: Path) -> None:
     """What was restored is said all the same."""
     hosts = Hosts(tmp_path, dump)
     (tmp_path / "barrier-a.json").mkdir()
-    done = hosts.restore("a", "--barrier", tmp_path, "--hosts", "2", "--host", "a")
-    assert done.status == 4 and "cannot be written" in done.stderr
-    assert done.of("summary")[0]["executed"]
+    restore = hosts.restore("a", "--barrier", tmp_path, "--hosts", "2", "--host", "a")
+    assert restore.status == 4 and "cannot be written" in restore.stderr
+    assert restore.of("summary")[0]["executed"]
     assert hosts.tasks("a") == ["0_0", "0_1"]
 
 
@@ -218,9 +218,9 @@ def test_start_barrier(tmp_path: Path) -> None:
     """Three processes, one of which ends early; a plan waits for nobody."""
     argv = [sys.executable, "-m", "kstate_cli", "start-barrier", str(tmp_path), "--hosts", "3"]
     processes = [
-        subprocess.Popen([*argv, "--host", f"web-{one}", "-o", "json"], env=support.environment(),
+        subprocess.Popen([*argv, "--host", f"web-{entry}", "-o", "json"], env=support.environment(),
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for one in (1, 2, 3)
+        for entry in (1, 2, 3)
     ]  # fmt: skip
     for process in processes:
         out, err = process.communicate(timeout=60)
@@ -247,8 +247,8 @@ def test_in_a_bucket(objects: ObjectStore) -> None:
         finally:
             for process in processes:  # one that waits on goes on asking a store that other tests look at
                 process.kill()
-        said = [process.communicate()[1] for process in processes]
-        assert [process.returncode for process in processes] == [0, 0], said
+        text = [process.communicate()[1] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0], text
     lost = subprocess.run([*argv, "s3://no-such-bucket/start", "--hosts", "2"], env=support.environment(),
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert lost.returncode == 4 and "s3://no-such-bucket/start" in lost.stderr, lost.stderr

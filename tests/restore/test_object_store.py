@@ -60,17 +60,17 @@ class Both:
                 "--spec", str(self.folder / "kstate.toml"), *options]  # fmt: skip
 
     def restored(self, *options: str) -> list[Done]:
-        done = [kstate(*self.argv(number, "-o", "json", *options)) for number in (0, 1)]
+        kstates = [kstate(*self.argv(number, "-o", "json", *options)) for number in (0, 1)]
         assert digest(self.folder / "bucket" / APP) == digest(self.folder / "folder" / APP)
-        assert [one.summary["records"] for one in done] == [done[0].summary["records"]] * 2
-        return done
+        assert [entry.summary["records"] for entry in kstates] == [kstates[0].summary["records"]] * 2
+        return kstates
 
 
 @pytest.fixture
 def both(tmp_path: Path, objects: ObjectStore) -> Both:
-    made = Both(tmp_path, objects)
-    made.more(400)
-    return made
+    outputs = Both(tmp_path, objects)
+    outputs.more(400)
+    return outputs
 
 
 def test_restored_as_from_a_folder(both: Both) -> None:
@@ -79,17 +79,17 @@ def test_restored_as_from_a_folder(both: Both) -> None:
     both.more()
     both.objects.behave()
     assert both.restored("--standby")[0].summary["records"] == 80
-    read = {one.partition("?")[0].rpartition("/")[2] for one in both.objects.requests() if one.startswith("GET")}
+    read = {line.partition("?")[0].rpartition("/")[2] for line in both.objects.requests() if line.startswith("GET")}
     assert len([name for name in read if name.endswith(".parquet")]) <= 4, (
         "what is new, and what says that it is the same log"
     )
     state = both.folder / "folder" / APP
-    told = [kstate("ls", state, "--spec", "--from-changelog", dump.uri, status=None).out for dump in both.dumps]
-    assert told[0] == told[1] and "partitions = 2" in told[0]
-    looked = [
+    outputs = [kstate("ls", state, "--spec", "--from-changelog", dump.uri, status=None).out for dump in both.dumps]
+    assert outputs[0] == outputs[1] and "partitions = 2" in outputs[0]
+    kstates = [
         kstate("check", state, "--for", "4.3", "--dump", dump.uri, "-o", "json", status=None) for dump in both.dumps
     ]
-    assert looked[0].rows == looked[1].rows and looked[0].status == looked[1].status
+    assert kstates[0].rows == kstates[1].rows and kstates[0].status == kstates[1].status
     for _ in range(16):
         both.more(5)
     assert both.restored("--standby")[0].summary["records"] == 160
@@ -102,8 +102,10 @@ def test_restored_as_from_a_folder(both: Both) -> None:
 def test_on_spark(both: Both) -> None:
     line = [sys.executable, "-m", "kstate_cli", *both.argv(0)]
     line[line.index("--engine") : line.index("--engine") + 2] = ["--master", "local[2,4]"]
-    done = subprocess.run(line, env=environment(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(
+        line, env=environment(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
+    )
+    assert process.returncode == 0, process.stderr
     kstate(*both.argv(1))
     assert digest(both.folder / "bucket" / APP) == digest(both.folder / "folder" / APP)
 
@@ -152,8 +154,8 @@ def test_what_a_store_does_not_give(both: Both, case: str, monkeypatch: pytest.M
     line[line.index("--from-changelog") + 1] = out
     reader = kstate(*line, status=reads)
     assert words in writer.err and "said by a test" not in writer.told and writer.error["hint"], writer.told
-    for done in (writer, reader):
-        assert not any(secret in done.told for secret in (SECRET, ACCESS_KEY)), done.told
+    for result in (writer, reader):
+        assert not any(secret in result.told for secret in (SECRET, ACCESS_KEY)), result.told
     assert out in reader.err
 
 
@@ -161,7 +163,7 @@ def policies() -> list[dict[str, Any]]:
     """Those of the documentation: of who dumps, and of who restores."""
     text = (ROOT / "docs" / "how-to" / "object-store.md").read_text(encoding="utf-8")
     blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL)]
-    return [one for one in blocks if "Statement" in one]
+    return [block for block in blocks if "Statement" in block]
 
 
 def for_bucket(policy: dict[str, Any], bucket: str) -> dict[str, Any]:
@@ -171,17 +173,17 @@ def for_bucket(policy: dict[str, Any], bucket: str) -> dict[str, Any]:
 
 def without(policy: dict[str, Any], action: str) -> dict[str, Any]:
     less: dict[str, Any] = json.loads(json.dumps(policy))
-    for one in less["Statement"]:
-        named = one["Action"] if isinstance(one["Action"], list) else [one["Action"]]
-        one["Action"] = [name for name in named if name != action]
+    for entry in less["Statement"]:
+        names = entry["Action"] if isinstance(entry["Action"], list) else [entry["Action"]]
+        entry["Action"] = [name for name in names if name != action]
     return less
 
 
 def actions(policy: dict[str, Any]) -> set[str]:
     return {
         name
-        for one in policy["Statement"]
-        for name in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+        for entry in policy["Statement"]
+        for name in ([entry["Action"]] if isinstance(entry["Action"], str) else entry["Action"])
     }
 
 
@@ -189,7 +191,7 @@ def test_the_rights_of_the_documentation_are_enough_and_none_is_too_many(
     tmp_path: Path, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every request of a dump, of what comes after a killed one, and of a restore; and each right is one that is asked for."""
-    writes, reads = (for_bucket(one, objects.bucket) for one in policies())
+    writes, reads = (for_bucket(row, objects.bucket) for row in policies())
     monkeypatch.setattr("kstate_cli.dump_writer.bucket._PART_BYTES", 2000)
     uri = objects.uri("orders")
     store = BucketStore(place_in_bucket(uri))
@@ -207,8 +209,8 @@ def test_the_rights_of_the_documentation_are_enough_and_none_is_too_many(
     assert store.present([file.path for full in newest.fulls for file in full.files])
     assert store.sweep(newest) > 1 and objects.requests()
     store.remove_files_of("0123456789ab", KEYS, [])
-    asked = {action_of(one)[0] for one in objects.requests()}
-    assert actions(writes) == asked
+    requests = {action_of(line)[0] for line in objects.requests()}
+    assert actions(writes) == requests
 
     objects.behave(policy=reads)
     assert objects.bucket and actions(reads) < actions(writes)
@@ -217,7 +219,7 @@ def test_the_rights_of_the_documentation_are_enough_and_none_is_too_many(
     line = ["restore", str(tmp_path / "app" / APP), "--from-changelog", uri, "--for", "4.3", "--engine", "local", "--standby",
             "--spec", str(tmp_path / "kstate.toml")]  # fmt: skip
     kstate(*line)
-    assert {action_of(one)[0] for one in objects.requests()} == actions(reads)
+    assert {action_of(line)[0] for line in objects.requests()} == actions(reads)
     for action in actions(reads):
         objects.behave(policy=without(reads, action))
         kstate(*line, status=4)
@@ -227,11 +229,13 @@ def test_the_rules_of_the_documentation_expire_nothing_that_is_needed(objects: O
     """They are rules as the API takes them; no object goes because it is old."""
     text = (ROOT / "docs" / "how-to" / "object-store.md").read_text(encoding="utf-8")
     (rules,) = [
-        one for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL) if "Rules" in (one := json.loads(block))
+        document
+        for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+        if "Rules" in (document := json.loads(block))
     ]
     objects.client.put_bucket_lifecycle_configuration(Bucket=objects.bucket, LifecycleConfiguration=rules)
-    kept = objects.client.get_bucket_lifecycle_configuration(Bucket=objects.bucket)["Rules"]
-    assert [rule["ID"] for rule in kept] == [rule["ID"] for rule in rules["Rules"]]
+    backup = objects.client.get_bucket_lifecycle_configuration(Bucket=objects.bucket)["Rules"]
+    assert [rule["ID"] for rule in backup] == [rule["ID"] for rule in rules["Rules"]]
     for rule in rules["Rules"]:
         assert "Transitions" not in rule and not {"Days", "Date"} & set(rule.get("Expiration", {}))
         assert rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"] > 1 if "Expiration" not in rule else True
@@ -249,9 +253,9 @@ def test_followed(both: Both) -> None:
         assert follower.stdout is not None
         rounds = (json.loads(line) for line in follower.stdout)
         for _ in range(3):
-            assert next(one for one in rounds if one["type"] == "round")["records"] > 0
+            assert next(row for row in rounds if row["type"] == "round")["records"] > 0
             both.more()
-        assert next(one for one in rounds if one["type"] == "round")["records"] == 80
+        assert next(row for row in rounds if row["type"] == "round")["records"] == 80
         follower.send_signal(signal.SIGTERM)
         follower.communicate(timeout=60)
     assert follower.returncode == 128 + signal.SIGTERM
@@ -277,8 +281,8 @@ def test_maintained(both: Both) -> None:
     kstate("maintain", "--config", config)
     kstate(*both.argv(1))
     assert digest(both.folder / "maintained" / APP) == digest(both.folder / "folder" / APP)
-    told = (both.folder / "kstate.prom").read_text()
-    assert "kstate_dump_bytes" in told and "kstate_dump_headroom_seconds" in told
+    text = (both.folder / "kstate.prom").read_text()
+    assert "kstate_dump_bytes" in text and "kstate_dump_headroom_seconds" in text
 
 
 # --- a writer that is killed ------------------------------------------------------------------------------------------
@@ -333,14 +337,14 @@ def test_killed_at(tmp_path: Path, objects: ObjectStore, moment: str) -> None:
     manifests = [key for key in there if key.startswith("_manifest-")]
     assert len(manifests) == (moment == "what comes after it")
     assert not manifests or whole(uri)
-    left = {*there, *objects.uploads()}
+    remainder = {*there, *objects.uploads()}
     python(NEXT, uri)
     dump = whole(uri)
-    assert left <= {*objects.keys("dump/"), *objects.uploads()}, "what is young may be of a dump that goes on"
+    assert remainder <= {*objects.keys("dump/"), *objects.uploads()}, "what is young may be of a dump that goes on"
     objects.behave(later_seconds=2 * 24 * 3600)
     python(SWEEP, uri)
-    named = {piece.path.partition("/dump/")[2] for part in dump.partitions.values() for piece in part.pieces}
-    assert {key for key in objects.keys("dump/") if not key.startswith("_manifest-")} == named
+    names = {piece.path.partition("/dump/")[2] for part in dump.partitions.values() for piece in part.pieces}
+    assert {key for key in objects.keys("dump/") if not key.startswith("_manifest-")} == names
     assert objects.uploads() == []
 
 
@@ -361,7 +365,7 @@ def killed(objects: ObjectStore, at: Fault) -> str:
     objects.behave(at)
     uri = objects.uri("dump")
     with subprocess.Popen([sys.executable, "-c", WRITER, uri], cwd=ROOT, env=environment()) as writer:
-        while not any(re.search(at.match, one) for one in objects.requests()):
+        while not any(re.search(at.match, line) for line in objects.requests()):
             assert writer.poll() is None, "it has not come so far"
             time.sleep(0.02)
         writer.send_signal(signal.SIGKILL)

@@ -56,13 +56,13 @@ def test_shuffled(spark: Any, layout: dict[str, Any], tmp_path: Path) -> None:
     ordered = repartition(spark.sparkContext, dump, keys, str(tmp_path / "x y" / "sorted"))
     assert list(ordered.partitions) == keys
     columns = WITH_HEADERS if layout.get("headers", True) else WITH_HEADERS[:-1]
-    wanted = expected(table, columns)
-    assert content(ordered, columns=columns) == {key: wanted[key] for key in keys}
-    assert content(ordered, 1, columns) == {key: wanted[key] for key in keys}
+    target = expected(table, columns)
+    assert content(ordered, columns=columns) == {key: target[key] for key in keys}
+    assert content(ordered, 1, columns) == {key: target[key] for key in keys}
     for key in keys:
         before, after = dump.partitions[key], ordered.partitions[key]
         assert (after.log_start, after.log_end) == (before.log_start, before.log_end)
-        assert after.rows == len(wanted[key])
+        assert after.rows == len(target[key])
 
 
 def test_there_is_one_shuffle(spark: Any, tmp_path: Path) -> None:

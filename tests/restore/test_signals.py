@@ -31,11 +31,11 @@ def strikes() -> list[tuple[str, list[tuple[Moment, Way]]]]:
     return [("sample", [(moments[moment], ways[way]) for moment, way in SAMPLE.items()])]
 
 
-@pytest.mark.parametrize("chosen", [pytest.param(chosen, id=name) for name, chosen in strikes()])
-def test_a_signal(signals: Signals, chosen: list[tuple[Moment, Way]]) -> None:
+@pytest.mark.parametrize("rows", [pytest.param(choice, id=name) for name, choice in strikes()])
+def test_a_signal(signals: Signals, rows: list[tuple[Moment, Way]]) -> None:
     """Always 128+N, NOT_RUNNING, the old directory or the new one, nothing of Spark; and the same command goes on."""
     signals.fresh()
-    wrong = [f"{moment.name}, {way.name}: {one}" for moment, way in chosen for one in signals.strike(moment, way)]
+    wrong = [f"{moment.name}, {way.name}: {entry}" for moment, way in rows for entry in signals.strike(moment, way)]
     wrong += signals.again()
     assert not wrong, "\n\n".join(wrong)
 

@@ -59,16 +59,16 @@ class Pair:
 
     def use(self) -> str | None:
         """What ``status`` says of it; the sentence and the member are one answer."""
-        said = kstate("status", self.app).out
-        told = kstate("status", self.app, "-o", "json").summary["standby"]
+        output = kstate("status", self.app).out
+        standby = kstate("status", self.app, "-o", "json").summary["standby"]
         assert {
             "unused": "unused since its last round",
             "used": "was used since",
             "unreadable": "cannot be read",
             None: "",
-        }[told] in said
-        assert told or "standby" not in said
-        return None if told is None else str(told)
+        }[standby] in output
+        assert standby or "standby" not in output
+        return None if standby is None else str(standby)
 
     def round(self, *options: str, status: int | None = 0) -> Done:
         return kstate(*self.argv("--standby", "-o", "json", *options), status=status)
@@ -98,16 +98,16 @@ class Pair:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Pair:
-    made = Pair(tmp_path)
-    made.more(400)
-    return made
+    outputs = Pair(tmp_path)
+    outputs.more(400)
+    return outputs
 
 
 def test_what_comes_next_is_said_of_a_standby(pair: Pair) -> None:
     """Nobody is told to start an application on it, or to undo it: either would end the standby."""
-    done = kstate(*pair.argv("--standby"))
-    assert "next: run the same command again after the next dump" in done.told
-    assert "start the application" not in done.told and "undo" not in done.told
+    result = kstate(*pair.argv("--standby"))
+    assert "next: run the same command again after the next dump" in result.told
+    assert "start the application" not in result.told and "undo" not in result.told
 
 
 def test_rounds(pair: Pair) -> None:
@@ -116,8 +116,8 @@ def test_rounds(pair: Pair) -> None:
     assert first.summary["records"] == 800
     for number in range(2, 6):
         pair.more()
-        done = pair.round()
-        assert done.summary["records"] == 80
+        result = pair.round()
+        assert result.summary["records"] == 80
         assert pair.runs() == [f"{number:04d}-restore"]
         pair.is_as_one_restore_makes_it()
     nothing = pair.round()
@@ -165,9 +165,9 @@ def test_the_topic_ids_are_compared_before_the_offsets(pair: Pair, tmp_path: Pat
     for key in KEYS:
         pair.dump.begin_anew(key, 0, "recreated")
     pair.more(count)
-    refused = pair.round("--metrics-file", str(metrics), status=4)
-    assert "the dump has topic id recreated, the store was made from t" in refused.err
-    assert "already past the dump" not in refused.err
+    result = pair.round("--metrics-file", str(metrics), status=4)
+    assert "the dump has topic id recreated, the store was made from t" in result.err
+    assert "already past the dump" not in result.err
     assert _success(metrics) == success and digest(pair.app) == before
 
 
@@ -185,15 +185,15 @@ def test_an_empty_full_dump_does_not_replace_one_that_has_rows(pair: Pair) -> No
     for key in KEYS:
         pair.dump.begin_anew(key, 0, "recreated", keep=True)
     pair.dump.add({key: [] for key in KEYS})
-    refused = kstate(*pair.argv("-o", "json"), status=4)
+    refusal = kstate(*pair.argv("-o", "json"), status=4)
     for number in (0, 1):
         assert (
             f"0_{number}/bulk: the newest full dump of {TOPIC}:{number} has no record, and that of generation 1 has 400"
-            in refused.err
+            in refusal.err
         )
     assert not pair.app.exists()
-    done = kstate(*pair.argv("--full-dump", "1", "-o", "json"), status=1)
-    (warning,) = [row["message"] for row in done.rows if row["type"] == "warning"]
+    result = kstate(*pair.argv("--full-dump", "1", "-o", "json"), status=1)
+    (warning,) = [row["message"] for row in result.rows if row["type"] == "warning"]
     assert "restored from an older full dump (--full-dump 1)" in warning
     assert digest(pair.app) == rows
     shutil.rmtree(pair.app)
@@ -215,8 +215,8 @@ def test_a_generation_without_a_full_dump_is_refused(pair: Pair) -> None:
     for key in KEYS:
         pair.dump.begin_anew(key, 0)
     pair.more()
-    refused = kstate(*pair.argv("--full-dump", "1", "-o", "json"), status=2)
-    assert "its oldest one is of generation 2" in refused.err
+    refusal = kstate(*pair.argv("--full-dump", "1", "-o", "json"), status=2)
+    assert "its oldest one is of generation 2" in refusal.err
 
 
 def used(app: Path) -> None:
@@ -239,9 +239,9 @@ def test_one_that_was_used_since_is_not_followed(pair: Pair, touch: object) -> N
     pair.more()
     touch(pair.app)  # type: ignore[operator]
     before = digest(pair.app) if touch is not an_sst_is_gone else None
-    refused = pair.round(status=None)
-    assert refused.status == 4
-    assert "was started or changed since its last round, run 0001-restore: 0_0" in refused.err
+    result = pair.round(status=None)
+    assert result.status == 4
+    assert "was started or changed since its last round, run 0001-restore: 0_0" in result.err
     assert before is None or digest(pair.app) == before
     assert pair.runs() == ["0001-restore"]
     assert pair.use() == "used"
@@ -273,8 +273,8 @@ def test_a_directory_that_is_no_standby_is_not_followed(pair: Pair) -> None:
     kstate(*pair.argv())
     before = digest(pair.app)
     pair.more()
-    refused = pair.round(status=4)
-    assert "is no standby" in refused.err and f"mv {pair.app}" in refused.err
+    result = pair.round(status=4)
+    assert "is no standby" in result.err and f"mv {pair.app}" in result.err
     assert digest(pair.app) == before
     # And a catch-up without --standby makes none of it.
     kstate(*pair.argv())
@@ -321,8 +321,8 @@ def test_a_gap_is_rebuilt_from_what_the_log_has_now(pair: Pair) -> None:
     for key in KEYS:
         pair.dump.begin_anew(key, 1_000)
     pair.more()
-    done = pair.round(status=None)
-    assert done.status in (0, 1) and done.summary["records"] == 80
+    result = pair.round(status=None)
+    assert result.status in (0, 1) and result.summary["records"] == 80
     pair.is_as_one_restore_makes_it()
 
 
@@ -406,8 +406,8 @@ def test_following_ends_when_the_directory_is_used(pair: Pair) -> None:
 def test_a_dump_that_does_not_grow_is_not_followed(pair: Pair) -> None:
     shutil.rmtree(pair.dump.path)
     shutil.copytree(ROOT / "examples" / "dump", pair.dump.path)
-    refused = kstate(*pair.argv("--follow", "1"), status=4)
-    assert "no dump that grows" in refused.err
+    refusal = kstate(*pair.argv("--follow", "1"), status=4)
+    assert "no dump that grows" in refusal.err
     assert os.listdir(pair.app.parent) == []
 
 
@@ -419,8 +419,8 @@ def test_what_is_asked_for_once(pair: Pair, option: str) -> None:
 @pytest.mark.parametrize("option", ["--dry-run", "--rebuild", "--after-error"])
 def test_what_is_asked_for_once_and_then_followed(pair: Pair, option: str) -> None:
     """As the hint says: once with `--standby`, then `--follow` takes what comes after it."""
-    refused = kstate(*pair.argv("--follow", "1", option), status=2)
-    assert f"{option} with --standby, then --follow" in refused.err
+    refusal = kstate(*pair.argv("--follow", "1", option), status=2)
+    assert f"{option} with --standby, then --follow" in refusal.err
     once = kstate(*pair.argv("--standby", option, "-o", "json"))
     assert once.summary["executed"] is (option != "--dry-run")
     before = 0 if option == "--dry-run" else 800

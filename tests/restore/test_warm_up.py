@@ -33,11 +33,11 @@ def environment(cache: Path, **more: str) -> dict[str, str]:
 
 def warm_up(cache: Path, *, status: int = 0, **more: str) -> tuple[dict[str, Any], str]:
     """The only line on standard output, and what is said on standard error."""
-    done = subprocess.run(COMMAND, env=environment(cache, **more), capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stderr
-    json_lines.check(COMMAND[3:], done.returncode, done.stdout, done.stderr)
-    (line,) = json_lines.parsed(done.stdout)
-    return line, done.stderr
+    process = subprocess.run(COMMAND, env=environment(cache, **more), capture_output=True, text=True, check=False)
+    assert process.returncode == status, process.stderr
+    json_lines.check(COMMAND[3:], process.returncode, process.stdout, process.stderr)
+    (line,) = json_lines.parsed(process.stdout)
+    return line, process.stderr
 
 
 def at_work(cache: Path) -> subprocess.Popen[str]:
@@ -53,13 +53,13 @@ def at_work(cache: Path) -> subprocess.Popen[str]:
 
 def _jvms_of(pid: int) -> list[str]:
     """Processes that were to tell a kstate with this number where they listen."""
-    found = []
-    for one in Path("/proc").glob("[0-9]*/environ"):
+    results = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
-            told = re.search(rb"_PYSPARK_DRIVER_CONN_INFO_PATH=([^\0]*)", one.read_bytes())
-            if told and f"-{pid}-" in told[1].decode():
-                found.append(one.parent.name)
-    return found
+            match = re.search(rb"_PYSPARK_DRIVER_CONN_INFO_PATH=([^\0]*)", path.read_bytes())
+            if match and f"-{pid}-" in match[1].decode():
+                results.append(path.parent.name)
+    return results
 
 
 @pytest.fixture(scope="session")
@@ -70,20 +70,20 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     killed = at_work(cache)
     os.kill(killed.pid, signal.SIGKILL)
     killed.communicate()
-    left = [one.name for one in folder.iterdir()]
-    assert left and all(name.startswith(".making-") for name in left), "killed too late, or too early"
+    names = [path.name for path in folder.iterdir()]
+    assert names and all(name.startswith(".making-") for name in names), "killed too late, or too early"
     both = [
         subprocess.Popen(COMMAND, env=environment(cache), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    ended = [one.communicate() for one in both]
-    assert [one.returncode for one in both] == [0, 0], ended
+    ended = [entry.communicate() for entry in both]
+    assert [entry.returncode for entry in both] == [0, 0], ended
     lines = [json.loads(out) for out, _ in ended]
     assert sorted(line["made"] for line in lines) == [False, True]
     assert len({line["path"] for line in lines}) == 1
     assert not _jvms_of(killed.pid), "its JVM has seen that it is alone"
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert sorted(one.suffix for one in folder.iterdir()) == [".jsa", ".json"], "nothing else is left"
+    assert sorted(path.suffix for path in folder.iterdir()) == [".jsa", ".json"], "nothing else is left"
     return cache
 
 
@@ -108,43 +108,43 @@ def told_of_a_jvm(conf: dict[str, str]) -> None:
         pid = context._jvm.java.lang.ProcessHandle.current().pid()
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
         maps = Path(f"/proc/{pid}/maps").read_text()
-    print(json.dumps([words, maps, [one for one in sys.path if "/spark-" in one]]))
+    print(json.dumps([words, maps, [entry for entry in sys.path if "/spark-" in entry]]))
 
 
 def _command_and_maps(settings: SparkSettings) -> tuple[list[str], str]:
     """The first two. PySpark goes on with the JVM that other tests of this process have started with it."""
     code = f"from tests.restore.test_warm_up import told_of_a_jvm; told_of_a_jvm({dict(settings.conf)!r})"
-    words, maps, left = json.loads(support.said_by(code).splitlines()[-1])
-    assert left == [], "whoever may write to /tmp could put modules there"
+    words, maps, remainder = json.loads(support.said_by(code).splitlines()[-1])
+    assert remainder == [], "whoever may write to /tmp could put modules there"
     return words, maps
 
 
 def _archive(cache: Path) -> Path:
-    (found,) = (cache / "kstate" / "spark").glob("*.jsa")
-    return found
+    (path,) = (cache / "kstate" / "spark").glob("*.jsa")
+    return path
 
 
 def test_it_is_taken(taken: Path) -> None:
     """The JVM has the archive in its memory, and was started with what Spark's launcher would have said."""
     settings = SparkSettings(conf={"spark.executor.memory": "1g"})
     decides = kept_start.start_inputs(conf_of(settings, "kstate restore"))
-    assert [one.stem for one in _archive(taken).parent.glob("*.json")] == [kept_start.key_of(decides)], decides
+    assert [path.stem for path in _archive(taken).parent.glob("*.json")] == [kept_start.key_of(decides)], decides
     words, maps = _command_and_maps(settings)
     assert f"-XX:SharedArchiveFile={_archive(taken)}" in words, "Spark's own scripts have started it"
     assert str(_archive(taken)) in maps, maps
     shutil.rmtree(taken)
     as_always, maps = _command_and_maps(settings)
     assert ".jsa" in maps and str(taken) not in maps, "the JVM's own"
-    ours = [one for one in words if not one.startswith(("-XX:SharedArchiveFile", "-Xshare", "-Xlog"))]
+    ours = [word for word in words if not word.startswith(("-XX:SharedArchiveFile", "-Xshare", "-Xlog"))]
     assert sorted(ours) == sorted(as_always)
     begin = ours.index(kept_start.MAIN_CLASS)
     assert ours[:begin] == as_always[:begin]
 
 
 def test_a_second_call_finds_it(warm: Path) -> None:
-    line, said = warm_up(warm)
+    line, text = warm_up(warm)
     assert (line["made"], line["seconds"], line["path"]) == (False, None, str(_archive(warm)))
-    assert "it is there already" not in line and said.count("\n") <= 1
+    assert "it is there already" not in line and text.count("\n") <= 1
 
 
 def restored(cache: Path, dump: Path, folder: Path) -> tuple[Path, str]:
@@ -164,8 +164,8 @@ def restored(cache: Path, dump: Path, folder: Path) -> tuple[Path, str]:
 def test_a_restoration_is_the_same_and_says_the_same(
     warm: Path, dump: Path, expected: dict[str, str], tmp_path: Path
 ) -> None:
-    app, said = restored(warm, dump, tmp_path)
-    assert "warning" not in said.lower() and "jsa" not in said
+    app, text = restored(warm, dump, tmp_path)
+    assert "warning" not in text.lower() and "jsa" not in text
     assert support.digest(app) == expected
 
 
@@ -176,15 +176,15 @@ def test_a_garbled_one_is_not_taken(copied: Path, dump: Path, tmp_path: Path) ->
     with archive.open("r+b") as file:
         file.seek(archive.stat().st_size // 2)
         file.write(os.urandom(1 << 20))
-    _, said = restored(copied, dump, tmp_path)
-    assert "jsa" not in said
+    _, text = restored(copied, dump, tmp_path)
+    assert "jsa" not in text
 
 
 def test_one_by_which_no_jvm_comes_up_is_no_obstacle(taken: Path) -> None:
     """A note that is whole, and whose command is of no use: Spark starts as always."""
     (note,) = (taken / "kstate" / "spark").glob("*.json")
-    told = json.loads(note.read_text())
-    note.write_text(json.dumps({**told, "command": ["/bin/false", kept_start.MAIN_CLASS]}))
+    document = json.loads(note.read_text())
+    note.write_text(json.dumps({**document, "command": ["/bin/false", kept_start.MAIN_CLASS]}))
     words, _ = _command_and_maps(SparkSettings())
     assert words[0] != "/bin/false"
 
@@ -197,15 +197,15 @@ def test_of_another_jvm(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has another key; and where that said the same, the JVM would see that it is not its own, and say nothing."""
     conf = conf_of(SparkSettings(), "kstate restore")
     monkeypatch.setenv("XDG_CACHE_HOME", str(copied))
-    kept = kept_start.find(conf)
-    assert kept is not None
+    find = kept_start.find(conf)
+    assert find is not None
     monkeypatch.setenv("JAVA_HOME", str(JAVA_25[0]))
     assert kept_start.find(conf) is None
-    argv = kept.argv({})
+    argv = find.argv({})
     options = [f"{JAVA_25[0]}/bin/java", *argv[1 : argv.index(kept_start.MAIN_CLASS)], "-version"]
-    done = subprocess.run(options, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "" and "jsa" not in done.stderr and "cds" not in done.stderr
+    process = subprocess.run(options, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "" and "jsa" not in process.stderr and "cds" not in process.stderr
 
 
 def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
@@ -224,8 +224,8 @@ def test_where_it_cannot_be(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    line, said = warm_up(shared, status=4)
-    assert "others may write to" in line["message"] and str(shared) in line["message"], said
+    line, text = warm_up(shared, status=4)
+    assert "others may write to" in line["message"] and str(shared) in line["message"], text
     file = tmp_path / "file"
     file.touch()
     warm_up(file, status=6)
@@ -269,7 +269,7 @@ def test_a_cluster_starts_as_always_and_with_it(
         )
         support.good(support.ended(process))
         assert support.digest(app) == expected
-    commands = "".join(one.read_text() for one in tmp_path.glob("work*/**/stderr"))
+    commands = "".join(path.read_text() for path in tmp_path.glob("work*/**/stderr"))
     assert "Launch Command" in commands or "Spark Executor Command" in commands
     assert "SharedArchiveFile" not in commands
 
@@ -288,21 +288,23 @@ def test_a_user_without_a_home(tmp_path: Path) -> None:
     """With HOME it is made there; root makes it for all users where the hint says."""
     (tmp_path / "home").mkdir()
     (tmp_path / "cache").mkdir()
-    refused = {**support.environment(), "HOME": "nowhere", "XDG_CACHE_HOME": ""}
-    done = subprocess.run(COMMAND, env=refused, capture_output=True, text=True, check=False)
-    assert done.returncode == 4 and "set HOME; root makes it for all users with --for-all" in done.stderr, done.stderr
-    done = subprocess.run(
-        COMMAND, env={**refused, "HOME": str(tmp_path / "home")}, capture_output=True, text=True, check=False
+    refusal = {**support.environment(), "HOME": "nowhere", "XDG_CACHE_HOME": ""}
+    process = subprocess.run(COMMAND, env=refusal, capture_output=True, text=True, check=False)
+    assert process.returncode == 4 and "set HOME; root makes it for all users with --for-all" in process.stderr, (
+        process.stderr
     )
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(
+        COMMAND, env={**refusal, "HOME": str(tmp_path / "home")}, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
     assert [*(tmp_path / "home" / ".cache" / "kstate" / "spark").iterdir()]
     if os.geteuid() or not shutil.which("unshare"):
         return
     # /var/cache of its own: nothing of this host is written.
     script = f'mount --bind {tmp_path / "cache"} /var/cache && exec "$@"'
-    done = subprocess.run(
+    process = subprocess.run(
         ["unshare", "-m", "sh", "-c", script, "sh", *COMMAND, "--for-all"],
-        env=refused, capture_output=True, text=True, check=False,
+        env=refusal, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert [*(tmp_path / "cache" / "kstate" / "spark").iterdir()]

@@ -51,5 +51,5 @@ def test_one_that_is_not_there_is_told_by_the_task_that_needs_it(name: str) -> N
     """What starts the workers passes over it."""
     code = f"import sys; from kstate_cli.spark import daemon; daemon.import_modules(['{name}', 'decimal'])"
     command = [sys.executable, "-c", f"{code}; print('decimal' in sys.modules)"]
-    done = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("True\n", "")
+    process = subprocess.run(command, env=support.environment(), capture_output=True, text=True, check=False)
+    assert (process.stdout, process.stderr) == ("True\n", "")

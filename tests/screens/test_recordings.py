@@ -40,10 +40,10 @@ def test_it_is_what_the_commands_print_now(name: str) -> None:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_the_picture_is_made_of_what_is_kept(name: str) -> None:
-    made = draw(RECORDINGS[name], kept_file(name).read_text(encoding="utf-8"))
+    text = draw(RECORDINGS[name], kept_file(name).read_text(encoding="utf-8"))
     if os.environ.get("KSTATE_WRITE_DOCS"):
-        picture_file(name).write_text(made, encoding="utf-8")
-    assert picture_file(name).read_text(encoding="utf-8") == made, "KSTATE_WRITE_DOCS=1 draws it anew"
+        picture_file(name).write_text(text, encoding="utf-8")
+    assert picture_file(name).read_text(encoding="utf-8") == text, "KSTATE_WRITE_DOCS=1 draws it anew"
     assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(RECORDINGS)
 
 
@@ -60,14 +60,14 @@ def test_it_is_shown_read_out_and_of_no_machine(name: str) -> None:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_every_line_is_seen_and_none_is_cut(name: str) -> None:
-    kept = kept_file(name).read_text(encoding="utf-8")
-    film = [*frames(kept)]
-    shown = {plain(line) for lines, _ in film for line in lines}
+    text = kept_file(name).read_text(encoding="utf-8")
+    film = [*frames(text)]
+    plains = {plain(line) for lines, _ in film for line in lines}
     assert all(len(lines) <= ROWS and seconds >= 1 for lines, seconds in film)
-    assert all(width_of(line) <= COLUMNS for line in shown)
-    all_of_it = "".join(plain(line) for line in kept.splitlines())
-    assert {plain(line) for line in kept.splitlines() if len(plain(line)) <= COLUMNS} <= shown
-    assert all(line in all_of_it for line in shown)
+    assert all(width_of(line) <= COLUMNS for line in plains)
+    all_of_it = "".join(plain(line) for line in text.splitlines())
+    assert {plain(line) for line in text.splitlines() if len(plain(line)) <= COLUMNS} <= plains
+    assert all(line in all_of_it for line in plains)
 
 
 def test_a_bar_that_was_drawn_over_is_gone() -> None:

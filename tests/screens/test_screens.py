@@ -57,7 +57,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 _TIME = re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d\.\d{3}\+00:00|Z)")
 _TOOK = re.compile(r"(?<=Z  ) *\d+ s\b")
-_KEPT = re.compile(r"\b\d+\.\d KiB")
+_PATTERN = re.compile(r"\b\d+\.\d KiB")
 """How much RocksDB's own logs take differs from run to run."""
 
 
@@ -75,9 +75,9 @@ def state() -> Iterator[Path]:
     """The directories, at a path that is always as long: where lines are folded depends on it."""
     with tempfile.TemporaryDirectory(prefix="kstate-screen-", dir="/tmp") as name:
         folder = Path(name)
-        for wanted, golden in ((DEMO, "4.3.1-demo-eos"), (CHANGED, "4.3.1-demo-eos"),
+        for expectation, golden in ((DEMO, "4.3.1-demo-eos"), (CHANGED, "4.3.1-demo-eos"),
                                (KINDS, "4.3.1-kinds-eos"), (KILLED, "4.2.1-kinds-eos-killed-second")):  # fmt: skip
-            target = folder / wanted
+            target = folder / expectation
             target.parent.mkdir(parents=True, exist_ok=True)
             unpack(golden, target.parent / "unpacked").rename(target)
         kstate("migrate", folder / CHANGED, "--to", "4.2")
@@ -121,7 +121,7 @@ def screen(
 def _normal(text: str, state: Path, command: tuple[str, ...]) -> str:
     text = _TIME.sub(lambda match: re.sub(r"\d", "0", match[0]), text.replace(str(state), "DIR"))
     if command[0] in ("status", "clean"):
-        text = _KEPT.sub(lambda match: re.sub(r"\d", "0", match[0]), text)
+        text = _PATTERN.sub(lambda match: re.sub(r"\d", "0", match[0]), text)
         text = _TOOK.sub(" 0 s", text)
     return text.replace("\x1b", "␛")
 
@@ -138,26 +138,26 @@ def test_screens_are_as_they_are_kept(size: str, style: str, state: Path) -> Non
     file = FOLDER / f"{size}-{style}.txt"
     if WRITE:
         file.write_text("\n".join(lines), encoding="utf-8")
-    kept = file.read_text(encoding="utf-8").split("\n")
-    changed = list(difflib.unified_diff(kept, lines, "kept", "now", lineterm="", n=1))
+    parts = file.read_text(encoding="utf-8").split("\n")
+    changed = list(difflib.unified_diff(parts, lines, "kept", "now", lineterm="", n=1))
     assert not changed, "\n".join(["KSTATE_FREEZE=write keeps it as it is now", *changed])
 
 
 def test_the_documentation_has_all_of_them() -> None:
     """Every command at both sizes, every line of it, and no escape character."""
-    named = importlib.util.spec_from_file_location("documentation", EXAMPLES.parent / "docs" / "conf.py")
-    assert named and named.loader
-    conf = importlib.util.module_from_spec(named)
-    named.loader.exec_module(conf)
+    names = importlib.util.spec_from_file_location("documentation", EXAMPLES.parent / "docs" / "conf.py")
+    assert names and names.loader
+    conf = importlib.util.module_from_spec(names)
+    names.loader.exec_module(conf)
     page = "\n".join(conf.screens_page())
     titles = re.findall(r"^### kstate (.*)$", page, flags=re.MULTILINE)
     assert len(re.findall("^###", page, flags=re.MULTILINE)) == page.count("<pre ") == len(titles)
     assert titles == [" ".join(command) for command in COMMANDS] * len(SIZES)
     assert "␛" not in page and "\n\n</pre>" not in page
-    shown = html.unescape(re.sub("<[^>]*>|&#8203;", "", page)).splitlines()
+    lines = html.unescape(re.sub("<[^>]*>|&#8203;", "", page)).splitlines()
     for size in SIZES:
-        kept = (FOLDER / f"{size}-plain.txt").read_text(encoding="utf-8").splitlines()
-        assert {line for line in kept if not line.startswith("$ ")} <= {*shown}
+        backup = (FOLDER / f"{size}-plain.txt").read_text(encoding="utf-8").splitlines()
+        assert {line for line in backup if not line.startswith("$ ")} <= {*lines}
 
 
 @pytest.mark.sample(6)
@@ -184,20 +184,22 @@ def test_ascii_output_and_wide_characters(
 ) -> None:
     """Keys that take two columns a character; and a directory that is called so, which no store can be."""
     app = _made(tmp_path, {"状態".encode(): b"v", b"k0001": b"w"})
-    asked = ("query", "range", app, "made", "--key-serde", "string", "--value-serde", "string")
-    shown = kstate(*asked).out.splitlines()
-    at = shown[0].index("value")
-    assert [width_of(line[: line.rindex(" ") + 1]) for line in shown[2:4]] == [at, at]
+    texts = ("query", "range", app, "made", "--key-serde", "string", "--value-serde", "string")
+    lines = kstate(*texts).out.splitlines()
+    at = lines[0].index("value")
+    assert [width_of(line[: line.rindex(" ") + 1]) for line in lines[2:4]] == [at, at]
     (app / "0_0" / "rocksdb" / "状態").mkdir()
     for name, text in locale.items():
         monkeypatch.setenv(name, text)
-    shown = kstate(*asked).out.splitlines()
-    at = shown[0].index("value")
+    lines = kstate(*texts).out.splitlines()
+    at = lines[0].index("value")
     assert (
-        all(line.isascii() for line in shown)
-        and shown[2].split()[1] == "k0001"
-        and shown[3].split()[1] == "\\u72b6\\u614b"
+        all(line.isascii() for line in lines)
+        and lines[2].split()[1] == "k0001"
+        and lines[3].split()[1] == "\\u72b6\\u614b"
     )
-    assert [line.rindex(" ") + 1 for line in shown[2:4]] == [at, at]
-    told = kstate("ls", app, status=None)
-    assert (told.out + told.err).isascii() and "made" in told.out and "is no legal store name" in told.err
+    assert [line.rindex(" ") + 1 for line in lines[2:4]] == [at, at]
+    messages = kstate("ls", app, status=None)
+    assert (
+        (messages.out + messages.err).isascii() and "made" in messages.out and "is no legal store name" in messages.err
+    )

@@ -21,29 +21,29 @@ def main() -> int:
     parser.add_argument("--shrink", action="store_true", help="look for the shortest walk that still goes wrong")
     parser.add_argument("--folder", help="where the directories lie; a tmpfs is quick")
     parser.add_argument("--told", action="store_true", help="say what happened also when nothing was wrong")
-    given = parser.parse_args()
-    first, _, last = given.seeds.partition("-")
-    seeds = [0] if given.walk else range(int(first), int(last or first) + 1)
+    args = parser.parse_args()
+    first, _, last = args.seeds.partition("-")
+    seeds = [0] if args.walk else range(int(first), int(last or first) + 1)
     wrong, commands_run, steps, begin = 0, 0, 0, time.monotonic()
     kinds: collections.Counter[str] = collections.Counter()
-    with tempfile.TemporaryDirectory(prefix="walker-", dir=given.folder) as folder, Commands() as commands:
+    with tempfile.TemporaryDirectory(prefix="walker-", dir=args.folder) as folder, Commands() as commands:
         for seed in seeds:
-            one = parse(given.walk) if given.walk else generate(seed)
-            result = walk(one, commands, Path(folder) / f"{seed}")
+            entry = parse(args.walk) if args.walk else generate(seed)
+            result = walk(entry, commands, Path(folder) / f"{seed}")
             commands_run += result.commands
-            steps += len(one.steps)
-            kinds.update(step.name for step in one.steps)
-            if given.told and not result.wrong:
+            steps += len(entry.steps)
+            kinds.update(step.name for step in entry.steps)
+            if args.told and not result.wrong:
                 print("\n".join(result.told))
             if not result.wrong:
-                print(f"seed {seed}: {len(one.steps)} steps, {result.commands} commands", flush=True)
+                print(f"seed {seed}: {len(entry.steps)} steps, {result.commands} commands", flush=True)
                 continue
             wrong += 1
-            if given.shrink:
-                one = shrink(one, commands, Path(folder))
-                result = walk(one, commands, Path(folder) / f"{seed}-again")
+            if args.shrink:
+                entry = shrink(entry, commands, Path(folder))
+                result = walk(entry, commands, Path(folder) / f"{seed}-again")
             print(
-                f"seed {seed}: {one}",
+                f"seed {seed}: {entry}",
                 *(f"  {line}" for line in result.told),
                 f"  {result.wrong}",
                 "",

@@ -35,28 +35,28 @@ def journal(world: World, chance: Chance) -> None:
     run = chance.choice(runs)
     path = world.beside / run.name / "journal.jsonl"
     data, stat = path.read_bytes(), path.stat()
-    what = _damage(path, data, chance)
-    if what is None:
+    damage = _damage(path, data, chance)
+    if damage is None:
         return
-    world.told.append(f"{run.name}/journal.jsonl: {what}")
+    world.told.append(f"{run.name}/journal.jsonl: {damage}")
     everything = snapshot(world.app.parent)
     for argv in chance.sample(NEEDING, 2):
         ended = world.commands(world.app, argv)
         world.told.append(f"{' '.join(argv)} -> {ended.status}")
         if snapshot(world.app.parent) != everything:
             raise Wrong(
-                f"{run.name}: {what}; {argv}: exit {ended.status}, and something has changed: {ended.output[-1500:]}"
+                f"{run.name}: {damage}; {argv}: exit {ended.status}, and something has changed: {ended.output[-1500:]}"
             )
         # A command that has found nothing to do, or cannot be what was meant, needs no run.
         if ended.status == 4 and run.name not in ended.output and "not left clean" not in ended.output:
-            raise Wrong(f"{run.name}: {what}; {argv} does not name the run: {ended.output[-1500:]}")
+            raise Wrong(f"{run.name}: {damage}; {argv} does not name the run: {ended.output[-1500:]}")
         if argv[0] in ("undo", "clean") and ended.status != 4:
-            raise Wrong(f"{run.name}: {what}; {argv}: exit {ended.status}: {ended.output[-1500:]}")
+            raise Wrong(f"{run.name}: {damage}; {argv}: exit {ended.status}: {ended.output[-1500:]}")
         if "Traceback" in ended.output or "a defect of kstate" in ended.output:
-            raise Wrong(f"{run.name}: {what}; {argv}: {ended.output[-3000:]}")
+            raise Wrong(f"{run.name}: {damage}; {argv}: {ended.output[-3000:]}")
     rows = {row["run"]: row for row in world.commands.json(world.app, ("status",))}
     if rows.get(run.name, {}).get("state") != "damaged":
-        raise Wrong(f"{run.name}: {what}; status says {rows.get(run.name)}")
+        raise Wrong(f"{run.name}: {damage}; status says {rows.get(run.name)}")
     path.write_bytes(data)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
@@ -77,8 +77,8 @@ def _damage(path: Path, data: bytes, chance: Chance) -> str | None:
         changed[at] ^= 0x5A
         path.write_bytes(changed)
     elif kind == "line" and len(lines) > 2:
-        gone = chance.randrange(len(lines) - 1)
-        path.write_bytes(b"".join(lines[:gone] + lines[gone + 1 :]))
+        randrange = chance.randrange(len(lines) - 1)
+        path.write_bytes(b"".join(lines[:randrange] + lines[randrange + 1 :]))
     elif kind == "twice":
         again = chance.randrange(len(lines))
         path.write_bytes(b"".join([*lines[: again + 1], *lines[again:]]))
@@ -135,10 +135,10 @@ def _harmless(chance: Chance) -> tuple[Command, Expected]:
 
 def kept_tree(world: World, chance: Chance) -> None:
     """A file of the tree that would be undone to is lost or changed: it is not put in place of a healthy directory."""
-    kept = [run for run in world.runs if run.state == "kept"]
-    if not kept or any(run.pending for run in world.runs) or world.version is None:
+    runs = [run for run in world.runs if run.state == "kept"]
+    if not runs or any(run.pending for run in world.runs) or world.version is None:
         return
-    run: Run = kept[-1]
+    run: Run = runs[-1]
     tree = world.beside / run.name / "tree"
     files = sorted(path for path in tree.rglob("*") if path.is_file() and path.name != ".lock")
     if not files:
@@ -158,12 +158,12 @@ def kept_tree(world: World, chance: Chance) -> None:
         os.utime(path)
     elif how == "more":
         path.with_name("000099.sst").write_bytes(b"what is that")
-    told = f"{run.name}/tree/{path.relative_to(tree)}: {how}"
-    world.told.append(told)
+    text = f"{run.name}/tree/{path.relative_to(tree)}: {how}"
+    world.told.append(text)
     before = world.tree()
     ended = world.commands(world.app, ("undo", "--discard-newer"))
     if ended.status != 4 or world.tree() != before or run.name not in ended.output:
-        raise Wrong(f"{told}; undo: exit {ended.status}: {ended.output[-1500:]}")
+        raise Wrong(f"{text}; undo: exit {ended.status}: {ended.output[-1500:]}")
     path.unlink(missing_ok=True)
     path.with_name("000099.sst").unlink(missing_ok=True)
     shutil.copy2(aside, path)
@@ -176,8 +176,8 @@ def locked(world: World, chance: Chance) -> None:
     # As the JVM locks it. Nothing here may open that file, or one that is linked to it, until the lock is dropped.
     with open(world.app / ".lock", "r+b") as file:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        argv = chance.choice([one for one in NEEDING if one != ("clean",) and (one[0] != "undo" or world.runs)])
-        world.run(argv, nothing(5, says=["in use by process"]))
+        argv = chance.choice([entry for entry in NEEDING if entry != ("clean",) and (entry[0] != "undo" or world.runs)])
+        world.run(argv, nothing(5, names=["in use by process"]))
 
 
 ACCIDENTS: dict[str, tuple[int, Callable[[World, Chance], None]]] = {

@@ -64,15 +64,15 @@ class Commands:
         return json_lines.results("\n".join(line for line in ended.output.splitlines() if line.startswith("{")))
 
     def _counted(self, app: Path, argv: tuple[str, ...], trouble: Trouble | None) -> Ended:
-        told = app.parent.parent / "steps"
-        env = {"WALKER_STATE": str(app.parent), "WALKER_STEPS": str(told)}
+        parent = app.parent.parent / "steps"
+        env = {"WALKER_STATE": str(app.parent), "WALKER_STEPS": str(parent)}
         if trouble is not None:
             env[f"WALKER_{trouble.kind.upper()}"] = str(trouble.at)
             env["WALKER_FAILURES"] = str(trouble.count)
-        told.unlink(missing_ok=True)
+        parent.unlink(missing_ok=True)
         ended = self._kstate(app, argv, env=env)
-        if trouble is None and told.exists():
-            self.steps[argv[0]] = max(int(told.read_text() or 0), 1)
+        if trouble is None and parent.exists():
+            self.steps[argv[0]] = max(int(parent.read_text() or 0), 1)
         return ended
 
     def _later(self, app: Path, argv: tuple[str, ...], milliseconds: int) -> Ended:
@@ -91,7 +91,7 @@ class Commands:
 
     def _strace(self, app: Path, argv: tuple[str, ...], trouble: Trouble) -> Ended:
         inject = [f"inject={name}:signal=SIGKILL:when={trouble.at}" for name in trouble.call.split(",")]
-        options = [option for one in inject for option in ("-e", one)]
+        options = [option for entry in inject for option in ("-e", entry)]
         with self._kstate.under("-e", f"trace={trouble.call}", *options):
             return self._kstate(app, argv)
 

@@ -17,7 +17,7 @@ UNKNOWN = -4
 GLOBAL = "global"
 _TASK = re.compile(r"\d+_\d+")
 _CHANGELOG = "-changelog"
-_known: dict[tuple[tuple[str, str], ...], Database] = {}
+_databases: dict[tuple[tuple[str, str], ...], Database] = {}
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,21 @@ class Content:
     @property
     def meaning(self) -> dict[tuple[str, str], Store]:
         """(task, store) -> what it holds: the same before and after a migration."""
-        return {(name, store): one for name, task in self.tasks.items() for store, one in task.stores.items()}
+        return {(name, store): entry for name, task in self.tasks.items() for store, entry in task.stores.items()}
 
     @property
     def formats(self) -> frozenset[int]:
         """All SST formats."""
-        return frozenset(one for task in self.tasks.values() for some in task.kept.formats.values() for one in some)
+        return frozenset(entry for task in self.tasks.values() for some in task.kept.formats.values() for entry in some)
 
 
 def read(app: Path) -> Content:
     """Read every database and every file of offsets of an application directory."""
-    found = {}
+    results = {}
     for path in sorted(app.iterdir()):
         if path.is_dir() and (_TASK.fullmatch(path.name) or path.name == GLOBAL):
-            found[path.name] = _task(app.name, path)
-    return Content(found)
+            results[path.name] = _task(app.name, path)
+    return Content(results)
 
 
 def _task(application: str, path: Path) -> Task:
@@ -96,33 +96,37 @@ def _task(application: str, path: Path) -> Task:
         if not folder.is_dir():
             continue
         if folder.name == "rocksdb":
-            for one in sorted(folder.iterdir()):
-                stores[one.name] = {"": _database(one)}
-                folders.add(one.name)
+            for entry in sorted(folder.iterdir()):
+                stores[entry.name] = {"": _database(entry)}
+                folders.add(entry.name)
         else:
             segments = [path for path in sorted(folder.iterdir()) if path.is_dir()]
             stores[folder.name] = {segment.name.partition(".")[2]: _database(segment) for segment in segments}
             folders.add(folder.name)
     lines = offsets_file(path / ".checkpoint")
-    named = {store: offsets_file(path / f".checkpoint_{store}") for store in _named(path)}
-    names = {*stores, *named, *(store_of(application, path.name, topic) for topic, _ in lines)}
-    merged = {name: _store(application, path, name, stores.get(name, {}), lines, named.get(name, {})) for name in names}
-    kept = Kept(
-        {f"{store}/{segment}": frozenset(one.families) for store, some in stores.items() for segment, one in some.items()},
-        {f"{store}/{segment}": one.formats for store, some in stores.items() for segment, one in some.items()},
+    mentions = {store: offsets_file(path / f".checkpoint_{store}") for store in _named(path)}
+    names = {*stores, *mentions, *(store_of(application, path.name, topic) for topic, _ in lines)}
+    merged = {
+        name: _store(application, path, name, stores.get(name, {}), lines, mentions.get(name, {})) for name in names
+    }
+    backup = Kept(
+        {f"{store}/{segment}": frozenset(element.families) for store, some in stores.items() for segment, element in some.items()},
+        {f"{store}/{segment}": element.formats for store, some in stores.items() for segment, element in some.items()},
         {
-            f"{store}/{segment}": _status(one.families[OFFSETS])
+            f"{store}/{segment}": _status(element.families[OFFSETS])
             for store, some in stores.items()
-            for segment, one in some.items()
-            if OFFSETS in one.families
+            for segment, element in some.items()
+            if OFFSETS in element.families
         },
-        frozenset(one.name for one in path.iterdir() if one.name.startswith(".checkpoint") or one.suffix == ".position"),
+        frozenset(element.name for element in path.iterdir() if element.name.startswith(".checkpoint") or element.suffix == ".position"),
     )  # fmt: skip
-    return Task({name: one for name, one in merged.items() if one is not None}, kept, frozenset(folders))
+    return Task({name: element for name, element in merged.items() if element is not None}, backup, frozenset(folders))
 
 
 def _named(path: Path) -> list[str]:
-    return [one.name.removeprefix(".checkpoint_") for one in path.iterdir() if one.name.startswith(".checkpoint_")]
+    return [
+        entry.name.removeprefix(".checkpoint_") for entry in path.iterdir() if entry.name.startswith(".checkpoint_")
+    ]
 
 
 def store_of(application: str, task: str, topic: str) -> str:
@@ -157,7 +161,7 @@ def _store(
     for reading in positions:
         for tp, offset in reading.items():
             position[tp] = max(offset, position.get(tp, offset))
-    rows = {(segment, family): rows for segment, one in segments.items() for family, rows in one.data.items()}
+    rows = {(segment, family): rows for segment, entry in segments.items() for family, rows in entry.data.items()}
     if not rows and not offsets and not segments:
         return None  # only its name is left: an empty folder, or a Position of nothing
     return Store(rows, offsets, position)
@@ -166,11 +170,11 @@ def _store(
 def _database(folder: Path) -> Database:
     """Read once while its bytes are the same."""
     key = tuple((path, entry.digest) for path, entry in sorted(snapshot(folder).items()))
-    if key not in _known:
-        if len(_known) > 5_000:
-            _known.clear()
-        _known[key] = databases.read(folder)
-    return _known[key]
+    if key not in _databases:
+        if len(_databases) > 5_000:
+            _databases.clear()
+        _databases[key] = databases.read(folder)
+    return _databases[key]
 
 
 def offsets_file(path: Path) -> Offsets:
@@ -179,11 +183,11 @@ def offsets_file(path: Path) -> Offsets:
         return {}
     version, count, *lines = path.read_text(encoding="utf-8").splitlines()
     assert version == "0" and int(count) == len(lines), f"{path}: {version}, {count}, {lines}"
-    found = {}
+    results = {}
     for line in lines:
         topic, partition, offset = line.split(" ")
-        found[topic, int(partition)] = int(offset)
-    return found
+        results[topic, int(partition)] = int(offset)
+    return results
 
 
 def offsets_text(offsets: Offsets) -> str:
@@ -193,13 +197,13 @@ def offsets_text(offsets: Offsets) -> str:
 
 
 def _offsets(rows: Rows) -> Offsets:
-    found = {}
+    results = {}
     for key, value in rows.items():
         if key not in (b"status", b"position"):
             topic, _, partition = key.decode().rpartition("-")
             assert len(value) == 8, value
-            found[topic, int(partition)] = int.from_bytes(value, "big", signed=True)
-    return found
+            results[topic, int(partition)] = int.from_bytes(value, "big", signed=True)
+    return results
 
 
 def _status(rows: Rows) -> int | None:
@@ -215,15 +219,15 @@ def _position(rows: Rows) -> Offsets:
         at += size
         return int.from_bytes(data[at - size : at], "big", signed=True)
 
-    found = {}
+    results = {}
     for _ in range(number(4)):
         length = number(4)
         topic = data[at : at + length].decode()
         at += length
         for _ in range(number(4)):
             partition = number(4)
-            found[topic, partition] = number(8)
-    return found
+            results[topic, partition] = number(8)
+    return results
 
 
 def position_bytes(position: Offsets) -> bytes:
@@ -238,26 +242,28 @@ def position_bytes(position: Offsets) -> bytes:
     return b"".join(parts)
 
 
-def meaning_differences(one: dict[tuple[str, str], Store], other: dict[tuple[str, str], Store]) -> list[str]:
+def meaning_differences(stores: dict[tuple[str, str], Store], other: dict[tuple[str, str], Store]) -> list[str]:
     """Where two directories mean something else, for a message."""
-    found = []
-    for key in sorted(one.keys() | other.keys()):
-        left, right = one.get(key), other.get(key)
-        if left == right:
+    results = []
+    for key in sorted(stores.keys() | other.keys()):
+        remainder, right = stores.get(key), other.get(key)
+        if remainder == right:
             continue
-        if left is None or right is None:
-            found.append(f"{'/'.join(key)}: {'not expected' if left is None else 'missing'}")
+        if remainder is None or right is None:
+            results.append(f"{'/'.join(key)}: {'not expected' if remainder is None else 'missing'}")
             continue
         for name in ("offsets", "position"):
-            if getattr(left, name) != getattr(right, name):
-                found.append(f"{'/'.join(key)}: {name} {getattr(left, name)}, but there is {getattr(right, name)}")
-        for place in sorted(left.rows.keys() | right.rows.keys()):
-            mine, theirs = left.rows.get(place, {}), right.rows.get(place, {})
+            if getattr(remainder, name) != getattr(right, name):
+                results.append(
+                    f"{'/'.join(key)}: {name} {getattr(remainder, name)}, but there is {getattr(right, name)}"
+                )
+        for place in sorted(remainder.rows.keys() | right.rows.keys()):
+            mine, theirs = remainder.rows.get(place, {}), right.rows.get(place, {})
             wrong = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
             if wrong:
-                shown = [f"{k!r}: {mine.get(k)!r}, but there is {theirs.get(k)!r}" for k in wrong[:3]]
-                found.append(f"{'/'.join(key)} {place}: {'; '.join(shown)}")
-    return found
+                texts = [f"{k!r}: {mine.get(k)!r}, but there is {theirs.get(k)!r}" for k in wrong[:3]]
+                results.append(f"{'/'.join(key)} {place}: {'; '.join(texts)}")
+    return results
 
 
 def newest_time(folder: Path) -> int:

@@ -54,28 +54,28 @@ def read(folder: Path) -> Database:
         shutil.copytree(folder, copy)
         options, families = Options.load_latest(str(copy), Env(), True)
         database = Rdict(str(copy), options, column_families=families, access_type=AccessType.read_only())
-        found = {name: _rows(database.get_column_family(name)) for name in families}
+        rows = {name: _rows(database.get_column_family(name)) for name in families}
         database.close()
-    return Database(found, formats(folder))
+    return Database(rows, formats(folder))
 
 
 def formats(folder: Path) -> frozenset[int]:
     """The `format_version` of every SST in a folder."""
-    found = set()
+    results = set()
     for path in folder.glob("*.sst"):
-        found.add(int.from_bytes(path.read_bytes()[_FORMAT_AT], "little"))
-    return frozenset(found)
+        results.add(int.from_bytes(path.read_bytes()[_FORMAT_AT], "little"))
+    return frozenset(results)
 
 
 def _rows(family: Rdict) -> Rows:
-    found: Rows = {}
+    results: Rows = {}
     rows = family.iter()
     rows.seek_to_first()
     while rows.valid():
-        found[rows.key()] = rows.value()
+        results[rows.key()] = rows.value()
         rows.next()
     rows.status()
-    return found
+    return results
 
 
 def write(folder: Path, families: Mapping[str, Mapping[bytes, bytes | None]], *, sst_format: int, atomic: bool) -> None:
@@ -106,14 +106,14 @@ def write(folder: Path, families: Mapping[str, Mapping[bytes, bytes | None]], *,
 
 def _options(folder: Path, families: Mapping[str, object], sst_format: int) -> tuple[Options, dict[str, Options]]:
     if (folder / "CURRENT").exists():
-        options, known = Options.load_latest(str(folder), Env(), True)
+        options, facts = Options.load_latest(str(folder), Env(), True)
         options.create_missing_column_families(True)
-        missing = {name: _fresh(sst_format) for name in families if name not in known}
+        missing = {name: _fresh(sst_format) for name in families if name not in facts}
         # An open without one of the column families fails; that is how ≤ 4.2 meets a directory of 4.3.
-        kept = {name: one for name, one in known.items() if name in families}
-        for one in (options, *kept.values()):
-            one.set_disable_auto_compactions(True)
-        return options, {**kept, **missing}
+        backup = {name: entry for name, entry in facts.items() if name in families}
+        for option in (options, *backup.values()):
+            option.set_disable_auto_compactions(True)
+        return options, {**backup, **missing}
     options = _fresh(sst_format)
     options.create_if_missing(True)
     options.create_missing_column_families(True)

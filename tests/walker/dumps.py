@@ -54,20 +54,20 @@ class Dump:
 
 def make(folder: Path, app: str, logs: dict[Partition, Log]) -> Dump:
     """Write the logs of the task stores, whole."""
-    taken: dict[Partition, Log] = {}
+    choice: dict[Partition, Log] = {}
     for task, stores in TOPOLOGY.items():
         for store in stores:
             if store in STORES:
                 tp = (f"{app}-{store}-changelog", int(task[2:]))
                 log = logs.get(tp, Log())
-                taken[tp] = Log(list(log.records), log.start, log.end)
-    rows = [_row(tp, record) for tp, log in sorted(taken.items()) for record in log.records]
+                choice[tp] = Log(list(log.records), log.start, log.end)
+    rows = [_row(tp, record) for tp, log in sorted(choice.items()) for record in log.records]
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    bounds = {TopicPartition(*tp): Bounds(log.start, log.end) for tp, log in taken.items()}
+    bounds = {TopicPartition(*tp): Bounds(log.start, log.end) for tp, log in choice.items()}
     write_dump(folder / "dump", table, bounds, {}, Layout())
     spec = _SPEC.format(app=app, kv=KEY_VALUE, window=WINDOW, table=TABLE, retention=_RETENTION_MS, interval=SEGMENT_MS)
     (folder / "kstate.toml").write_text(spec, encoding="utf-8")
-    return Dump(folder, taken)
+    return Dump(folder, choice)
 
 
 def _row(tp: Partition, record: Record) -> dict[str, object]:
@@ -91,29 +91,29 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
     content = version.content if version is not None else Content()
     target = RELEASES[release]
     meaning = dict(content.meaning)
-    changed = warned = refused = precious = False
+    changed = warned = refusal = precious = False
     for task in ("0_0", "0_1"):
-        found = content.tasks.get(task)
-        if version is not None and task in version.unclean and found is not None and found.folders:
-            refused = True
+        get = content.tasks.get(task)
+        if version is not None and task in version.unclean and get is not None and get.folders:
+            refusal = True
             continue
         for name in STORES:
             tp = (f"{app}-{name}-changelog", int(task[2:]))
             log = dump.logs[tp]
-            old = found.stores.get(name) if found is not None and name in found.folders else None
+            old = get.stores.get(name) if get is not None and name in get.folders else None
             offset = old.offsets.get(tp) if old is not None else None
             last = max((record.offset for record in log.records), default=None)
             empty = old is None or old.empty
             if offset == UNKNOWN and empty and last is None and not rebuild:
-                refused |= not _opens(found, name, target)
+                refusal |= not _opens(get, name, target)
                 continue
             if not rebuild and offset is not None and offset != UNKNOWN and offset + 1 >= log.start:
                 if last is None or offset + 1 > last:
                     warned |= offset + 1 > log.end
-                    refused |= not _opens(found, name, target)
+                    refusal |= not _opens(get, name, target)
                     continue
-                if found is None or found.kept.inside != target.inside or not _opens(found, name, target):
-                    refused = True
+                if get is None or get.kept.inside != target.inside or not _opens(get, name, target):
+                    refusal = True
                     continue
                 warned = True  # nobody has said when the dump was read: deletes may be forgotten
                 rows = applied(
@@ -122,14 +122,14 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
                 position = dict(old.position) if old is not None else {}
             else:
                 if last is None and not empty:
-                    refused = True
+                    refusal = True
                     continue
                 warned |= not rebuild and offset is not None and offset != UNKNOWN
                 precious |= offset is not None and offset + 1 > log.end
                 rows, position = applied({}, {record.key: stored(record) for record in log.records}), {}
             changed = True
             meaning[task, name] = Store(segmented(name, rows), {tp: UNKNOWN if last is None else last}, position)
-    if refused:
+    if refusal:
         return nothing(4, takes_over=version is not None)
     statuses = frozenset({0, 1} if warned else {0})
     if not changed:

@@ -45,26 +45,26 @@ class Log:
     def latest(self) -> dict[bytes, Record]:
         """Key -> the last record, without what is deleted."""
         last = {record.key: record for record in self.records}
-        return {key: one for key, one in last.items() if one.value is not None}
+        return {key: entry for key, entry in last.items() if entry.value is not None}
 
 
 def history(store: Store) -> dict[Partition, Log]:
     """A log that could have led to a store that Streams wrote: its rows, ending at its offset."""
     rows = [(key, value) for family in store.rows.values() for key, value in family.items()]
-    found: dict[Partition, Log] = {}
+    logs: dict[Partition, Log] = {}
     for tp, offset in store.offsets.items():
         log = Log(end=offset + 1)
         for back, (key, value) in enumerate(reversed(rows)):
             log.records.insert(0, Record(offset - back, key, value[8:], int.from_bytes(value[:8], "big")))
         assert not log.records or log.records[0].offset >= 0, f"{tp}: more rows than offsets"
-        found[tp] = log
-    return found
+        logs[tp] = log
+    return logs
 
 
 def histories(content: Content) -> dict[Partition, Log]:
     """The logs of all task stores. A global table's rows do not say which partition they came from."""
-    found: dict[Partition, Log] = {}
+    logs: dict[Partition, Log] = {}
     for (task, _), store in content.meaning.items():
         if task != "global":
-            found |= history(store)
-    return found
+            logs |= history(store)
+    return logs

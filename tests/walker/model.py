@@ -84,9 +84,9 @@ class Expected:
     says: tuple[str, ...] = ()
 
 
-def nothing(*statuses: int, takes_over: bool = False, says: Sequence[str] = ()) -> Expected:
+def nothing(*statuses: int, takes_over: bool = False, names: Sequence[str] = ()) -> Expected:
     """The application directory stays as it is."""
-    return Expected(frozenset(statuses), takes_over=takes_over, says=tuple(says))
+    return Expected(frozenset(statuses), takes_over=takes_over, says=tuple(names))
 
 
 def migration(version: Version | None, options: dict[str, str | bool]) -> Expected:
@@ -98,7 +98,7 @@ def migration(version: Version | None, options: dict[str, str | bool]) -> Expect
     moving = {name for name, task in content.tasks.items() if _moves(task, target)}
     unclean = moving & version.unclean
     if unclean and not (options.get("at-least-once") or options.get("wipe-unclean")):
-        return nothing(4, takes_over=really, says=["not left clean"])
+        return nothing(4, takes_over=really, names=["not left clean"])
     left_out = unclean if options.get("wipe-unclean") else frozenset()
     rewritten = any(
         max(formats, default=0) > target.sst_format
@@ -110,7 +110,7 @@ def migration(version: Version | None, options: dict[str, str | bool]) -> Expect
         return nothing(0, takes_over=really)
     homeless = {name for name in moving - left_out if target.inside and _homeless(content, name)}
     if any(_without_changelog(content.tasks[name]) for name in homeless) and not options.get("at-least-once"):
-        return nothing(4, takes_over=really, says=["the next start would lose rows"])
+        return nothing(4, takes_over=really, names=["the next start would lose rows"])
     statuses = frozenset({1} if left_out or homeless else {0, 1} if unclean else {0})
     if not really:
         return Expected(statuses)
@@ -128,17 +128,17 @@ def _homeless(content: Content, name: str) -> bool:
     """A store was wiped in every task: nothing tells what its database, which has to carry the -4, is to look like."""
     task = content.tasks[name]
     absent = [
-        store for store, one in task.stores.items() if store not in task.folders and UNKNOWN in one.offsets.values()
+        store for store, entry in task.stores.items() if store not in task.folders and UNKNOWN in entry.offsets.values()
     ]
-    known = {place.split("/")[0] for other in content.tasks.values() for place in other.kept.families}
+    parts = {place.split("/")[0] for other in content.tasks.values() for place in other.kept.families}
     return name != GLOBAL and any(
-        f".checkpoint_{store}" not in task.kept.files for store in absent if store not in known
+        f".checkpoint_{store}" not in task.kept.files for store in absent if store not in parts
     )
 
 
 def _without_changelog(task: Task) -> bool:
     """It has a store with rows and no offset anywhere: gone for good when the task is wiped."""
-    return any(not one.offsets and not one.empty for name, one in task.stores.items() if name in task.folders)
+    return any(not store.offsets and not store.empty for name, store in task.stores.items() if name in task.folders)
 
 
 def _moves(task: Task, target: Release) -> bool:
@@ -167,7 +167,7 @@ def wiping(version: Version | None, wipe: Wipe) -> Expected:
     if version is None:
         return nothing(2)
     tasks = version.content.tasks
-    chosen = {
+    choice = {
         name
         for name in tasks
         if wipe.everything
@@ -175,12 +175,12 @@ def wiping(version: Version | None, wipe: Wipe) -> Expected:
         or (name == GLOBAL and wipe.global_stores)
         or (wipe.stores and not wipe.tasks and not wipe.global_stores)
     }
-    known = {store for name in chosen for store in tasks[name].stores}
-    if wipe.tasks - tasks.keys() or wipe.stores - known:
+    stores = {store for name in choice for store in tasks[name].stores}
+    if wipe.tasks - tasks.keys() or wipe.stores - stores:
         return nothing(2, takes_over=not wipe.dry_run)
     meaning, warned, empty = dict(version.content.meaning), False, True
     unclean = set(version.unclean)
-    for name in chosen:
+    for name in choice:
         task = tasks[name]
         if not wipe.stores:
             empty = False
@@ -208,13 +208,13 @@ def rehoming(version: Version, numbers: tuple[int, int]) -> Expected:
     """`kstate rehome --map OLD=NEW` of the tasks of a sub-topology that is there, whatever their state is vouched for."""
     old, new = (f"{number}_" for number in numbers)
     meaning: Meaning = {}
-    for (name, store), one in version.content.meaning.items():
+    for (name, store), entry in version.content.meaning.items():
         if not name.startswith(old):
-            meaning[name, store] = one
+            meaning[name, store] = entry
             continue
         home = new + name.removeprefix(old)
         folder = store in version.content.tasks[name].folders
-        if one.empty and not one.offsets:
+        if entry.empty and not entry.offsets:
             continue  # nothing is lost with it, and nobody can tell it from what a failed start has made
         topics = {
             topic
@@ -222,11 +222,11 @@ def rehoming(version: Version, numbers: tuple[int, int]) -> Expected:
             if same_store == store and other.startswith(old)
             for topic, _ in its.offsets
         }
-        if folder and not one.offsets and topics:
+        if folder and not entry.offsets and topics:
             # Other partitions tell that it has a changelog: rows without an offset are not kept.
             unknown = {(topic, int(name.removeprefix(old))): UNKNOWN for topic in topics}
-            one = Store({}, unknown, {})
-        meaning[home, store] = one
+            entry = Store({}, unknown, {})
+        meaning[home, store] = entry
     unclean = frozenset(new + name.removeprefix(old) if name.startswith(old) else name for name in version.unclean)
     return Expected(frozenset({0}), Effect.CHANGE, meaning, unclean, takes_over=True)
 
@@ -239,20 +239,20 @@ def undoing(version: Version | None, runs: Sequence[Run], *, discard: bool) -> E
     """`kstate undo`, once what died is brought to an end: `runs` are as they are then."""
     if version is None and not runs:
         return nothing(*NOBODY)
-    kept = [run for run in runs if run.state == "kept" and run.pending is None]
-    if not kept:
-        return nothing(0, takes_over=True, says=["nothing to undo"])
-    run = kept[-1]
+    backup = [run for run in runs if run.state == "kept" and run.pending is None]
+    if not backup:
+        return nothing(0, takes_over=True, names=["nothing to undo"])
+    run = backup[-1]
     if version is not None and not discard and not same(version.tree, run.made or {}):
-        return nothing(4, takes_over=True, says=["--discard-newer"])
+        return nothing(4, takes_over=True, names=["--discard-newer"])
     return Expected(frozenset({0}), Effect.UNDO, runs=(run.name,), takes_over=True)
 
 
-def same(one: Tree, other: Tree) -> bool:
+def same(element: Tree, other: Tree) -> bool:
     """Whether Streams has not run in between."""
     mine, theirs = (
         {path: entry for path, entry in tree.items() if path.rpartition("/")[2].startswith(_WATCHED)}
-        for tree in (one, other)
+        for tree in (element, other)
     )
     return mine == theirs
 
@@ -263,7 +263,7 @@ def cleaning(version: Version | None, runs: Sequence[Run], *, old_only: bool, dr
         return nothing(*NOBODY)
     # From cron: what died is left to the command that needs the directory next.
     died = (Pending.SWITCHED, Pending.UNDOING, Pending.UNDONE)
-    chosen = [
+    choice = [
         run
         for run in runs
         if (run.old or not old_only or not run.announced)
@@ -271,11 +271,11 @@ def cleaning(version: Version | None, runs: Sequence[Run], *, old_only: bool, dr
         and not run.precious
         and not (run.pending is Pending.STAGED and run.announced)
     ]
-    if version is None and any(run.version is not None for run in chosen):
-        return nothing(4, says=["only copy"])
-    if dry_run or not chosen:
+    if version is None and any(run.version is not None for run in choice):
+        return nothing(4, names=["only copy"])
+    if dry_run or not choice:
         return nothing(0)
-    return Expected(frozenset({0}), Effect.CLEAN, runs=tuple(run.name for run in chosen))
+    return Expected(frozenset({0}), Effect.CLEAN, runs=tuple(run.name for run in choice))
 
 
 def misfits(content: Content, release: Release) -> list[str]:

@@ -8,7 +8,7 @@ import stat as modes
 from dataclasses import dataclass
 from pathlib import Path
 
-_known: dict[tuple[int, int, int, int, int], str] = {}
+_facts: dict[tuple[int, int, int, int, int], str] = {}
 _MANY = 200_000
 
 
@@ -29,16 +29,16 @@ Tree = dict[str, Entry]
 
 def snapshot(top: Path, ignore: frozenset[str] = frozenset()) -> Tree:
     """Every entry of a tree; `ignore` are names at its top. Times of folders are left out: who looks away changes them."""
-    found: Tree = {}
+    tree: Tree = {}
     for folder, folders, files in os.walk(top):
         place = os.path.relpath(folder, top)
-        found[place] = Entry("folder", os.lstat(folder).st_mode, 0, 0, "")
+        tree[place] = Entry("folder", os.lstat(folder).st_mode, 0, 0, "")
         for name in (*files, *(name for name in folders if os.path.islink(os.path.join(folder, name)))):
             if place == "." and name in ignore:
                 continue
             path = os.path.join(folder, name)
-            found[os.path.normpath(os.path.join(place, name))] = _entry(path)
-    return found
+            tree[os.path.normpath(os.path.join(place, name))] = _entry(path)
+    return tree
 
 
 def _entry(path: str) -> Entry:
@@ -46,23 +46,23 @@ def _entry(path: str) -> Entry:
     if modes.S_ISLNK(stat.st_mode):
         return Entry("link", 0, 0, 0, os.readlink(path))
     key = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-    if key not in _known:
-        if len(_known) > _MANY:
-            _known.clear()
+    if key not in _facts:
+        if len(_facts) > _MANY:
+            _facts.clear()
         with open(path, "rb") as file:
-            _known[key] = hashlib.sha256(file.read()).hexdigest()
-    return Entry("file", stat.st_mode, stat.st_size, stat.st_mtime_ns, _known[key])
+            _facts[key] = hashlib.sha256(file.read()).hexdigest()
+    return Entry("file", stat.st_mode, stat.st_size, stat.st_mtime_ns, _facts[key])
 
 
 def differences(tree: Tree, other: Tree) -> list[str]:
     """Where two trees differ, for a message."""
-    found = []
+    results = []
     for path in sorted(tree.keys() | other.keys()):
-        left, right = tree.get(path), other.get(path)
-        if left != right:
-            what = "missing" if right is None else "new" if left is None else _what(left, right)
-            found.append(f"{path}: {what}")
-    return found
+        remainder, right = tree.get(path), other.get(path)
+        if remainder != right:
+            text = "missing" if right is None else "new" if remainder is None else _what(remainder, right)
+            results.append(f"{path}: {text}")
+    return results
 
 
 def _what(entry: Entry, other: Entry) -> str:

@@ -35,13 +35,13 @@ from .streams import KEY_VALUE, RELEASES, TABLE, TOPOLOGY, WINDOW, flat
 from .world import Command, World, Wrong, taken_over
 
 Chance = random.Random
-Asked = tuple[Command, Expected]
+requests = tuple[Command, Expected]
 
 
 # Commands, and what the model expects of them.
 
 
-def migrate(world: World, chance: Chance) -> Asked:
+def migrate(world: World, chance: Chance) -> requests:
     """To any release, with any options."""
     options: dict[str, str | bool] = {"to": chance.choice(sorted(RELEASES))}
     for name, odds in (("dry-run", 0.1), ("at-least-once", 0.1), ("wipe-unclean", 0.15)):
@@ -54,45 +54,47 @@ def migrate(world: World, chance: Chance) -> Asked:
     return tuple(argv), migration(world.version, options)
 
 
-def wipe(world: World, chance: Chance) -> Asked:
+def wipe(world: World, chance: Chance) -> requests:
     """Stores, tasks, or all."""
     kind = chance.random()
     tasks = frozenset(chance.sample(["0_0", "0_1", "9_9"], 1, counts=[4, 4, 1]) if kind < 0.5 else [])
     stores = frozenset(chance.sample([KEY_VALUE, WINDOW, TABLE], chance.choice([1, 1, 2])) if 0.25 < kind < 0.8 else [])
     if tasks and TABLE in stores:
         stores -= {TABLE}
-    asked = Wipe(tasks, stores, 0.8 <= kind < 0.9, kind >= 0.9, chance.random() < 0.08, chance.random() < 0.1)
+    question = Wipe(tasks, stores, 0.8 <= kind < 0.9, kind >= 0.9, chance.random() < 0.08, chance.random() < 0.1)
     argv = ["wipe", "-q", "--after-error"]
-    argv += [part for task in sorted(asked.tasks) for part in ("--task", task)]
-    argv += [part for store in sorted(asked.stores) for part in ("--store", store)]
-    argv += ["--global"] if asked.global_stores else []
-    argv += ["--all"] if asked.everything else []
-    argv += ["--purge", "--yes"] if asked.purge else []
-    argv += ["--dry-run"] if asked.dry_run else []
-    return tuple(argv), wiping(world.version, asked)
+    argv += [part for task in sorted(question.tasks) for part in ("--task", task)]
+    argv += [part for store in sorted(question.stores) for part in ("--store", store)]
+    argv += ["--global"] if question.global_stores else []
+    argv += ["--all"] if question.everything else []
+    argv += ["--purge", "--yes"] if question.purge else []
+    argv += ["--dry-run"] if question.dry_run else []
+    return tuple(argv), wiping(world.version, question)
 
 
-def undo(world: World, chance: Chance) -> Asked:
+def undo(world: World, chance: Chance) -> requests:
     """With or without --discard-newer."""
     discard = chance.random() < 0.3
     argv = ("undo", "--discard-newer") if discard else ("undo",)
     return argv, undoing(world.version, taken_over(world.runs), discard=discard)
 
 
-def clean(world: World, chance: Chance) -> Asked:
+def clean(world: World, chance: Chance) -> requests:
     """All, or what is old."""
     old_only, dry = chance.random() < 0.5, chance.random() < 0.15
     argv = ("clean", *(("--older-than", "7d") if old_only else ()), *(("--dry-run",) if dry else ()))
     return argv, cleaning(world.version, world.runs, old_only=old_only, dry_run=dry)
 
 
-def restore(world: World, chance: Chance) -> Asked:
+def restore(world: World, chance: Chance) -> requests:
     """From a dump of now, or an older one."""
     if world.dump is None or chance.random() < 0.6:
         world.dumps += 1
         world.dump = dumps.make(world.app.parent.parent / f"dump-{world.dumps}", world.app.name, world.streams.logs)
     inside = any(task.kept.inside for task in world.content().tasks.values())
-    likely = [name for name, one in RELEASES.items() if one.inside == inside and one.layout_fits(world.content())]
+    likely = [
+        name for name, release in RELEASES.items() if release.inside == inside and release.layout_fits(world.content())
+    ]
     release = chance.choice(likely if likely and chance.random() < 0.9 else sorted(RELEASES))
     rebuild = chance.random() < 0.25
     argv = ("restore", *world.dump.options, "--for", release, "-q", "--engine", "local", "--after-error")
@@ -132,7 +134,7 @@ def _tasks_of(world: World, number: int) -> list[str]:
     return [name for name in world.content().tasks if name.startswith(f"{number}_")]
 
 
-CHANGES: tuple[Callable[[World, Chance], Asked], ...] = (
+CHANGES: tuple[Callable[[World, Chance], requests], ...] = (
     migrate,
     migrate,
     migrate,
@@ -154,11 +156,11 @@ def command(world: World, chance: Chance) -> None:
     world.run(*_asked(world, chance))
 
 
-def _asked(world: World, chance: Chance) -> Asked:
+def _asked(world: World, chance: Chance) -> requests:
     argv, expected = chance.choice(CHANGES)(world, chance)
     if argv[0] != "clean" and "--dry-run" not in argv and any(world.stuck(run) for run in world.runs):
-        gone = world.version is None and argv[0] in ("migrate", "wipe")
-        return argv, nothing(2) if gone else nothing(4, says=["nothing is done until it is out of the way"])
+        missing = world.version is None and argv[0] in ("migrate", "wipe")
+        return argv, nothing(2) if missing else nothing(4, names=["nothing is done until it is out of the way"])
     if argv[0] == "undo" and any(_ends_undo(run) for run in world.runs):
         # That one was meant, and no other is undone with it.
         expected = nothing(0, takes_over=True)
@@ -205,10 +207,10 @@ def _status(world: World, chance: Chance) -> None:
         world.run(("status",), nothing(*NOBODY))
         return
     rows = _rows(world, ("status",), 0)
-    said = [(row["run"], row["state"]) for row in rows]
-    wanted = [(run.name, _state(run)) for run in world.runs]
-    if said != wanted:
-        raise Wrong(f"status says {said}, not {wanted}")
+    runs = [(row["run"], row["state"]) for row in rows]
+    names = [(run.name, _state(run)) for run in world.runs]
+    if runs != names:
+        raise Wrong(f"status says {runs}, not {names}")
 
 
 def _state(run: Run) -> str:
@@ -235,7 +237,7 @@ def _ls(world: World, chance: Chance) -> None:
         world.run(("ls",), nothing(2))
         return
     rows = [row for row in _rows(world, ("ls",), *_may_end(world, version)) if row["type"] == "store"]
-    said = {(str(row["task"]), str(row["store"])): _offsets(row["changelog"]) for row in rows}
+    text = {(str(row["task"]), str(row["store"])): _offsets(row["changelog"]) for row in rows}
     here = {
         (name, store): task.stores[store].offsets
         for name, task in version.content.tasks.items()
@@ -243,15 +245,15 @@ def _ls(world: World, chance: Chance) -> None:
     }
     # Up to 4.2 a store that was wiped has a line of .checkpoint left, and no directory.
     lines = {key: store.offsets for key, store in version.content.meaning.items()}
-    if any(said.get(key) != offsets for key, offsets in here.items()) or any(
-        lines.get(key) != offsets for key, offsets in said.items()
+    if any(text.get(key) != offsets for key, offsets in here.items()) or any(
+        lines.get(key) != offsets for key, offsets in text.items()
     ):
-        raise Wrong(f"ls says {said}, not {here}")
+        raise Wrong(f"ls says {text}, not {here}")
 
 
-def _offsets(said: object) -> dict[tuple[str, int], int]:
-    assert isinstance(said, dict)
-    return {(topic, int(p)): offset for topic, offsets in said.items() for p, offset in offsets.items()}
+def _offsets(text: object) -> dict[tuple[str, int], int]:
+    assert isinstance(text, dict)
+    return {(topic, int(p)): offset for topic, offsets in text.items() for p, offset in offsets.items()}
 
 
 def _inspect(world: World, chance: Chance) -> None:
@@ -291,9 +293,9 @@ def _check(world: World, chance: Chance) -> None:
             whole = all(store in task.folders and task.stores[store].offsets for store in TOPOLOGY[name])
             if whole and task.kept.inside:
                 raise Wrong(f"check: {release.name} wipes {name}, which is whole: {rows}")
-    opened = {name for name in version.unclean if any(version.content.tasks[name].kept.statuses.values())}
-    if not wiped >= opened:
-        raise Wrong(f"check: {release.name} does not wipe {sorted(opened)}: {rows}")
+    unclean = {name for name in version.unclean if any(version.content.tasks[name].kept.statuses.values())}
+    if not wiped >= unclean:
+        raise Wrong(f"check: {release.name} does not wipe {sorted(unclean)}: {rows}")
 
 
 def _verify(world: World, chance: Chance) -> None:
@@ -315,10 +317,10 @@ def _query(world: World, chance: Chance) -> None:
         world.run(("query", "key", KEY_VALUE, "k0001"), nothing(2))
         return
     task = chance.choice(["0_0", "0_1"])
-    found = version.content.tasks.get(task)
-    if found is None or KEY_VALUE not in found.folders or KEY_VALUE not in found.stores:
+    get = version.content.tasks.get(task)
+    if get is None or KEY_VALUE not in get.folders or KEY_VALUE not in get.stores:
         return
-    rows = flat(found.stores[KEY_VALUE])
+    rows = flat(get.stores[KEY_VALUE])
     key = chance.choice([*sorted(rows), b"nobody"])
     argv = (
         "query",
@@ -332,27 +334,27 @@ def _query(world: World, chance: Chance) -> None:
         "--value-serde",
         "string",
     )
-    said = _rows(world, argv, 0)
-    values = [row["value"] for row in said if row.get("value") is not None]
-    wanted = [rows[key][8:].decode()] if key in rows else []
-    if values != wanted:
-        raise Wrong(f"{' '.join(argv)} says {said}, not {wanted}")
+    text = _rows(world, argv, 0)
+    values = [row["value"] for row in text if row.get("value") is not None]
+    texts = [rows[key][8:].decode()] if key in rows else []
+    if values != texts:
+        raise Wrong(f"{' '.join(argv)} says {text}, not {texts}")
 
 
 def _diff(world: World, chance: Chance) -> None:
     """Against an older version that a run keeps."""
     version = world.version
-    kept = [run for run in world.runs if run.version is not None and run.version.content.tasks]
-    if version is None or not kept or not version.content.tasks:
+    runs = [run for run in world.runs if run.version is not None and run.version.content.tasks]
+    if version is None or not runs or not version.content.tasks:
         return
-    run = chance.choice(kept)
+    run = chance.choice(runs)
     assert run.version is not None
     copy = world.app.parent.parent / "other" / world.app.name
     shutil.rmtree(copy.parent, ignore_errors=True)
     shutil.copytree(world.beside / run.name / "tree", copy, symlinks=True)
     rows = {
-        side: {key: store.rows for key, store in one.content.meaning.items() if store.rows}
-        for side, one in (("A", version), ("B", run.version))
+        side: {key: store.rows for key, store in entry.content.meaning.items() if store.rows}
+        for side, entry in (("A", version), ("B", run.version))
     }
     world.run(("diff", str(copy), "-q"), nothing(*((0, 3) if rows["A"] == rows["B"] else (3,))))
 
@@ -365,7 +367,7 @@ def start(world: World, chance: Chance) -> None:
     content = world.content()
     fitting = [release for release in RELEASES.values() if release.layout_fits(content)]
     inside = any(task.kept.inside for task in content.tasks.values())
-    likely = [one for one in fitting if one.inside == inside]
+    likely = [entry for entry in fitting if entry.inside == inside]
     release = chance.choice(likely if likely and chance.random() < 0.9 else fitting or list(RELEASES.values()))
     if not release.layout_fits(content):
         return
@@ -386,13 +388,13 @@ def the_log(world: World, chance: Chance) -> None:
         return
     tp = chance.choice(sorted(world.streams.logs))
     log = world.streams.logs[tp]
-    what = chance.choice(["compact", "compact", "forget", "cut", "anew"])
-    world.told.append(f"log {tp}: {what}")
-    if what == "compact":
+    choice = chance.choice(["compact", "compact", "forget", "cut", "anew"])
+    world.told.append(f"log {tp}: {choice}")
+    if choice == "compact":
         log.compact()
-    elif what == "forget":
+    elif choice == "forget":
         log.forget()
-    elif what == "cut":
+    elif choice == "cut":
         log.compact()
         log.start = chance.randint(log.start, log.end)
         log.records = [record for record in log.records if record.offset >= log.start]
@@ -468,9 +470,9 @@ def damage(world: World, chance: Chance) -> None:
         if back.status or world.tree() != before:
             raise Wrong(f"undo after {argv}: exit {back.status}: {back.output[-1500:]}")
         new = [name for name in world.folders() if name not in {run.name for run in world.runs}]
-        made = Run(new[0], "undone")
-        made.version = Version(world.kept(made) or {}, version.content, version.unclean)
-        world.runs.append(made)
+        outputs = Run(new[0], "undone")
+        outputs.version = Version(world.kept(outputs) or {}, version.content, version.unclean)
+        world.runs.append(outputs)
     elif ended.status in (0, 1) and argv[0] == "migrate":
         world.take_over()
     elif argv[0] == "migrate":

@@ -48,14 +48,14 @@ class Release:
     def layout_fits(self, content: Content) -> bool:
         """Whether its RocksDB opens everything there."""
         families = [names for task in content.tasks.values() for names in task.kept.families.values()]
-        return all(one <= self.sst_format for one in content.formats) and (
+        return all(format_ <= self.sst_format for format_ in content.formats) and (
             self.inside or not any(OFFSETS in names for names in families)
         )
 
 
 RELEASES = {
-    one.name: one
-    for one in (
+    release.name: release
+    for release in (
         Release("3.5", False, 5),
         Release("3.9", False, 5),
         Release("4.1", False, 6),
@@ -94,22 +94,22 @@ class Streams:
     ) -> Facts:  # fmt: skip
         """Start a release, let it restore and write something, and stop it, or kill it before it closes."""
         (app / ".lock").touch()
-        left: dict[tuple[str, str], Store] = {}
+        stores: dict[tuple[str, str], Store] = {}
         dead = frozenset(task for task in ("0_0", "0_1") if killed and chance.random() < 0.7)
         for task in ("0_0", "0_1"):
-            left |= self._task(app, content.tasks.get(task), task, task in unclean, release, chance, task in dead)
-        left |= self._global(app, content.tasks.get(GLOBAL), release, chance)
-        return Facts(left, dead)
+            stores |= self._task(app, content.tasks.get(task), task, task in unclean, release, chance, task in dead)
+        stores |= self._global(app, content.tasks.get(GLOBAL), release, chance)
+        return Facts(stores, dead)
 
     def _task(
-        self, app: Path, found: Task | None, task: str, corrupt: bool, release: Release, chance: random.Random, dies: bool
+        self, app: Path, results: Task | None, task: str, corrupt: bool, release: Release, chance: random.Random, dies: bool
     ) -> dict[tuple[str, str], Store]:  # fmt: skip
         path = app / task
-        before = found.stores if found else {}
+        before = results.stores if results else {}
         usable = {store: self._usable(before.get(store), task, store) for store in TOPOLOGY[task]}
         # Up to 4.2 nothing tells that the rows are ahead of `.checkpoint`: they stay.
-        corrupt = corrupt and found is not None and any(found.kept.statuses.values())
-        if corrupt or (found and any(before) and not all(usable.values())):
+        corrupt = corrupt and results is not None and any(results.kept.statuses.values())
+        if corrupt or (results and any(before) and not all(usable.values())):
             shutil.rmtree(path, ignore_errors=True)
             before, usable = {}, dict.fromkeys(TOPOLOGY[task], False)
         path.mkdir(exist_ok=True)
@@ -120,24 +120,24 @@ class Streams:
             (path / ".checkpoint").unlink(missing_ok=True)
         else:
             # Written once restoration is complete, under exactly-once too.
-            write_file(path / ".checkpoint", {tp: o for one in restored.values() for tp, o in one.offsets.items()})
-        left = {
-            (task, store): self._process(path, store, one, release, chance, dies) for store, one in restored.items()
+            write_file(path / ".checkpoint", {tp: o for entry in restored.values() for tp, o in entry.offsets.items()})
+        stores = {
+            (task, store): self._process(path, store, entry, release, chance, dies) for store, entry in restored.items()
         }
         if not release.inside and not dies:
-            write_file(path / ".checkpoint", {tp: o for one in left.values() for tp, o in one.offsets.items()})
+            write_file(path / ".checkpoint", {tp: o for entry in stores.values() for tp, o in entry.offsets.items()})
         elif not release.inside:
             # Rows have reached the disk later than that; the clock of a file system is coarser than these tests are quick.
             earlier = (path / ".checkpoint").stat().st_mtime_ns - 1_000_000_000
             os.utime(path / ".checkpoint", ns=(earlier, earlier))
-        return left
+        return stores
 
     def _restore(self, path: Path, store: str, old: Store | None, release: Release) -> Store:
         """From the offset that is there, or from the beginning."""
         tp, log = self.log(path.name, store)
         start = old.offsets[tp] if old is not None else UNKNOWN
         fresh = old is None or start == UNKNOWN
-        changes = {one.key: stored(one) for one in log.records if fresh or one.offset > start}
+        changes = {record.key: stored(record) for record in log.records if fresh or record.offset > start}
         rows = applied({} if fresh else flat(old), changes)
         offset = max(log.end - 1, start) if log.end else UNKNOWN
         position = dict(old.position) if old is not None and not fresh else {}
@@ -172,17 +172,17 @@ class Streams:
 
     def _input(self, log: Log | None, store: str, rows: Rows, chance: random.Random) -> dict[bytes, bytes | None]:
         """What is processed: puts, overwrites, deletes. Without a log (the transaction never commits) it is only returned."""
-        made: dict[bytes, bytes | None] = {}
+        contents: dict[bytes, bytes | None] = {}
         for _ in range(chance.randint(1, 5)):
             stamp = NOW_MS + chance.randrange(2 * SEGMENT_MS)
             key = b"k%04d" % chance.randrange(12)
             if store == WINDOW:
                 key += (stamp - stamp % 60_000).to_bytes(8, "big") + bytes(4)
-            gone = chance.random() < 0.2 and len(rows) > 3
-            value = None if gone else b"%08x" % chance.randrange(1 << 32)
+            missing = chance.random() < 0.2 and len(rows) > 3
+            value = None if missing else b"%08x" % chance.randrange(1 << 32)
             offset = log.append(key, value, stamp) if log else 0
-            made[key] = stored(Record(offset, key, value, stamp))
-        return made
+            contents[key] = stored(Record(offset, key, value, stamp))
+        return contents
 
     def _write(
         self, path: Path, store: str, changes: dict[bytes, bytes | None], after: Store, release: Release, *, status: int,
@@ -192,15 +192,15 @@ class Streams:
         if fresh:
             shutil.rmtree(top, ignore_errors=True)
             (path / f"{store}.position").unlink(missing_ok=True)
-        kept: Rows = {
+        backup: Rows = {
             f"{topic}-{p}".encode(): o.to_bytes(8, "big", signed=True) for (topic, p), o in after.offsets.items()
         }
-        kept |= {b"position": position_bytes(after.position), b"status": status.to_bytes(8, "big")}
-        offsets: dict[str, Rows] = {OFFSETS: kept} if release.inside else {}
+        backup |= {b"position": position_bytes(after.position), b"status": status.to_bytes(8, "big")}
+        offsets: dict[str, Rows] = {OFFSETS: backup} if release.inside else {}
         if store == WINDOW:
             shutil.rmtree(top / f"{store}.0", ignore_errors=True)  # expired, like every segment so old
             parts: dict[int, dict[bytes, bytes | None]] = {
-                int(one.name.partition(".")[2]): {} for one in top.glob(f"{store}.*")
+                int(path.name.partition(".")[2]): {} for path in top.glob(f"{store}.*")
             }
             for key, value in changes.items():
                 parts.setdefault(segment_of(key), {})[key] = value
@@ -216,10 +216,10 @@ class Streams:
             write_file(path / f"{store}.position", after.position)
 
     def _global(
-        self, app: Path, found: Task | None, release: Release, chance: random.Random
+        self, app: Path, task: Task | None, release: Release, chance: random.Random
     ) -> dict[tuple[str, str], Store]:
         path = app / GLOBAL
-        store = found.stores.get(TABLE) if found else None
+        store = task.stores.get(TABLE) if task else None
         rows = flat(store)
         (path / "rocksdb").mkdir(parents=True, exist_ok=True)
         changes: dict[bytes, bytes | None] = {}
@@ -267,8 +267,8 @@ def segment_of(key: bytes) -> int:
 
 def segmented(store: str, rows: Rows) -> dict[tuple[str, str], Rows]:
     """As `content.Store` has them."""
-    found: dict[tuple[str, str], Rows] = {}
+    results: dict[tuple[str, str], Rows] = {}
     for key, value in rows.items():
         segment = str(segment_of(key)) if store == WINDOW else ""
-        found.setdefault((segment, TIMESTAMPED), {})[key] = value
-    return found
+        results.setdefault((segment, TIMESTAMPED), {})[key] = value
+    return results

@@ -37,13 +37,13 @@ def commands() -> Iterator[Commands]:
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_directory_is_what_the_model_says(commands: Commands, tmp_path: Path, seed: int) -> None:
-    one = generate(seed)
-    result = walk(one, commands, tmp_path / "walk")
+    entry = generate(seed)
+    result = walk(entry, commands, tmp_path / "walk")
     if result.wrong:
-        shortest = shrink(one, commands, tmp_path / "shrink", tries=TRIES)
+        shortest = shrink(entry, commands, tmp_path / "shrink", tries=TRIES)
         again = walk(shortest, commands, tmp_path / "again")
-        told = "\n  ".join(again.told if again.wrong else result.told)
-        pytest.fail(f"--walk {str(shortest)!r}\n  {told}\n  {again.wrong or result.wrong}")
+        text = "\n  ".join(again.told if again.wrong else result.told)
+        pytest.fail(f"--walk {str(shortest)!r}\n  {text}\n  {again.wrong or result.wrong}")
 
 
 @pytest.mark.parametrize("text", ONCE_WRONG)
@@ -53,9 +53,9 @@ def test_a_walk_that_went_wrong(commands: Commands, tmp_path: Path, text: str) -
 
 
 def test_a_walk_is_what_its_text_says() -> None:
-    one = generate(7)
-    assert parse(str(one)) == one
-    assert 10 <= len(one.steps) <= 40
+    walk = generate(7)
+    assert parse(str(walk)) == walk
+    assert 10 <= len(walk.steps) <= 40
 
 
 @pytest.mark.parametrize("where", ["app", "kept", "gone", "strange"])

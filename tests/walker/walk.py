@@ -72,13 +72,13 @@ class Walked:
     commands: int
 
 
-def walk(one: Walk, commands: Commands, folder: Path) -> Walked:
+def walk(entry: Walk, commands: Commands, folder: Path) -> Walked:
     """Walk in a folder of its own, which is removed."""
     folder.mkdir(parents=True)
     world: World | None = None
     try:
-        world = begin(one.golden, commands, folder)
-        for step in one.steps:
+        world = begin(entry.golden, commands, folder)
+        for step in entry.steps:
             world.told.append(f"-- {step}")
             if not home(world):
                 continue
@@ -86,9 +86,9 @@ def walk(one: Walk, commands: Commands, folder: Path) -> Walked:
             world.audit(str(step))
         return Walked("", tuple(world.told), world.count)
     except Exception as error:
-        told = tuple(world.told) if world else ()
+        messages = tuple(world.told) if world else ()
         text = str(error) if isinstance(error, AssertionError) and str(error) else traceback.format_exc()
-        return Walked(text or "?", told, world.count if world else 0)
+        return Walked(text or "?", messages, world.count if world else 0)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -96,19 +96,19 @@ def walk(one: Walk, commands: Commands, folder: Path) -> Walked:
 def begin(golden: str, commands: Commands, folder: Path) -> World:
     """A world with a copy of a golden directory, cut to the stores of `TOPOLOGY`."""
     app = shutil.copytree(_template(golden), folder / "state" / _template(golden).name).resolve()
-    found = contents.read(app)
-    streams = Streams(app.name, histories(found), dict(found.meaning[GLOBAL, TABLE].offsets))
-    return World(app, commands, streams, Version(snapshot(app, IGNORED), found, frozenset()))
+    content = contents.read(app)
+    streams = Streams(app.name, histories(content), dict(content.meaning[GLOBAL, TABLE].offsets))
+    return World(app, commands, streams, Version(snapshot(app, IGNORED), content, frozenset()))
 
 
-_kept: list[tempfile.TemporaryDirectory[str]] = []
+_backup: list[tempfile.TemporaryDirectory[str]] = []
 
 
 @functools.cache
 def _template(golden: str) -> Path:
     """A golden directory with the stores of `TOPOLOGY` alone, one segment of each windowed one."""
     folder = tempfile.TemporaryDirectory(prefix="walker-golden-")
-    _kept.append(folder)
+    _backup.append(folder)
     app = unpack(golden, Path(folder.name) / "state").resolve()
     for task in [path for path in app.iterdir() if path.is_dir()]:
         if task.name not in TOPOLOGY:
@@ -124,21 +124,21 @@ def _template(golden: str) -> Path:
             shutil.rmtree(segment)
         lines = contents.offsets_file(task / ".checkpoint")
         if lines and task.name != GLOBAL:
-            left = {tp: o for tp, o in lines.items() if contents.store_of(app.name, task.name, tp[0]) in stores}
-            (task / ".checkpoint").write_text(contents.offsets_text(left), encoding="utf-8")
+            remainder = {tp: o for tp, o in lines.items() if contents.store_of(app.name, task.name, tp[0]) in stores}
+            (task / ".checkpoint").write_text(contents.offsets_text(remainder), encoding="utf-8")
     return app
 
 
-def shrink(one: Walk, commands: Commands, folder: Path, *, tries: int = 150) -> Walk:
+def shrink(entry: Walk, commands: Commands, folder: Path, *, tries: int = 150) -> Walk:
     """Leave out steps, many at once and then one by one, as long as something still goes wrong."""
     number = 0
 
     def fails(steps: tuple[Step, ...]) -> bool:
         nonlocal number
         number += 1
-        return bool(walk(Walk(one.golden, steps), commands, folder / f"shrink-{number}").wrong)
+        return bool(walk(Walk(entry.golden, steps), commands, folder / f"shrink-{number}").wrong)
 
-    steps, size = one.steps, max(1, len(one.steps) // 2)
+    steps, size = entry.steps, max(1, len(entry.steps) // 2)
     while size and number < tries:
         at = 0
         while at < len(steps) and number < tries:
@@ -148,4 +148,4 @@ def shrink(one: Walk, commands: Commands, folder: Path, *, tries: int = 150) -> 
             else:
                 at += size
         size //= 2
-    return Walk(one.golden, steps)
+    return Walk(entry.golden, steps)

@@ -128,9 +128,9 @@ class World:
             self.runs = [run for run in self.runs if run.name not in expected.runs]
 
     def _unmarked(self, line: str) -> None:
-        left = [name for name in sorted(MARKS) if (self.app / name).exists()]
-        if left and not self.troubled:
-            raise Wrong(f"{line}: {left} are left")
+        marks = [name for name in sorted(MARKS) if (self.app / name).exists()]
+        if marks and not self.troubled:
+            raise Wrong(f"{line}: {marks} are left")
 
     def take_over(self) -> None:
         """What the model makes of runs that died, once a command has taken them over."""
@@ -138,7 +138,7 @@ class World:
         # A folder without a journal goes at once, unless that fails.
         stay = [run for run in self.runs if self.scarred and not run.announced and run.name in there]
         ended = [run for run in taken_over(self.runs) if run.name in there or run.state != "failed"]
-        self.runs = [next((one for one in stay if one.name == run.name), run) for run in ended]
+        self.runs = [next((entry for entry in stay if entry.name == run.name), run) for run in ended]
 
     def _changed(self, line: str, expected: Expected, before: Version | None) -> None:
         after = self.look(expected.unclean)
@@ -249,12 +249,12 @@ class World:
             if run.pending not in (Pending.STAGED, Pending.CLEANING):
                 raise Wrong(f"{line}: run {run.name} is gone")
             self.runs.remove(run)
-        said = {row["run"]: row for row in self.commands.json(self.app, ("status",))} if there else {}
-        if sorted(said) != sorted(run.name for run in self.runs):
+        rows = {row["run"]: row for row in self.commands.json(self.app, ("status",))} if there else {}
+        if sorted(rows) != sorted(run.name for run in self.runs):
             raise Wrong(
-                f"{line}: status knows {sorted(said)}, the model {[run.name for run in self.runs]}: {ended.output[-2500:]}"
+                f"{line}: status knows {sorted(rows)}, the model {[run.name for run in self.runs]}: {ended.output[-2500:]}"
             )
-        allowed = {
+        permissions = {
             Pending.STAGED: {"interrupted", "failed"},
             Pending.SWITCHED: {"interrupted", "kept"},
             Pending.UNDOING: {"interrupted", "kept"},
@@ -262,7 +262,7 @@ class World:
             Pending.CLEANING: {"interrupted", "cleaning"},
         }
         for run in self.runs:
-            state = said[run.name]["state"]
+            state = rows[run.name]["state"]
             if run.pending is None and state in ("interrupted", "cleaning") and line.startswith(("clean", "wipe")):
                 run.pending, run.version, run.old = (
                     Pending.CLEANING,
@@ -270,7 +270,7 @@ class World:
                     False,
                 )  # announced, and nothing of it is deleted yet
                 continue
-            good = allowed[run.pending] if run.pending else {run.state}
+            good = permissions[run.pending] if run.pending else {run.state}
             if state not in good:
                 raise Wrong(f"{line}: status says {state} of {run.name}, which died {run.pending}, {run.state}")
             if state not in ("interrupted", "cleaning"):

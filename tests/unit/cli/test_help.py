@@ -121,15 +121,15 @@ def test_help(path: str) -> None:
     text = "\n".join(help_lines)
     assert not [line for line in help_lines if len(line) > WIDTH], "cut on a terminal of 80 columns"
     assert help_lines == _help(path, 200)
-    assert len(help) <= LONGEST
+    assert len(help_lines) <= LONGEST
     assert "env var" not in text and "KSTATE_" not in text, "docs/environment.md has them"
     assert "<" not in text and "x>=" not in text, "types of a program"
     examples = EXAMPLES[path]
     assert len(examples) >= 2
-    assert help[-1 - 2 * len(examples)] == "Examples:" or path == ""
+    assert help_lines[-1 - 2 * len(examples)] == "Examples:" or path == ""
     for example in examples:
-        assert f"    kstate {example.line}" in help, "not as it was written"
-        assert f"  {example.purpose}:" in help
+        assert f"    kstate {example.line}" in help_lines, "not as it was written"
+        assert f"  {example.purpose}:" in help_lines
     assert (
         len({example.line for example in examples}) == len({example.purpose for example in examples}) == len(examples)
     )
