@@ -96,10 +96,10 @@ def export_columns() -> str:
     return markdown_table(("kinds", "columns after `partition`", "one row for each"), rows)
 
 
-def confluent(known: Mapping[str, str] = CONFLUENT) -> str:
+def confluent(releases: Mapping[str, str] = CONFLUENT) -> str:
     """Releases of Confluent Platform that have an Apache release which kstate knows."""
     names = {release.name: f"{release.name} (unproven)" if release.unproven else release.name for release in RELEASES}
-    output = {theirs: names[apache] for theirs, apache in facts.items() if apache in names}
+    output = {theirs: names[apache] for theirs, apache in releases.items() if apache in names}
     return markdown_table(("Confluent Platform", *output), [("Apache Kafka, for `--to` and `--for`", *output.values())])
 
 

@@ -87,21 +87,21 @@ def test_what_is_in_the_wheel(built: Built) -> None:
 def test_what_the_wheel_says_of_itself(built: Built) -> None:
     stem = f"kstate-{__version__}.dist-info"
     with zipfile.ZipFile(built.wheel) as wheel:
-        messages = email.message_from_bytes(wheel.read(f"{stem}/METADATA"))
+        metadata = email.message_from_bytes(wheel.read(f"{stem}/METADATA"))
         scripts = wheel.read(f"{stem}/entry_points.txt").decode()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert (messages["Name"], messages["Version"], messages["License-Expression"]) == (
+    assert (metadata["Name"], metadata["Version"], metadata["License-Expression"]) == (
         "kstate",
         __version__,
         "Apache-2.0",
     )
-    assert messages["Requires-Python"] == project["requires-python"]
-    all_ = [entry for entry in messages.get_all("Requires-Dist", []) if "extra ==" not in entry]
-    assert [re.split(r"[<>=; ]", entry)[0] for entry in all_] == [
+    assert metadata["Requires-Python"] == project["requires-python"]
+    dependencies = [entry for entry in metadata.get_all("Requires-Dist", []) if "extra ==" not in entry]
+    assert [re.split(r"[<>=; ]", entry)[0] for entry in dependencies] == [
         re.split(r"[<>=; ]", dependency)[0] for dependency in project["dependencies"]
     ]
     assert "kstate = kstate_cli.cli.start:main" in scripts
-    payload = told.get_payload(decode=True)
+    payload = metadata.get_payload(decode=True)
     assert isinstance(payload, bytes) and payload.strip() == (ROOT / "README.md").read_bytes().strip()
     assert built.wheel.name == f"kstate-{__version__}-py3-none-any.whl"
 

@@ -20,9 +20,9 @@ def test_whatever_is_counted(total: int, already: int, looks: list[tuple[float, 
     meter, now, before = PaceMeter(total, 0.0, already=already), 0.0, 0
     for seconds, finished in looks:
         now += seconds
-        pace = meter.at(done, now)
+        pace = meter.at(finished, now)
         assert before <= pace.count <= total and 0 <= pace.share <= 1
-        assert pace.count >= min(done, total)
+        assert pace.count >= min(finished, total)
         assert pace.per_second is None or (pace.per_second > 0 and math.isfinite(pace.per_second))
         assert (pace.seconds_left == 0) == (pace.count == total)
         assert pace.seconds_left is None or (pace.seconds_left >= 0 and math.isfinite(pace.seconds_left))

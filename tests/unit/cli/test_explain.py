@@ -67,16 +67,16 @@ def _errors() -> Iterator[type[CommandEnd]]:
 
 def _codes_by_hand() -> set[str]:
     """Codes that an error is given where it is raised: constants of ``kstate_cli.errors``."""
-    given = set()
+    codes_used = set()
     for _, tree in syntax.modules():
         for node in syntax.nodes(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("Error"):
-                given |= {
+                codes_used |= {
                     getattr(errors, keyword.value.id)
                     for keyword in node.keywords
                     if keyword.arg == "code" and isinstance(keyword.value, ast.Name)
                 }
-    return given
+    return codes_used
 
 
 # --- complete, and nothing else ---------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_a_code_is_found_in_any_case_and_with_its_group() -> None:
     for explanation in ALL:
         assert find(explanation.full_name) == find(explanation.full_name.upper()) == (explanation,)
         assert explanation in find(explanation.code.swapcase())
-    assert [one.group for one in find("not-understood")] == ["finding", "verify"]
+    assert [explanation.group for explanation in find("not-understood")] == ["finding", "verify"]
     assert find("exit:status-open") == find("") == find("nonsense") == ()
 
 
