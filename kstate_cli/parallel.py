@@ -59,6 +59,8 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # First no new job, then an end to those that run: a thread that waits for a process would otherwise wait for
+        # ever.
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.stop()
         self._threads.shutdown(wait=True)
@@ -68,6 +70,7 @@ class Workers:
 
         Call it before what jobs write is deleted: a job that fails, or a signal, leaves others running.
         """
+        # A second signal amid this would leave processes that no list names.
         with signals_held():
             running = [future for future in self._submitted if not future.cancel()]
             for process in self._processes:
@@ -75,6 +78,7 @@ class Workers:
                 process.kill()
             for process in self._processes:
                 process.wait()
+            # Threads may still be writing what their caller is about to delete.
             wait(running)
             for process in self._processes:
                 for pipe in (process.stdin, process.stdout):
@@ -89,6 +93,7 @@ class Workers:
         The first job that fails ends it: jobs that have not begun are dropped, and its error is raised; HostError if a
         process has died. Jobs that have begun continue: :meth:`stop` ends them.
         """
+        # A new interpreter takes longer to start than a few databases take to open.
         if self.count > 1 and len(jobs) >= self._many and not self._processes:
             self._start()
         self._submitted = [future for future in self._submitted if not future.done()]
@@ -101,6 +106,7 @@ class Workers:
             for future in futures:
                 # Whichever ends meanwhile: one that has failed is not waited for in its turn.
                 while not future.done():
+                    # Any job that has ended, in whatever order: its error must not wait for the jobs before it.
                     ended.get().result()
                 yield future.result()
         finally:
@@ -122,6 +128,7 @@ class Workers:
         finished: SimpleQueue[Future[Answer]] = SimpleQueue()
         try:
             while True:
+                # No more jobs than can run: ``take`` may decide by what has ended since.
                 while len(running) < self.count and (job := take()) is not None:
                     self._submitted = [future for future in self._submitted if not future.done()]
                     (future,) = submitted(self._threads, partial(self._run, function), [job], self._submitted)
@@ -150,6 +157,7 @@ class Workers:
     def _run(self, function: Callable[[Job], Answer], job: Job) -> Answer:
         if not self._processes:
             return function(job)
+        # One job for each process, because a process answers in the order of its jobs.
         process = self._idle.get()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -243,6 +251,7 @@ class Progress:
         self._total = total
         self._done = 0
         self._shared: mmap.mmap | None = None
+        # Mapped, not written: counting must cost no call of the system.
         if counter is not None:
             self._at = counter.number * _BYTES
             with open(counter.file, "r+b") as file:
@@ -281,6 +290,7 @@ class Counters:
 
     def total(self) -> int:
         """Return the sum of all counters."""
+        # A counter that is written meanwhile may be read torn: it is a display, and right again at the next look.
         data = self._file.read_bytes()
         return sum(int.from_bytes(data[at : at + _BYTES], "little") for at in range(0, len(data), _BYTES))
 

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
-
-from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row
-from kstate_cli.rows.errors import SerdeError
-from kstate_cli.rows.records import Layout, Record, Shape
-from kstate_cli.rows.serde_type import BYTES, SERDE_ERRORS, Serde
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from operator import itemgetter, methodcaller
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
 
 from kstate_cli.formats.binary import binary_of, fixed_table
 from kstate_cli.formats.keys import BASE_PREFIX
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.values import UNKNOWN_TIMESTAMP
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, Row
+from kstate_cli.rows.errors import SerdeError
+from kstate_cli.rows.records import Layout, Record, Shape
+from kstate_cli.rows.serde_type import BYTES, SERDE_ERRORS, Serde
 
 Column = Any
 """A binary array of Arrow, or the sequence of the records' members."""
@@ -41,8 +35,6 @@ _TYPES: Final = {
 
 def schema_of(shape: Shape, key: Serde, value: Serde) -> pa.Schema:
     """Return the columns of a shape. Times are int64 milliseconds, bytes are ``binary``."""
-    import pyarrow as pa
-
     serdes = _serdes(shape, key, value)
     header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
     types: dict[str, Any] = {
@@ -68,14 +60,15 @@ def batches(
 
     Raises SerdeError for bytes that the serde rejects, MalformedBytesError for a row of another layout.
     """
-    import pyarrow as pa
-
     schema, serdes = schema_of(shape, key, value), _serdes(shape, key, value)
     split = splitter(layout, schema)
     # Whole columns at once where the layout allows it: a Python call per row takes longer than reading the row.
-    by_batch = _of_records(pieces, layout, shape) if split is None else _of_pieces(pieces, layout, shape, split)
+    by_batch = _of_records(pieces, layout, shape)
+    if split is not None:
+        by_batch = _of_pieces(pieces, layout, shape, split)
     for columns in by_batch:
         arrays = [_array(columns[name], schema.field(name), serdes.get(name, BYTES)) for name in shape.columns]
+        # The partition is no part of a row: a folder of many files is one table with this column.
         same = pa.repeat(pa.scalar(partition, pa.int32()), len(arrays[0]))
         yield pa.RecordBatch.from_arrays([same, *arrays], schema=schema)
 
@@ -85,7 +78,10 @@ def _of_pieces(
 ) -> Iterator[dict[str, Column]]:
     for piece in pieces:
         columns = split(piece)
-        yield _by_column(shape.records(_rows(piece), layout), shape) if columns is None else columns
+        if columns is None:
+            # A row that does not fit whole columns: this piece record by record, and the next one again at once.
+            columns = _by_column(shape.records(_rows(piece), layout), shape)
+        yield columns
 
 
 def _of_records(pieces: Iterator[FlatPiece], layout: Layout, shape: Shape) -> Iterator[dict[str, Column]]:
@@ -94,6 +90,7 @@ def _of_records(pieces: Iterator[FlatPiece], layout: Layout, shape: Shape) -> It
     many = PIECES.first
     while columns := _by_column(islice(records, many), shape):
         yield columns
+        # A row may have many records (a versioned one, a list): so records are counted, not rows.
         size = sum(len(data) for name in _BYTES_COLUMNS for data in columns.get(name, ()) if data)
         many = max(1, min(PIECES.most, 2 * many, PIECES.most_bytes * len(columns["key"]) // (size + 1)))
 
@@ -104,22 +101,25 @@ def _rows(piece: FlatPiece) -> Iterator[Row]:
 
 def _by_column(records: Iterator[Record], shape: Shape) -> dict[str, Column]:
     rows = list(records)
-    return dict(zip(shape.columns, zip(*rows, strict=True), strict=True)) if rows else {}
+    if not rows:
+        return {}
+    return dict(zip(shape.columns, zip(*rows, strict=True), strict=True))
 
 
 def _array(column: Column, field: pa.Field, serde: Serde) -> pa.Array:
     """Return a column as its serde reads it. Raise SerdeError."""
-    import pyarrow as pa
-
     if isinstance(column, pa.Array):
+        # The whole column in C, if the serde is one of kstate's and every value fits.
         read = read_all(column, serde)
         if read is not None:
             return read
+        # A value that does not fit: row by row, so that the error names it.
         column = column.to_pylist()
     if serde is not BYTES:
         column = list(map(_reader(field.name, serde), column))
     try:
         return pa.array(column, field.type)
+    # A serde of the user may return values that Arrow has no such type for.
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SerdeError(
             f"{field.name} does not fit {field.type}: {error}", hint="name another serde, or bytes"
@@ -127,12 +127,13 @@ def _array(column: Column, field: pa.Field, serde: Serde) -> pa.Array:
 
 
 def _serdes(shape: Shape, key: Serde, value: Serde) -> dict[str, Serde]:
-    return {"key": key} if shape.internal else {"key": key, "value": value}
+    if shape.internal:
+        # The value is Streams' own, so the application's serde does not read it.
+        return {"key": key}
+    return {"key": key, "value": value}
 
 
 def _arrow_type(serde: Serde) -> pa.DataType:
-    import pyarrow as pa
-
     if serde is BYTES:
         return pa.binary()
     return pa.type_for_alias(_TYPES.get(serde.name, "string"))
@@ -200,9 +201,7 @@ def splitter(layout: Layout, schema: pa.Schema) -> Splitter | None:
         return None
 
     def split(piece: FlatPiece) -> Columns | None:
-        import numpy as np
-        import pyarrow as pa
-
+        # Lengths of key, value, key, value …: ``array("I")``, unsigned ints of C.
         lengths = np.frombuffer(piece[1], np.uintc)
         keys, values = _Parts(piece[0][::2], lengths[::2]), _Parts(piece[0][1::2], lengths[1::2])
         of_keys, of_values = _of_keys(keys, parts), _of_values(values, layout)
@@ -211,6 +210,7 @@ def splitter(layout: Layout, schema: pa.Schema) -> Splitter | None:
         columns = of_keys | of_values
         if layout.has_headers:
             columns["headers"] = _empty_lists(len(lengths) // 2, schema.field("headers").type)
+        # Columns that this layout does not have, such as the end of a window: the schema is that of the shape.
         nulls = {field.name: pa.nulls(len(lengths) // 2, field.type) for field in schema if field.name not in columns}
         return columns | nulls
 
@@ -222,8 +222,6 @@ def read_all(column: pa.Array, serde: Serde) -> pa.Array | None:
 
     A binary column without nulls; with ``BYTES`` any column, which stays as it is.
     """
-    import pyarrow as pa
-
     if serde is BYTES:
         return column
     if serde.name == "string":
@@ -231,24 +229,27 @@ def read_all(column: pa.Array, serde: Serde) -> pa.Array | None:
             return column.cast(pa.string())
         except pa.ArrowInvalid:
             return None
-    numbers = _read_numbers(column, _FIXED[serde.name]) if serde.name in _FIXED else None
-    if numbers is None:
+    if serde.name not in _FIXED or (numbers := _read_numbers(column, _FIXED[serde.name])) is None:
         return None
     if serde.name == "boolean":
-        return pa.array(numbers != 0) if (numbers <= 1).all() else None
-    # Of a NaN Python keeps other bits than numpy.
-    return None if numbers.dtype.kind == "f" and (numbers != numbers).any() else pa.array(numbers)  # noqa: PLR0124
+        if (numbers > 1).any():
+            # The serde itself names the row.
+            return None
+        return pa.array(numbers != 0)
+    if numbers.dtype.kind == "f" and (numbers != numbers).any():  # noqa: PLR0124
+        # Of a NaN Python keeps other bits than numpy, and both ways must give the same file.
+        return None
+    return pa.array(numbers)
 
 
 class _Parts:
     """Keys or values of many rows, of which parts are taken: those of one length all together, as a table of bytes."""
 
     def __init__(self, rows: Sequence[bytes], lengths: Any) -> None:
-        import numpy as np
-
         self._rows = rows
         self.shortest = int(lengths.min())
         self._table: Any = None
+        # One length: one copy makes a table of all, and a part of each row is a slice of it.
         if lengths.max() == self.shortest:
             self._table = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), self.shortest)
 
@@ -257,24 +258,19 @@ class _Parts:
 
     def binary(self, place: slice) -> pa.Array:
         """That part of each row."""
-        import pyarrow as pa
-
         if self._table is None:
             return pa.array(list(map(itemgetter(place), self._rows)), pa.binary())
         return binary_of(self._table[:, place])
 
     def numbers(self, place: slice, form: str) -> Any:
         """The number in that part of each row, in this host's order of bytes. All rows are long enough."""
-        import numpy as np
-
         if self._table is None:
             return _native(np.frombuffer(b"".join(map(itemgetter(place), self._rows)), form))
         return _native(np.ascontiguousarray(self._table[:, place]).view(form).ravel())
 
 
 def _of_keys(rows: _Parts, parts: _KeyParts) -> Columns | None:
-    import pyarrow as pa
-
+    # A shorter key is malformed: the codec, row by row, raises its error.
     if rows.shortest < parts.least or not rows.all_begin_with(parts.prefix):
         return None
     numbers = {name: pa.array(rows.numbers(place, _FORMS[name])) for name, place in parts.numbers.items()}
@@ -283,9 +279,9 @@ def _of_keys(rows: _Parts, parts: _KeyParts) -> Columns | None:
 
 def _of_values(rows: _Parts, layout: Layout) -> Columns | None:
     """Of a layout with headers only rows that have none."""
-    import pyarrow as pa
-
-    before = _NO_HEADERS if layout.has_headers else b""
+    before = b""
+    if layout.has_headers:
+        before = _NO_HEADERS
     if not rows.all_begin_with(before):
         return None
     if not layout.has_timestamps:
@@ -294,17 +290,16 @@ def _of_values(rows: _Parts, layout: Layout) -> Columns | None:
     if rows.shortest < end:
         return None
     times = rows.numbers(slice(len(before), end), _FORMS["timestamp"])
+    stamps = pa.array(times)
     unknown = times == UNKNOWN_TIMESTAMP
-    return {
-        "timestamp": pa.array(times, mask=unknown) if unknown.any() else pa.array(times),
-        "value": rows.binary(slice(end, None)),
-    }
+    if unknown.any():
+        # -1 is how Streams stores that there is no timestamp: in a table it would be a time before all others.
+        stamps = pa.array(times, mask=unknown)
+    return {"timestamp": stamps, "value": rows.binary(slice(end, None))}
 
 
 def _read_numbers(column: pa.Array, form: str) -> Any:
     """The numbers that a binary column consists of; None where a width is another."""
-    import numpy as np
-
     table = fixed_table(column)
     if table is None or table.shape[1] != np.dtype(form).itemsize:
         return None
@@ -312,12 +307,10 @@ def _read_numbers(column: pa.Array, form: str) -> Any:
 
 
 def _native(numbers: Any) -> Any:
+    # Arrow takes numbers in this host's order of bytes alone; those of a store are big-endian.
     return numbers.astype(numbers.dtype.newbyteorder("="))
 
 
 def _empty_lists(count: int, kind: pa.DataType) -> pa.Array:
-    import numpy as np
-    import pyarrow as pa
-
     ends = pa.array(np.zeros(count + 1, dtype=np.int32))
     return pa.ListArray.from_arrays(ends, pa.array([], kind.value_type), type=kind)

@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli import temporary
 from kstate_cli.errors import InUse, Refused, UsageError
-from kstate_cli.export.columns import PIECES, batches, schema_of
 from kstate_cli.formats.binary import parse_json
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.parallel import Counter, Processes, Progress, leave_everything_in, progress_counters
 from kstate_cli.regular_files import MOST_GIVEN_BYTES, read_small
-from kstate_cli.rocks.scanning import FlatPiece
 from kstate_cli.rows.errors import SerdeError
 from kstate_cli.rows.records import Layout, shape_of
 from kstate_cli.rows.segment import UNREADABLE, Databases, Segment
@@ -94,9 +92,12 @@ def write_part(job: PartJob) -> PartResult:
     """Write the file and flush it to disk. Raise StoreUnreadable, SerdeError, OSError, and leave no file then."""
     progress = Progress(job.counter, job.rows)
     path = f"{job.folder}/{job.name}.{os.getpid()}-{secrets.token_hex(4)}"
+    # A name of its own for each attempt: Spark may run a task twice, and a killed worker leaves a part of a file.
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
     try:
         rows = _write(job, path, progress)
+        # The bytes of the part, before it gets its final name: a name must never lead to a file that a crash has
+        # emptied.
         os.fsync(descriptor)
         size = os.fstat(descriptor).st_size
     except BaseException:
@@ -110,8 +111,12 @@ def write_part(job: PartJob) -> PartResult:
 
 def _write(job: PartJob, path: str, progress: Progress) -> int:
     require_headroom(WRITING_THREADS)
+    # Only now: numpy and Arrow end the process if they get neither threads nor memory. They also take a quarter of a
+    # second, which a command that is refused need not wait.
     import pyarrow as pa
     from pyarrow import parquet
+
+    from kstate_cli.export.columns import schema_of
 
     shape = shape_of(job.layout.kind)
     key, value = serde(job.key_serde), serde(job.value_serde)
@@ -132,6 +137,7 @@ def _groups(batches: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[l
     group: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
+        # Batches of a piece each are small: a row group of many compresses better, and has fewer footers.
         group.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
@@ -144,6 +150,8 @@ def _groups(batches: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[l
 
 
 def _batches(job: PartJob) -> Generator[pa.RecordBatch, None, None]:
+    from kstate_cli.export.columns import PIECES, batches
+
     if job.path is None or job.app is None:
         return
     databases = Databases()
@@ -151,7 +159,8 @@ def _batches(job: PartJob) -> Generator[pa.RecordBatch, None, None]:
     shape = shape_of(job.layout.kind)
     key, value = serde(job.key_serde), serde(job.value_serde)
     try:
-        yield from batches(_pieces(segment, job), job.layout, shape, job.partition, key, value)
+        pieces = segment.pieces(*_bounds(job), PIECES)
+        yield from batches(pieces, job.layout, shape, job.partition, key, value)
     except SerdeError as error:
         raise SerdeError(
             f"{segment.relative_path}: {error.message}", hint=error.hint, hint_details=error.hint_details
@@ -159,14 +168,14 @@ def _batches(job: PartJob) -> Generator[pa.RecordBatch, None, None]:
     except UNREADABLE as error:
         raise segment.blame(error) from None
     finally:
+        # Also if the caller drops the generator, which Python finishes here.
         databases.close()
 
 
-def _pieces(segment: Segment, job: PartJob) -> Iterator[FlatPiece]:
+def _bounds(job: PartJob) -> tuple[bytes | None, bytes | None]:
+    """Return the bounds of the rows of a part, without the index rows of a time-ordered store."""
     first, end = job.layout.key.base_rows
-    lower = max(filter(None, (first, job.lower)), default=None)
-    below = min(filter(None, (end, job.below)), default=None)
-    return segment.pieces(lower, below, PIECES)
+    return max(filter(None, (first, job.lower)), default=None), min(filter(None, (end, job.below)), default=None)
 
 
 PROCESSES_BYTES: Final = 32 << 20
@@ -187,7 +196,9 @@ def choose_engine(choice: EngineChoice, size: int, parts: int, workers: int) -> 
     """Return ``spark``, ``processes`` or ``one process`` for ``size`` bytes of SSTs in ``parts`` parts."""
     if choice.is_spark:
         return "spark"
-    return "processes" if min(parts, workers) > 1 and size >= PROCESSES_BYTES else "one process"
+    if min(parts, workers) > 1 and size >= PROCESSES_BYTES:
+        return "processes"
+    return "one process"
 
 
 def write_parts(
@@ -197,6 +208,7 @@ def write_parts(
     with temporary.private_folder("export") as scratch:
         watcher.begin(rows, len(jobs), engine)
         with progress_counters(scratch, len(jobs), watcher.at) as counters:
+            # Counters in a file: workers are processes, and may be killed at any time.
             counted_jobs = [
                 replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)
             ]
@@ -229,6 +241,7 @@ _PART: Final = re.compile(r"part-.+-\d{5,}\.parquet")
 
 def check_out(out: Path, app: Path) -> Path:
     """Return the absolute path of ``out``. Raise UsageError in an application directory or in kstate's own folder."""
+    # Without links: one that leads into the application directory is within it.
     absolute = Path(os.path.realpath(out))
     for forbidden in (app, app.parent / OWN_FOLDER):
         if absolute == forbidden or forbidden in absolute.parents:
@@ -256,14 +269,17 @@ class OutFolder:
     def __enter__(self) -> OutFolder:
         self._make(self.out)
         try:
+            # The folder itself is the lock: the system releases it however this process ends.
             self._lock = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InUse(f"another export writes to {self.out}", hint="wait for it, or name another --out") from None
+            # Under the lock, so that the names are those of no other export.
             self._refuse_others()
             self._drop_interrupted()
             self.folder.mkdir()
+            # What this export is of, before its first file: the next one may then clean up after it.
             (self.folder / _OWNER).write_text(json.dumps(self._owner), encoding="utf-8")
         except BaseException:
             self._leave()
@@ -277,7 +293,9 @@ class OutFolder:
     def publish(self, names: Mapping[str, str], manifest: Mapping[str, Any]) -> None:
         """Give each complete file its name (name -> name in ``folder``), and write the manifest."""
         _write_json(self.folder / MANIFEST, manifest)
+        # The names that are about to appear: after a crash the next export knows which files are of this one.
         _write_json(self.folder / _NAMES, sorted(names))
+        # Both notes durable before the first rename.
         _sync(self.folder)
         before: list[str] = []
         if self._overwrite:
@@ -297,7 +315,9 @@ class OutFolder:
             for name in renamed:
                 (self.out / name).unlink(missing_ok=True)
             raise
+        # The manifest as well: only now the export survives a crash of the host.
         _sync(self.out)
+        # Folders that were created stay, because something is in them now.
         self._created.clear()
 
     def _make(self, out: Path) -> None:
@@ -310,6 +330,7 @@ class OutFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        # rmdir removes empty folders alone: one with files of anyone else stays.
         for folder in reversed(self._created):
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -321,6 +342,8 @@ class OutFolder:
             raise Refused(f"{self.out} is not empty: it holds {foreign[0]}", hint="name a new folder")
         if not names or self._overwrite:
             return
+        # Files with names of parts, which no interrupted export has announced: they are a complete export, or a
+        # reader's only copy.
         if INCOMPLETE not in names or MANIFEST in names or own - {INCOMPLETE} - self._renamed():
             raise Refused(f"{self.out} holds an export", hint="name a new folder, or --overwrite")
         # Without that file the export was interrupted before it wrote anything.
@@ -331,6 +354,7 @@ class OutFolder:
 
     def _drop_interrupted(self) -> None:
         if self.folder.exists():
+            # With a manifest the renaming was complete, and only the folder was left behind.
             if MANIFEST not in os.listdir(self.out):
                 for name in self._renamed():
                     (self.out / name).unlink(missing_ok=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import Refused
-from kstate_cli.export.columns import schema_of
 from kstate_cli.export.files import ExportWatcher, OutFolder, PartJob, PartResult, check_out, choose_engine, write_parts
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.offsets.last_run import position_reached, reader_remarks
@@ -79,6 +78,7 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
     stores = stores_of(app, request.store, topology=request.topology, subtopology=in_spec.subtopology)
     if request.spec.stores or request.spec.application is not None:
         merge(app, request.spec, file_name=request.spec_named)  # raises if the file is about another directory
+    # Before the first row is read, and checked once all are: an application that starts meanwhile is noticed.
     steady = Steady.of(app, [store for _, store in stores])
     owner = {
         "schema_version": SCHEMA,
@@ -87,6 +87,7 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
         "topology": request.topology,
     }
     remarks = tuple(remark for _, store in stores for remark in reader_remarks(store, running=bool(app.running)))
+    # The folder first: another export of the same folder is refused before anything is read.
     with OutFolder(out, owner, overwrite=request.overwrite) as place:
         plan = plan_export(
             stores,
@@ -97,6 +98,8 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
             # Each range opens the database: ranges of a changing one would be of different times.
             part_bytes=None if app.running else PART_BYTES,
         )
+        # Its values are wrapped by Streams (subscriptions, buffers), so a serde of the application would read the
+        # wrapping.
         if plan.shape.internal and request.value_serde != "bytes":
             raise Refused(
                 f"values of a {plan.shape.name} store are Streams' own: no serde reads them",
@@ -106,6 +109,9 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
         results = write_parts(plan.parts, plan.rows, engine, request.workers, watcher)
         if not app.running:
             steady.check()
+        # Imported here: every worker has loaded numpy and Arrow by now, and a command that was refused never does.
+        from kstate_cli.export.columns import schema_of
+
         manifest = _manifest(app, request, plan, results)
         manifest["columns"] = {field.name: str(field.type) for field in schema_of(plan.shape, key, value)}
         manifest["remarks"] = list(remarks)
@@ -150,16 +156,19 @@ def split(tables: Sequence[Table], size: int) -> list[Range]:
     A range begins at the first or last key of an SST; the bytes of an SST count as evenly spread over such keys in it.
     So a database of one SST is one range.
     """
+    # Only these keys are in the MANIFEST: no block of data is read to divide a database.
     keys = sorted({table.first for table in tables} | {table.last for table in tables})
     weights = [0.0] * len(keys)
     for table in tables:
         first, last = bisect_left(keys, table.first), bisect_right(keys, table.last) - 1
         inside = range(first, max(last, first + 1))
         for number in inside:
+            # Spread evenly over the keys of other SSTs in its range, as nothing states where its bytes are.
             weights[number] += table.size / len(inside)
     bounds: list[bytes] = []
     gathered = 0.0
     for key, weight in zip(keys, weights, strict=True):
+        # An empty key begins no range: nothing sorts before it.
         if gathered >= size and key:
             bounds.append(key)
             gathered = 0.0
@@ -211,6 +220,7 @@ def plan_export(
     databases = Databases()
     others = [store for _, store in stores]
     readers = [open_whole(task, store, others, databases, kind=kind) for task, store in stores]
+    # Kinds with one shape fit into one table: tasks may have the layouts of different releases.
     shapes = {shape_of(reader.kind).name: shape_of(reader.kind) for reader in readers}
     if len(shapes) > 1:
         raise Refused(
@@ -244,6 +254,7 @@ def _parts(segment: Segment, empty: PartJob, part_bytes: int | None) -> Iterator
     try:
         with Shadow(segment.path) as shadow:
             families = [name for name in shadow.column_families if name != OFFSETS_CF]
+            # All families of rows together: an old one has rows that were not migrated yet.
             ssts = [table for name in families for table in tables(shadow.sstables(name))]
             rows = sum(map(shadow.estimated_rows, families))
     except UNREADABLE as error:

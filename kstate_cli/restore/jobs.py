@@ -82,6 +82,7 @@ class SortedFile:
     def from_row(cls, row: object) -> SortedFile:
         """Return the file of a row. Raises ValueError for anything but a row of just these columns."""
         # By the very type: true is no number.
+        # A row of another version of kstate has other columns: nothing of it is believed.
         if isinstance(row, list) and len(row) == len(_COLUMNS) and all(map(_has_type, row, _COLUMNS)):
             return cls(*row)
         raise ValueError(f"no row of a sorted file: {row!r}")
@@ -129,14 +130,19 @@ def task_key(task: str) -> str:
 
 def task_of(key: str) -> str:
     """Return the task of a ``task_key``: the name of a topology may have dots, the task after it has none."""
+    # From the right: a task has no dot, while the name of a topology may have any number of them.
     topology, _, task = key.rpartition(".")
-    return f"{topology}/{task}" if topology else task
+    if not topology:
+        return task
+    return f"{topology}/{task}"
 
 
 def fitting(name: str) -> str:
     """Return ``name`` if it is short, else its beginning and a digest of all of it; at most 96 bytes of UTF-8."""
+    # Bytes, because file systems limit those: 255 for a name, of which label, attempt and number take a part.
     encoded = name.encode()
     if len(encoded) <= _LONGEST:
         return name
     digest = hashlib.sha256(encoded).hexdigest()[:_DIGEST]
+    # "ignore": the cut may be within a character.
     return f"{encoded[: _LONGEST - _DIGEST - 1].decode(errors='ignore')}~{digest}"

@@ -54,7 +54,9 @@ def is_local(target: str) -> bool:
 
 def local(target: str) -> str:
     """Return the path of a local target."""
-    return urlparse(target).path if target.startswith("file:") else target
+    if target.startswith("file:"):
+        return urlparse(target).path
+    return target
 
 
 def seal(note: dict[str, Any]) -> str:
@@ -95,6 +97,8 @@ class Staging:
         if is_local(self.target):
             path = os.path.join(local(self.target), name)
         else:
+            # RocksDB writes local files only: for a remote target a file is written here, and uploaded once it is
+            # whole.
             self._private = self._private or str(temporary.make("runs"))
             path = os.path.join(self._private, name)
         self._new_files.append(path)
@@ -111,6 +115,7 @@ class Staging:
         ):
             for chunk in _chunks(source):
                 sink.write(chunk)
+        # The upload is complete: the disk space of one file at a time is enough.
         os.unlink(path)
         return below(self.target, os.path.basename(path))
 
@@ -126,12 +131,14 @@ class Staging:
         else:
             filesystem, remote = self._remote()
             path = folder / os.path.basename(file.path.partition("?")[0])
+            # While it is copied: a second reading would take as long again.
             digest = hashlib.sha256()
             with filesystem.open_input_stream(f"{remote}/{path.name}") as source, open(path, "wb") as sink:
                 for chunk in _chunks(source, ended):
                     digest.update(chunk)
                     sink.write(chunk)
             digest_here = digest.hexdigest()
+        # Once more before RocksDB takes it in, which looks at its first and last row alone.
         if digest_here != file.digest:
             raise RunFailed(
                 f"{path} is not what the task wrote there: its SHA-256 differs",
@@ -142,6 +149,7 @@ class Staging:
     def discard(self, attempt: str) -> None:
         """Remove the files of a failed attempt."""
         for path in self._new_files:
+            # Other attempts of this process may have files of theirs in the list.
             if attempt in path:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
@@ -170,6 +178,7 @@ class Staging:
             shutil.rmtree(self._private, ignore_errors=True)
 
     def _note(self, name: str, row: dict[str, Any]) -> None:
+        # Notes are for progress and resumption, which a store of objects does not give.
         if not is_local(self.target):
             return
         path = os.path.join(local(self.target), name)
@@ -199,6 +208,7 @@ class Staging:
             return None
         if not isinstance(note, dict):
             return None
+        # A folder that several hosts see may have files of anyone: only notes of the right shape are read.
         if not _NOTED[suffix].items() <= {k: type(v) for k, v in note.items()}.items():
             return None
         return {**note, "name": name}
@@ -209,6 +219,8 @@ class Staging:
             {
                 (note["task"], note["store"], note["number"])
                 for note in self.notes(FINISHED)
+                # A note is durable before its files are only if the disk breaks its promise: sizes are compared all the
+                # same.
                 if note["seal"] == seal(note) and self._are_there(note)
             }
         )
@@ -231,12 +243,17 @@ class Staging:
         names_to_keep = set()
         for note in self.notes(FINISHED):
             with contextlib.suppress(ValueError):
+                # A finished slice is its files and its note: neither can be used without the other.
                 names_to_keep |= {note["name"], *(os.path.basename(file.path) for file in files_of(note))}
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
-            if name not in names_to_keep:
-                with contextlib.suppress(OSError):
-                    shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+            if name in names_to_keep:
+                continue
+            with contextlib.suppress(OSError):
+                if os.path.isdir(path):
+                    shutil.rmtree(path)
+                else:
+                    os.unlink(path)
         if not names_to_keep:
             self.remove()
 
@@ -283,7 +300,10 @@ def store_progress(run: Run) -> list[StoreProgress]:
     """Return the progress of a run in RESTORING; empty if this host cannot see its staging folder."""
     event = run.last(SLICES_EVENT)
     finished: dict[str, dict[int, int]] = {}
-    for note in Staging(str(event.get("staging", ""))).notes(FINISHED) if event else ():
+    if not event:
+        # The run has no slices yet.
+        return []
+    for note in Staging(str(event.get("staging", ""))).notes(FINISHED):
         finished.setdefault(_journal_name(note["task"], note["store"]), {})[note["number"]] = note["records"]
     return [
         StoreProgress(*_read(store), len(finished.get(store, ())), total, sum(finished.get(store, {}).values()))

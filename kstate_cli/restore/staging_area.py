@@ -67,7 +67,9 @@ def settled(uri: str) -> str:
     """Return ``--staging`` as an absolute local path, or a URI that pyarrow knows. Raises UsageError."""
     uri = absolute(uri)
     filesystem, path = open_location(uri)
-    return path if is_here(filesystem) else uri
+    if is_here(filesystem):
+        return path
+    return uri
 
 
 def below(uri: str, name: str) -> str:
@@ -95,9 +97,11 @@ def check_area(uri: str) -> None:
             # A folder that is missing is made by the run, in the first parent that exists.
             while not os.path.lexists(path):
                 path = os.path.dirname(path)
+            # A file without a name: a kill in between leaves nothing.
             with tempfile.TemporaryFile(dir=path) as probe:
                 probe.write(b"kstate")
             return
+        # Object stores know no such files: a name that nothing else has, deleted at once.
         name = f"{path.rstrip('/')}/.kstate-{uuid.uuid4().hex}"
         with filesystem.open_output_stream(name) as sink:
             sink.write(b"kstate")
@@ -111,11 +115,15 @@ def check_area(uri: str) -> None:
 
 def make_area(uri: str, app: str, run: Run) -> str:
     """Make the folder of ``run`` below ``uri``, recorded before; return its path or URI. Raises OSError."""
+    # Random: two hosts may have the same application and the same number of run.
     token = uuid.uuid4().hex
     host = socket.gethostname()
     name = fitting(_UNSAFE.sub("_", f"{app}-{run.name}-{host}")) + f"-{token}"
     target = below(uri, name)
-    local = {"mount": _mount_of(target)} if "://" not in target else {}
+    local = {}
+    if "://" not in target:
+        # Without its mount the folder would look removed, and its journal could be deleted.
+        local = {"mount": _mount_of(target)}
     # Recorded before it exists: a kill between the two leaves no folder that nothing names.
     run.write(STAGING_EVENT, uri=kept_uri(target), token=token, host=host, **local)
     mark = json.dumps({"format": _FORMAT, "app": app, "run": run.name, "host": host, "token": token}).encode()
@@ -123,6 +131,7 @@ def make_area(uri: str, app: str, run: Run) -> str:
     if path == target:
         parent = os.path.dirname(path)
         os.makedirs(parent, exist_ok=True)
+        # Without exist_ok: a folder of this name would be of another run.
         os.mkdir(path)
         # Executors may run as another user: users who may write to the area may write to its folders.
         model = os.stat(parent)
@@ -130,6 +139,7 @@ def make_area(uri: str, app: str, run: Run) -> str:
         os.chmod(path, stat.S_IMODE(model.st_mode))
     else:
         filesystem.create_dir(path, recursive=True)
+    # Last: a folder without a mark is never removed unless it is empty.
     with filesystem.open_output_stream(f"{path}/{MARK}") as sink:
         sink.write(mark)
     return target
@@ -151,17 +161,23 @@ def left_in_area(run: Run) -> Leftover | None:
         # Anybody may have written a journal: only a path that can be a folder of ours is examined.
         return Leftover(run.name, uri_text(uri) or "?", 0, 0, "its name is not that of a staging folder")
     try:
-        is_local = "://" not in uri or uri.startswith("file:")
-        contents = _contents_here(uri, token, event.get("mount")) if is_local else _contents_elsewhere(uri, token)
+        if "://" not in uri or uri.startswith("file:"):
+            contents = _contents_here(uri, token, event.get("mount"))
+        else:
+            contents = _contents_elsewhere(uri, token)
     except (OSError, KstateError, ValueError, subprocess.SubprocessError) as error:
         return Leftover(run.name, uri_text(uri), 0, 0, f"it cannot be checked: {_words(error)}")
-    return None if contents is None else Leftover(run.name, uri_text(uri), *contents)
+    if contents is None:
+        return None
+    return Leftover(run.name, uri_text(uri), *contents)
 
 
 def _is_ours(uri: str, token: str) -> bool:
     """Return True for what ``make_area`` records: an absolute path or a URI of a folder named by the token."""
-    place = uri.partition("?")[0].rstrip("/") if "://" in uri else uri.rstrip("/")
-    return (os.path.isabs(uri) or "://" in uri) and place.endswith(f"-{token}")
+    if "://" in uri:
+        # What follows the question mark are options of the store, not a part of the path.
+        return uri.partition("?")[0].rstrip("/").endswith(f"-{token}")
+    return os.path.isabs(uri) and uri.rstrip("/").endswith(f"-{token}")
 
 
 def _contents(uri: str, token: str) -> tuple[int, int, str | None] | None:
@@ -171,8 +187,9 @@ def _contents(uri: str, token: str) -> tuple[int, int, str | None] | None:
     if contents is None:
         return None
     files, size, empty = contents
-    ours = empty or _mark(filesystem, path).get("token") == token
-    return files, size, None if ours else f"it has no {MARK} of this run"
+    if empty or _mark(filesystem, path).get("token") == token:
+        return files, size, None
+    return files, size, f"it has no {MARK} of this run"
 
 
 def _contents_here(uri: str, token: str, mount: object) -> tuple[int, int, str | None] | None:
@@ -187,6 +204,7 @@ def _contents_here(uri: str, token: str, mount: object) -> tuple[int, int, str |
         except Exception as error:
             answers.append(error)
 
+    # A call that waits for a hung mount cannot be ended: the thread is left behind, and ends with the process.
     thread = threading.Thread(target=look, daemon=True)
     start(thread)
     thread.join(_LOOK_SECONDS)
@@ -199,6 +217,7 @@ def _contents_here(uri: str, token: str, mount: object) -> tuple[int, int, str |
 
 def _contents_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | None:
     """Return :func:`_contents` from a process that can be ended: nothing else ends a call of pyarrow that hangs."""
+    # A client of an object store retries for minutes, in C++: only a process can be killed.
     process = subprocess.run(
         another_python(_LOOK),
         input=json.dumps([uri, token]).encode(),
@@ -255,6 +274,7 @@ def remove_from_area(run: Run) -> Leftover | None:
     leftover = left_in_area(run)
     if leftover is None:
         return None
+    # Token and mark agree: it is certainly this run's.
     if leftover.why is None:
         filesystem, path = _open_place(run.last(STAGING_EVENT)["uri"])
         try:
@@ -278,6 +298,7 @@ def end_area(run: Run, target: str) -> None:
     try:
         filesystem, path = open_location(target)
         _delete(filesystem, path)
+        # The journal may have gone with its run.
         if run.path.is_dir():
             run.write(REMOVED_EVENT)
     except (OSError, KstateError):
@@ -301,6 +322,7 @@ def _look(filesystem: FileSystem, path: str) -> tuple[int, int, bool] | None:
             return None
         if not stat.S_ISDIR(mode):
             raise OSError(f"{path} is not a folder")
+    # An object store has no folders: there is something if any object has the prefix.
     elif filesystem.get_file_info(path).type == FileType.NotFound:
         return None
     entries = filesystem.get_file_info(FileSelector(path, recursive=True))
@@ -314,7 +336,9 @@ def _mark(filesystem: FileSystem, path: str) -> dict[str, Any]:
             members = parse_json(source.read(1 << 16))
     except (FileNotFoundError, ValueError):
         return {}
-    return members if isinstance(members, dict) else {}
+    if not isinstance(members, dict):
+        return {}
+    return members
 
 
 def _delete(filesystem: FileSystem, path: str) -> None:
@@ -326,15 +350,21 @@ def _delete(filesystem: FileSystem, path: str) -> None:
             return
         for name in os.listdir(path):
             entry_path = os.path.join(path, name)
-            if name != MARK:
-                is_folder = os.path.isdir(entry_path) and not os.path.islink(entry_path)
-                shutil.rmtree(entry_path) if is_folder else os.unlink(entry_path)
+            if name == MARK:
+                continue
+            if os.path.isdir(entry_path) and not os.path.islink(entry_path):
+                shutil.rmtree(entry_path)
+            else:
+                os.unlink(entry_path)
         shutil.rmtree(path)
         return
     for entry in filesystem.get_file_info(FileSelector(path, allow_not_found=True)):
-        if entry.base_name != MARK:
-            delete = filesystem.delete_dir if entry.type == FileType.Directory else filesystem.delete_file
-            delete(entry.path)
+        if entry.base_name == MARK:
+            continue
+        if entry.type == FileType.Directory:
+            filesystem.delete_dir(entry.path)
+        else:
+            filesystem.delete_file(entry.path)
     with contextlib.suppress(FileNotFoundError):
         filesystem.delete_dir(path)
 
@@ -348,4 +378,6 @@ def _words(error: Exception) -> str:
         return _no_answer(error.timeout)
     if isinstance(error, subprocess.CalledProcessError):
         return f"the process that checked it ended (exit status {error.returncode})"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

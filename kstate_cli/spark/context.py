@@ -83,7 +83,9 @@ class SparkSettings:
     def slots(self) -> int | None:
         """Tasks at once on a local master; None where only Spark knows."""
         local = _LOCAL_SLOTS.fullmatch(self.effective_master or "")
-        return None if local is None else int(local[1] or 1)
+        if local is None:
+            return None
+        return int(local[1] or 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class _Attempt(Generic[Job, Answer]):
     def __call__(self, job: Job) -> Answer | _TaskRefusal:
         try:
             return self.function(job)
+        # As a value: Spark would run the task four times before it gave up on an exception.
         except self.refusals as error:
             return _TaskRefusal(error)
 
@@ -128,6 +131,7 @@ def spark_context(
     A signal while Spark starts or stops is raised here, once nothing of Spark is left.
     """
     environment: dict[str, str] = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    # Without it Spark asks the resolver for the name of this host, which may be slow, or lead to another address.
     if settings.loopback:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     else:
@@ -135,7 +139,9 @@ def spark_context(
     # The folder is this thread's: the one in which Spark starts may be left behind by a signal.
     with _environment(environment), tempfile.TemporaryFile() as output, temporary.private_folder("spark") as folder:
         conf = {f"spark.executorEnv.{MODULES}": ",".join(modules), **conf_of(settings, name)}
-        jvm = None if under_spark_submit() else Jvm((launches or _usual_launches)(conf), output, folder)
+        jvm = None
+        if not under_spark_submit():
+            jvm = Jvm((launches or _usual_launches)(conf), output, folder)
         spark = _Spark(conf, jvm, modules, local=settings.local)
         survivors: tuple[int, ...] = ()
         try:
@@ -166,7 +172,9 @@ def _usual_launches(conf: Mapping[str, str]) -> Sequence[Callable[[], Launch | N
 
     def as_kept() -> Launch | None:
         start_record = kept_start.find(conf)
-        return None if start_record is None else Launch(start_record.argv(conf), start_record.environment)
+        if start_record is None:
+            return None
+        return Launch(start_record.argv(conf), start_record.environment)
 
     return as_kept, partial(by_spark_submit, conf)
 
@@ -180,6 +188,7 @@ def conf_of(settings: SparkSettings, name: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": _DRIVER_MEMORY,
+        # Spark would wait three seconds for a place near the data, and a dump is near nothing.
         "spark.locality.wait": "0",
         # Modules of this very installation, for workers that Spark starts elsewhere on this host.
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -192,6 +201,7 @@ def conf_of(settings: SparkSettings, name: str) -> dict[str, str]:
         conf["spark.python.daemon.module"] = DAEMON
     if settings.loopback:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    # The user's settings last: they win over all of these.
     return {**conf, **settings.conf}
 
 
@@ -233,7 +243,11 @@ class _Spark:
             self._added = {*sys.path} - before
         self._context = context
         _quieten_accumulators(context)
-        context.setLogLevel("OFF" if self._local else "ERROR")
+        if self._local:
+            # Every error of a local task comes back to this process, and kstate reports it.
+            context.setLogLevel("OFF")
+        else:
+            context.setLogLevel("ERROR")
         return context
 
     def stop(self) -> tuple[int, ...]:
@@ -243,12 +257,15 @@ class _Spark:
         """
         of_python = threading.Thread(target=self._stop_context, name="spark-context", daemon=True)
         stopping = threading.Thread(target=self._stop_java, args=[of_python], name="spark-stop", daemon=True)
+        # Stopping may hang with its JVM, so neither thread is waited for without a limit.
         start(of_python)
         start(stopping)
         stopping.join(_STOP_SECONDS)
         survivors: tuple[int, ...] = ()
         if self._jvm is not None:
+            # Whatever became of stopping: this ends the JVM, and all that it has started.
             survivors = self._jvm.end()
+        # With the JVM gone, every call to it has failed by now.
         of_python.join(_STOP_SECONDS)
         if self._jvm is not None:
             _forget_gateway()
@@ -272,6 +289,7 @@ class _Spark:
             of_python.join(_LOOK_SECONDS)
         with contextlib.suppress(Exception):
             if self._jvm is not None and gateway is not None:
+                # Before the JVM ends: its threads in this process would print that their connection broke.
                 gateway.shutdown()
 
 
@@ -315,8 +333,11 @@ def slots_of(context: SparkContext) -> int:
 
 
 def _warm_up(context: SparkContext) -> int:
-    local = (context.master or "").startswith(_LOCAL)
-    tasks, seconds = (int(context.defaultParallelism), 0.0) if local else (_WARM_TASKS, _WARM_SECONDS)
+    tasks, seconds = _WARM_TASKS, _WARM_SECONDS
+    if (context.master or "").startswith(_LOCAL):
+        # The executor is this JVM: one task in each slot starts all Python workers.
+        tasks, seconds = int(context.defaultParallelism), 0.0
+    # One job that does nothing: executors of a cluster register while it waits, and workers import what tasks need.
     context.parallelize(range(tasks), tasks).map(lambda _: time.sleep(seconds)).collect()
     return int(context.defaultParallelism)
 
@@ -369,7 +390,10 @@ def _last_line(error: BaseException) -> str:
     """Return the line of a Java error with a Python traceback in it that names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python_errors = [line for line in lines if _is_python_error(line)]
-    return (python_errors or lines or [type(error).__name__])[-1 if python_errors else 0][:500]
+    if python_errors:
+        # A Python traceback ends in its error, and the last traceback is that of the cause.
+        return python_errors[-1][:500]
+    return (lines or [type(error).__name__])[0][:500]
 
 
 def _is_python_error(line: str) -> bool:
@@ -380,6 +404,7 @@ def _is_python_error(line: str) -> bool:
 @contextlib.contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in values}
+    # setdefault: what the user has set counts.
     for name, value in values.items():
         os.environ.setdefault(name, value)
     try:

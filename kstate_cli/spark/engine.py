@@ -122,11 +122,15 @@ def let_signals_come() -> None:
 def find_java() -> str | None:
     """Return the Java that Spark would start: that of JAVA_HOME if it is set, else of the PATH; None without one."""
     home = os.environ.get("JAVA_HOME")
-    return shutil.which(f"{home}/bin/java" if home else "java")
+    if home:
+        # Only there: Spark's scripts do not go on to the PATH either.
+        return shutil.which(f"{home}/bin/java")
+    return shutil.which("java")
 
 
 def version_text(java: str) -> str:
     """Return what Java prints about its version, in quotes on the first line. Raises OSError if it cannot run."""
+    # To standard error, as every Java up to today does.
     process = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
     return process.stderr
 
@@ -139,14 +143,12 @@ def check_java() -> None:
     java = find_java()
     least_version = _needed_version()
     hint = f"install Java {least_version} or later, or name it in JAVA_HOME; --engine local needs none"
+    if java is None and home:
+        raise Refused(f"Spark needs Java: JAVA_HOME is {home}, and has no bin/java", hint=hint)
     if java is None:
-        raise Refused(
-            f"Spark needs Java: JAVA_HOME is {home}, and has no bin/java"
-            if home
-            else "Spark needs Java, and there is none on the PATH",
-            hint=hint,
-        )
+        raise Refused("Spark needs Java, and there is none on the PATH", hint=hint)
     try:
+        # The file first: starting a JVM takes far longer, and every restoration with Spark asks.
         version = _version_in_release(java) or _VERSION.search(version_text(java))
     except OSError as error:
         raise Refused(f"Spark needs Java, and {java} cannot be run: {error.strerror}", hint=hint) from None
@@ -176,9 +178,10 @@ def _needed_version() -> int:
 
 
 def _has_spark_env() -> bool:
-    home = os.environ.get("SPARK_HOME")
-    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
-    return folder is not None and os.path.isfile(f"{folder}/spark-env.sh")
+    folder = os.environ.get("SPARK_CONF_DIR")
+    if not folder and (home := os.environ.get("SPARK_HOME")):
+        folder = f"{home}/conf"
+    return bool(folder) and os.path.isfile(f"{folder}/spark-env.sh")
 
 
 def spark_home() -> str:
@@ -243,9 +246,11 @@ class Jvm:
             launch = prepare()
             if launch is None:
                 continue
+            # Only the output of the last attempt explains why Spark does not start.
             self._output.seek(0)
             self._output.truncate()
             self._launch(launch, path)
+            # Importing PySpark and numpy takes as long as the JVM takes to come up.
             meanwhile()
             try:
                 return self._gateway(path)
@@ -267,6 +272,8 @@ class Jvm:
                 "SPARK_CONNECT_MODE": "0",
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(path),
             },
+            # A session of its own: a signal to kstate's group does not reach it, and all that it starts can be found by
+            # its number.
             start_new_session=True,
         )
         if self._ended.is_set():
@@ -281,6 +288,7 @@ class Jvm:
                 raise Refused(f"its JVM ended with status {status}")
             time.sleep(_POLL_SECONDS)
         content = path.read_bytes()
+        # ``PythonGatewayServer`` renames the file into place when it is whole.
         port, length = struct.unpack_from(">ii", content)
         return port, content[8 : 8 + length].decode()
 
@@ -300,6 +308,7 @@ class Jvm:
                 process.stdin.close()
         _wait(process, seconds)
         deadline = time.monotonic() + _KILLED_SECONDS
+        # Again and again: a process may have started another one just before it was killed.
         while (members := _members(process.pid)) and time.monotonic() < deadline:
             for pid in members:
                 with contextlib.suppress(OSError):
@@ -314,6 +323,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
     """Wait until it has ended, or for so long: Python's own wait polls every 50 ms."""
     # No such call before Linux 5.3, no such function in some builds of Python; or it has ended already.
     with contextlib.suppress(OSError, AttributeError):
+        # Wakes up as soon as the process ends, where Python would look every 50 ms.
         ended = os.pidfd_open(process.pid)
         try:
             poll = select.poll()
@@ -334,6 +344,7 @@ def _members(session: int) -> list[int]:
             with contextlib.suppress(OSError):
                 # pid (command) state parent group session …: a command may have spaces and parentheses.
                 state, _, _, of = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[:4]
+                # Zombies write nothing any more; their parent may be a hung process that never collects them.
                 if int(of) == session and state not in (b"Z", b"X"):
                     processes.append(int(name))
     return processes

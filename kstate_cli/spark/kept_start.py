@@ -76,6 +76,7 @@ class KeptStart:
         """Return the command of a JVM with these settings, without the JVM's own messages about the archive."""
         *before, main = self.command
         options = ["-Xshare:auto", f"-XX:SharedArchiveFile={self.archive}", "-Xlog:disable"]
+        # Settings are no part of the record: each run has its own.
         settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         return [*before, *options, main, *settings, "pyspark-shell"]
 
@@ -97,6 +98,7 @@ def find(conf: Mapping[str, str]) -> KeptStart | None:
         key = key_of(start_inputs(conf))
     except (NotKept, OSError):
         return None
+    # The user's own first, so that a user can replace what root has made.
     for folder in (of_user(), FOR_ALL):
         if folder is not None and (start := read(folder, key)) is not None:
             return start
@@ -108,6 +110,7 @@ def read(folder: Path, key: str) -> KeptStart | None:
     try:
         folder = Path(os.path.realpath(folder))
         note = folder / f"{key}.json"
+        # Whoever can write here decides what this process starts.
         if why_not_safe(note) is not None:
             return None
         record = parse_json(regular_files.read_small(note, _MOST_BYTES))
@@ -117,6 +120,7 @@ def read(folder: Path, key: str) -> KeptStart | None:
             return None
         if not _texts(command) or not _texts([*environment, *environment.values()]) or command[-1:] != [MAIN_CLASS]:
             return None
+        # The JVM maps the archive without looking: a flipped bit would be a class with other code.
         if checksum(archive) != (record["bytes"], record["crc32"]):
             return None
         return KeptStart(archive, tuple(command), environment)
@@ -153,6 +157,7 @@ def start_inputs(conf: Mapping[str, str]) -> dict[str, Any]:
     """Return everything that command and archive depend on. Raises NotKept, and OSError."""
     home = _spark_home()
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
+    # Settings files may change the command, and a folder in the class path makes a class-data archive invalid.
     if os.path.isdir(folder) and os.listdir(folder):
         raise NotKept(
             f"Spark has settings of its own in {folder}, and a folder in its class path: archives are of jars"
@@ -179,6 +184,7 @@ def _spark_home() -> str:
     home = os.environ.get("SPARK_HOME")
     if home:
         return home
+    # Finding a package does not run it.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise NotKept("PySpark is not installed")
@@ -226,6 +232,7 @@ def why_not_safe(path: Path) -> str | None:
 
     ``path`` is absolute, and has no links in it. Raises OSError if it does not exist.
     """
+    # Every folder on the way: the owner of one can replace everything below it.
     for folder in reversed(path.parents):
         status = os.lstat(folder)
         if not stat.S_ISDIR(status.st_mode):

@@ -75,11 +75,13 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
             f"of this Spark's start nothing can be kept: {error}", hint="nothing has to be done: Spark starts as always"
         ) from None
     folder = _made_folder(for_all=for_all)
+    # An archive takes a while to make: a second process waits, and uses that of the first.
     with _alone(folder):
         key = kept_start.key_of(decides)
         there = kept_start.read(folder, key)
         if there is not None:
             return Warmed(there.archive, there.archive.stat().st_size, is_new=False)
+        # Of a process that was killed; no other one is at work, by the lock.
         for path in folder.glob(f"{_MAKING}*"):
             path.unlink()
         warmed = _make(folder, key, decides, phase)
@@ -89,18 +91,22 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
 
 def _made_folder(*, for_all: bool) -> Path:
     """Return the folder, created if missing, without links, and no other user's. Raises Refused and OSError."""
-    folder = kept_start.FOR_ALL if for_all else kept_start.of_user()
+    folder, mode = kept_start.of_user(), 0o700
+    if for_all:
+        # All users read it, and only root may change it.
+        folder, mode = kept_start.FOR_ALL, 0o755
     if folder is None:
         raise Refused(
             "nothing states where this user's files are: neither XDG_CACHE_HOME nor HOME",
             hint="set HOME; root makes it for all users with --for-all",
         )
-    mode = 0o755 if for_all else 0o700
     for parent in (*reversed(folder.parents), folder):
         with contextlib.suppress(FileExistsError):
             if not parent.is_dir():
                 parent.mkdir(mode)
+                # mkdir's mode is subject to the umask.
                 parent.chmod(mode)
+    # Without links, so that ``why_not_safe`` judges each folder that leads there.
     folder = Path(os.path.realpath(folder))
     why = why_not_safe(folder)
     if why is None and ":" in str(folder):
@@ -120,6 +126,7 @@ def _alone(folder: Path) -> Iterator[None]:
         deadline = time.monotonic() + _DUMP_SECONDS
         while True:
             try:
+                # Without waiting in the system: a signal must end the command.
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
@@ -142,12 +149,14 @@ def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> W
         phase("making an archive of that")
         _dump(command, classes, new)
         phase("starting Spark with the archive")
+        # A start with both before anything has their final names: an archive that does not work is never used.
         tried = KeptStart(new, command, environment)
         began = time.monotonic()
         _run(lambda conf: [lambda: Launch(tried.argv(conf), tried.environment)])
         seconds = time.monotonic() - began
         size, crc = kept_start.checksum(new)
         archive = folder / f"{key}-{crc:08x}.jsa"
+        # A name with the checksum: an older record still leads to its own archive.
         new.replace(archive)
     finally:
         for path in (classes, new):
@@ -172,6 +181,7 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
 
     def look(context: SparkContext) -> None:
         pid = int(context._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+        # What the launcher did, from the running process: its command cannot be predicted from settings.
         words, variables = (_words_of(Path(f"/proc/{pid}/{name}")) for name in ("cmdline", "environ"))
         if MAIN_CLASS not in words or noting not in words:
             raise RunFailed(
@@ -205,6 +215,7 @@ def _run(launches: Launches, look: Callable[[SparkContext], None] = lambda _: No
 
 def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
     """Make the archive. Raises RunFailed, with the output of the JVM."""
+    # Without the main class: the JVM ends after the dump.
     *options, _ = command
     options_to_keep = [option for option in options if not option.startswith(_OF_WORK)]
     words = [*options_to_keep, *_DUMPING, f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={new}"]
@@ -217,6 +228,7 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
         except subprocess.TimeoutExpired:
             status = -signal.SIGKILL
         finally:
+            # Also after a signal: it is in a session of its own, and would go on for minutes.
             process.kill()
             process.wait()
         if status != 0 or not new.is_file():
@@ -248,6 +260,7 @@ def _archive_of(note: Path) -> str | None:
     try:
         record = parse_json(read_small(note, _MOST_BYTES))
         java, spark = record["java"], record["spark"]
+        # Java or Spark was replaced: no start will ever ask for this record again.
         if kept_start.of_java(java["path"]) == java and kept_start.of_spark(spark["home"]) == spark:
             return str(record["archive"])
     except (NotKept, OSError, ValueError, TypeError, KeyError):
