@@ -255,7 +255,7 @@ Strip = Callable[[bytes], tuple[bytes, int]]
 
 def _strict_timestamped(value: bytes) -> tuple[bytes, int]:
     """Key-value and window rows always have a timestamp; only index rows of time-ordered stores are empty."""
-    # Streams itself would read such a value as one without a timestamp, and fail on it later.
+    # As an index row, a damaged value would silently become an empty one.
     if value in (b"", _NO_HEADERS):
         raise MalformedBytesError("a headers value without a timestamp")
     return strip_headers_to_timestamped(value)

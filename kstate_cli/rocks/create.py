@@ -76,10 +76,9 @@ def create_store(path: Path, layout: StoreLayout) -> None:
                 column_families={name: family_options(name, release) for name in layout.column_families},
             ).close()
     finally:
-        # rocksdict leaves its file also after a failed open; Streams would report a file that is not its own.
+        # rocksdict leaves its file also after a failed open, and the file is no part of a database.
         remove_config(path)
-    # Streams opens the store with the options in this file (``RocksDB.loadLatestOptions``), so what rocksdict leaves
-    # out is added.
+    # The next open by kstate goes by this file (``Options.load_latest``), so what rocksdict leaves out is added.
     newest = newest_options(path)
     if newest is None:
         raise RocksError(f"{path} has no OPTIONS file")

@@ -85,7 +85,7 @@ def in_pieces(rows: Iterator[Row], sizes: PieceSizes) -> Iterator[FlatPiece]:
     while flat := list(chain.from_iterable(islice(rows, many))):
         lengths = array("I", map(len, flat))
         yield flat, lengths
-        # Half of the bytes at most: values may grow from one piece to the next.
+        # ``flat`` has two members for each row: so many rows of this average size fill a piece.
         many = max(1, min(sizes.most, 2 * many, sizes.most_bytes * len(flat) // 2 // (sum(lengths) + 1)))
 
 
@@ -111,7 +111,7 @@ def prove_end(
             iterator.seek_to_first()
     else:
         iterator.seek_for_prev(last) if reverse else iterator.seek(last)
-        # A seek finds the key itself, unless it was only the end of an upper bound.
+        # The seek lands on the key itself if it still exists; what counts is the row behind it.
         if iterator.valid() and iterator.key() == last:
             iterator.prev() if reverse else iterator.next()
     # An iterator is invalid at the end and at an error: only its status tells them apart, so it is read before the

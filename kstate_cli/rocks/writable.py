@@ -63,7 +63,8 @@ class WritableStore:
             stored = newest_options(self.path)
             if stored is None:
                 raise RocksError(f"{self.path} has no OPTIONS file")
-            # The application's own settings, which close() puts back: Streams opens the store with this file.
+            # The application's own settings, which close() puts back. Streams makes its options itself, but kstate's next
+            # open, and tools of RocksDB, go by this file.
             self._before = stored.read_text(encoding="utf-8")
             # In a folder of their own: RocksDB also reads OPTIONS-000099.orig as an OPTIONS file, and as the newest.
             with temporary.private_folder("options") as folder:
@@ -104,7 +105,7 @@ class WritableStore:
             raise RocksError(f"column family {family} is missing, and nobody said which release it is for")
         with as_rocks_error():
             options = family_options(family, self._release)
-            # As all families while kstate writes; close() puts the release's own value into the OPTIONS file.
+            # As all families while kstate writes: no compaction may replace a linked SST.
             options.set_disable_auto_compactions(True)
             options.set_optimize_filters_for_hits(False)
             self._open.create_column_family(family, options)
