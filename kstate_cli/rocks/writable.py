@@ -63,8 +63,8 @@ class WritableStore:
             stored = newest_options(self.path)
             if stored is None:
                 raise RocksError(f"{self.path} has no OPTIONS file")
-            # The application's own settings, which close() puts back. Streams makes its options itself, but kstate's next
-            # open, and tools of RocksDB, go by this file.
+            # The settings of the application, which close() puts back. Streams makes its options itself, but the next
+            # open by kstate, and tools of RocksDB, go by this file.
             self._before = stored.read_text(encoding="utf-8")
             # In a folder of their own: RocksDB also reads OPTIONS-000099.orig as an OPTIONS file, and as the newest.
             with temporary.private_folder("options") as folder:
