@@ -34,7 +34,7 @@ def contact(service: str) -> None:
     """Note that the command waits for answers of ``service`` from now on, a printable address."""
     if service not in _services:
         _services.append(service)
-    # A child of a fork inherits the list, but not the thread: the process id tells whether this process watches.
+    # A child of a fork inherits the list, but not the thread: the process id shows whether this process watches.
     if _reports and _watchers != [os.getpid()] and watch_signals(_end_process, CLOSING_SECONDS):
         _watchers[:] = [os.getpid()]
 

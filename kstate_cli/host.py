@@ -207,7 +207,7 @@ def _try_threads(count: int) -> None:
                 except RuntimeError:
                     break
                 started += 1
-        # Polled: a thread that dies before its first instruction wakes nobody.
+        # Polled: a thread that dies before its first instruction releases no semaphore.
         while released + len(failed) < started and time.monotonic() < silent:
             released += ended.acquire(timeout=_LOOK_SECONDS)
     if released < started:
@@ -375,7 +375,7 @@ def full_hint(error: OSError) -> str:
         return "free space within your quota (quota -s), and run the command again"
     with suppress(OSError):
         path = file_of(error) or os.curdir
-        # A file that could not be created has no file system of its own: its folder tells.
+        # A file that could not be created has no file system: that of its folder counts.
         while not os.path.lexists(path):
             path = os.path.dirname(os.path.abspath(path))
         free = os.statvfs(path)

@@ -99,7 +99,7 @@ DIFFERENCES: Final = (SHARED_STORE_BUILDER, NEWEST_SEGMENT, BOUNDED_RESTORE, BAC
 def is_new(difference: PatchDifference, line: str, patch: int | None) -> bool | None:
     """Return whether a release behaves the new way; None if an unnamed or unknown patch release decides.
 
-    ``line``: the release, ``4.2``; ``patch``: 2 of 4.2.2, None where nobody names it.
+    ``line``: the release, ``4.2``; ``patch``: 2 of 4.2.2, None if it is not named.
     """
     last_examined = LAST_EXAMINED.get(line)
     if last_examined is None:

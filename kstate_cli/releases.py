@@ -39,7 +39,7 @@ class Release:
     """The highest SST ``format_version`` that its RocksDB reads."""
     offsets_home: OffsetsHome
     unproven: bool = False
-    """The row is from public changes alone: nobody has started the release (``scripts/prove-release.sh`` does)."""
+    """The row is from public changes alone: the release was never started (``scripts/prove-release.sh`` does)."""
     transactional: bool = False
     """It has stores whose rows, offsets and Position are one batch at each commit (KIP-892), where they are turned on.
 
@@ -275,7 +275,7 @@ def prefer_proven(alike: Sequence[Release]) -> Sequence[Release]:
 def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[Release, ...]:
     """Return the releases that may have opened a database last, by the RocksDB that wrote its OPTIONS."""
     has_offsets = OFFSETS_CF in families
-    # OPTIONS that kstate itself, or ldb, wrote name a RocksDB that no release ships: the layout alone tells then.
+    # OPTIONS that kstate itself, or ldb, wrote name a RocksDB that no release ships: then only the layout counts.
     is_shipped = any(_same_version(rocksdb_version or "", v) for candidate in RELEASES for v in candidate.rocksdb)
     releases: list[Release] = []
     for candidate in RELEASES:

@@ -60,7 +60,7 @@ def signals_held() -> Iterator[None]:
                 except BaseException as error:
                     raised = raised or error
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        # An error that is on its way ends the command as well, and may say what nobody else knows.
+        # An error that is on its way ends the command as well, and may state something that no other message does.
         if not failed:
             if raised is not None:
                 raise raised

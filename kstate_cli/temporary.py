@@ -154,7 +154,7 @@ def _is_dead(name: str) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
-        return False  # it lives, and is somebody else's; or it is no process number at all
+        return False  # it lives, and is of another user; or it is no process number at all
     start = _start(pid)
     # A process that exists, and whose start is not shown, is treated as the process of the folder.
     return start is not None and start != int(match[4])

@@ -218,7 +218,7 @@ def have_copies(snapshot: Snapshot, numbers: Sequence[int], topology: str | None
     """Return whether each of these sub-topologies has a store with rows that none of the others has.
 
     A copy of a task directory has nothing of its own. A StoreBuilder of several suppliers leaves such directories, and
-    so does a topology that was changed: nothing here tells the two apart.
+    so does a topology that was changed: nothing here distinguishes the two.
     """
     stores: dict[int, set[str]] = {}
     for task in snapshot.app.tasks:

@@ -84,7 +84,7 @@ class Outcome(Enum):
     LOST = "lost"
     """As ``task-wiped``, but the store has no changelog: nothing brings its rows back."""
     MAY_BE_LOST = "may-be-lost"
-    """As ``task-wiped``, but it was not closed, and nothing tells whether it has a changelog."""
+    """As ``task-wiped``, but it was not closed, and nothing states whether it has a changelog."""
     FAILS = "start-fails"
     """``KafkaStreams#start`` or a stream thread throws; the client ends in ERROR."""
     HANGS = "start-hangs"

@@ -316,7 +316,7 @@ def _from_the_beginning(
     if store is None:
         finding = lacked(snapshot, task, name)
     elif _offset_is_unknown(draft, name):
-        # An empty store whose log nobody read probably never had a record: -4 is what its close left.
+        # An empty store whose log was not read probably never had a record: -4 is what its close left.
         level = Level.EXPECTED if is_empty and records is None else None
         finding = snapshot.finding(UNKNOWN_OFFSET, "its offset is -4", task, name, level)
     elif store.segmented and not store.databases:

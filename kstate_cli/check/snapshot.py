@@ -221,7 +221,7 @@ class Snapshot:
     def changelog(self, task: Task, store: str) -> TopicPartition | None:
         """Return the changelog partition of a store, by its own offsets or those of the same store in other tasks.
 
-        None if it has no offset anywhere: whether it has a changelog at all nobody knows then. Where a topology is
+        None if it has no offset anywhere: then it is unknown whether it has a changelog. Where a topology is
         asked about, tasks of any number tell.
         """
         # First the usual name: if any source has such a partition, it is the changelog.
@@ -255,7 +255,7 @@ class Snapshot:
         return self.homes.wiped_for(task.name, store, has_topic=has_topic)
 
     def begins_empty(self, task: Task, store: str) -> bool:
-        """Return True if a store that lies in another task has no changelog to be restored from."""
+        """Return True if a store that is in another task has no changelog to be restored from."""
         has_topic = self.changelog(task, store) is not None
         return self.homes is not None and self.homes.begins_empty(task.name, store, has_topic=has_topic)
 
@@ -420,7 +420,7 @@ class Homes:
         return missing.on_disk
 
     def begins_empty(self, task: str, store: str, *, has_topic: bool) -> bool:
-        """Return True if a store that lies elsewhere has no changelog to be restored from."""
+        """Return True if a store that is elsewhere has no changelog to be restored from."""
         missing = self.missing.get(task, {}).get(store)
         return missing is not None and missing.other_task is not None and not (missing.logged or has_topic)
 

@@ -35,7 +35,7 @@ class Damage:
     def add(self, keys: Iterable[TopicPartition], error: DumpError) -> None:
         """Record ``error`` for these partitions. Raise it if a whole dump is needed, or its partitions are unknown."""
         partitions = [*keys]
-        # Without partitions nobody can tell whether the reader needs the file: then it is needed.
+        # Without partitions it is unknown whether the reader needs the file: then it does.
         if not self._is_tolerated or not partitions:
             raise error
         text = error.message

@@ -307,7 +307,7 @@ def inside(path: str) -> bool:
 def isolation_of(whole: Json) -> str:
     """Return the member ``isolation``. Raises DumpError, as the following functions do."""
     isolation = whole.get("isolation")
-    # Without it nobody knows whether records of aborted transactions are in the dump.
+    # Without it the dump may have records of aborted transactions.
     if isolation not in ISOLATIONS:
         raise DumpError(f"isolation {isolation!r} is none of {', '.join(ISOLATIONS)}")
     return str(isolation)

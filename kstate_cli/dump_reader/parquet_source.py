@@ -148,7 +148,7 @@ def dump_of_files(uri: str, facts: list[FileFacts], manifest: Manifest | None, o
     """Return the dump that consists of these files, with the warnings about their records."""
     isolation = None
     if manifest is not None:
-        # The writer knows better than the user, who is told of the contradiction.
+        # The writer knows better than the user. A warning reports the contradiction.
         isolation = manifest.isolation
     elif options.committed_only:
         isolation = "read_committed"

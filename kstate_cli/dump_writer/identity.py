@@ -102,7 +102,7 @@ def sample_of_dump(full: Full, plan: PartitionPlan) -> LogSample:
     if not tail and full.last is not None:
         # An older manifest without a tail: the key of the record is unknown, so nothing explains its absence.
         tail = (TailRecord(full.last.offset, full.last.sha256[:DIGITS], ""),)
-    # Within one epoch a log has one leader and is only appended to: its end in it tells nothing.
+    # Within one epoch a log has one leader and is only appended to: its end in it proves nothing.
     changed = full.leader_epoch is not None and full.leader_epoch != plan.facts.leader_epoch
     return LogSample(
         tail,
@@ -119,7 +119,7 @@ def sample_of_reading(
     plan: PartitionPlan, tail: tuple[TailRecord, ...], again: LogFacts, *, complete: bool
 ) -> LogSample:
     """Return the last records that a round read of a log; ``again`` are the facts of the log after the reading."""
-    # Only an epoch that ended tells something: the broker reports where, and records above that were truncated.
+    # Only an epoch that has ended can be compared: the broker reports where, and records above that were truncated.
     before = plan.facts.leader_epoch
     ended = before is not None and again.leader_epoch is not None and before != again.leader_epoch
     compacted = plan.facts.compacted is not False

@@ -6,7 +6,7 @@ The canonical shape is written by :func:`record`::
      "verified": {"1": {"at_ms": …, "generation": 12, "files": 40, "damaged": 0}, …},
      "unfinished": {"2": {"began_ms": …, "files": {"topic=…/….parquet": "<SHA-256>", …}}}}
 
-A copy of a dump brings the file along, but nobody has read the copy: ``place`` tells. ``generation`` is that of the
+A copy of a dump brings the file along, but the copy was not read: ``place`` shows that. ``generation`` is that of the
 manifest whose files were read, null of a dump that does not grow. ``unfinished`` has the files of a part that were
 read whole, and are what the manifest states, before the reading was interrupted: the next one continues.
 """
@@ -26,7 +26,7 @@ from kstate_cli.formats.binary import MAX_I64, parse_json
 from kstate_cli.regular_files import replace_text
 
 _FORMAT: Final = 1
-# More is no record of kstate: the file lies in a place where others may write.
+# More is no record of kstate: others may write to the place of the file.
 _MOST_BYTES: Final = 64 << 20
 _MODE: Final = 0o600
 

@@ -180,7 +180,7 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
             # A global store has no changelog: its offsets are of the topic that it reads.
             if copy.offsets and not copy.id.is_global:
                 topics.add(name, some(sorted({key.topic for key in copy.offsets}), _MOST_NAMES), place)
-            # An offset without a directory stays where an older release wrote it: it tells nothing of the last one.
+            # An offset without a directory stays where an older release wrote it: it does not show the last one.
             if copy.has_directory and copy.offsets_in in _OFFSET_PLACES:
                 releases.add(name, _OFFSET_PLACES[copy.offsets_in], place)
     yield from kinds.findings(of.KINDS_DIFFER, "is of different kinds")

@@ -214,7 +214,7 @@ class Standing:
     """How far a copy of a store is. Numbers count offsets: records, and markers of transactions."""
 
     lag: int | None
-    """Behind the ends of its logs, altogether; None if nobody says where they end."""
+    """Behind the ends of its logs, altogether; None if no source states where they end."""
     behind: int | None
     """Behind the copy that is in front, altogether; None if it has no offset that can be compared."""
     outside: tuple[TopicPartition, ...] = ()

@@ -20,7 +20,7 @@ from kstate_cli.statedir.names import LOCK
 from kstate_cli.texts import printable, quoted
 
 FORMAT: Final = 1
-# O_NOFOLLOW: a link of somebody else must not make this user create or lock a file elsewhere.
+# O_NOFOLLOW: a link of another user must not make this user create or lock a file elsewhere.
 _OURS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
 GOOD: Final = (0, 1)
 """Exit codes of a command that succeeded."""
@@ -233,7 +233,7 @@ def _memory(content: Any) -> Memory:
         result = _result(row)
         memory.results[result.step, result.of] = result
     for of, (number, parts, circle, full) in content["parts"].items():
-        # Checked before it counts: a file that somebody edited must not skip a part.
+        # Checked before it counts: a file that was edited must not skip a part.
         for value in (number, parts, *(time_ms for time_ms in (circle, full) if time_ms is not None)):
             _number(value)
         if not 1 <= number <= parts:

@@ -261,7 +261,7 @@ def run(
     It inherits the descriptor ``lock``: if this process is killed, the lock is free only once the command has ended.
     Raises OSError if it cannot be started, and Interrupted, once it has ended, if a signal ends this process.
     """
-    # A file, not a pipe: nobody reads while the command runs, and a full pipe would stop it.
+    # A file, not a pipe: kstate reads it only at the end, and a full pipe would stop the command.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             # A session of its own: Ctrl-C reaches kstate maintain only, which then ends the command in order.
