@@ -1,8 +1,8 @@
 """Which release of Kafka Streams an application brings: read from its jar, or from the folder with its jars.
 
 Every build of kafka-streams has ``kafka/kafka-streams-version.properties`` (``ClientMetrics`` reads its version there).
-It is in the jar itself, in a shaded jar with its contents, and in a jar within a jar (Spring Boot). Any file may have the
-name of a jar: kstate reads, unpacks and remembers no more of one than the limits below allow.
+It is in the jar itself, in a shaded jar with its contents, and in a jar within a jar (Spring Boot). Any file may have
+the name of a jar: kstate reads, unpacks and remembers no more of one than the limits below allow.
 """
 
 from __future__ import annotations
