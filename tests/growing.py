@@ -10,8 +10,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from kstate_cli.clock import now_ms
-from kstate_cli.dump_reader.growing import Forgotten, Full, Grown
-from kstate_cli.dump_reader.model import Round
+from kstate_cli.dump_reader.model import Forgotten, Full, Grown, Round
 from kstate_cli.dump_writer.packing import pack
 from kstate_cli.dump_writer.stores import destination, store_of
 from kstate_cli.dump_writer.writing import RangeFile, path_of, schema

@@ -16,7 +16,7 @@ from kstate_cli.texts import quoted, some
 from . import manifest as manifests
 from .errors import NEW_DUMP, WHOLE_COPY, Damage, DumpError, printable
 from .footers import keys_of
-from .growing import Full, Grown, generation_of, parse
+from .growing import generation_of, parse
 from .location import (
     ListedFile,
     absolute,
@@ -30,7 +30,7 @@ from .manifest import (
     ManifestPartition,
     Reading,
 )
-from .model import Dump, PartitionDump, Piece
+from .model import Dump, Full, Grown, PartitionDump, Piece
 from .sources import DumpPlace, OpenOptions, check_files_digests, content_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""The content of a dump, as data. Everything can be pickled, because slices travel to Spark's workers."""
+"""The content of a dump, and the manifest of a dump that grows, as data.
+
+Everything can be pickled, because slices travel to Spark's workers.
+"""
 
 from __future__ import annotations
 
@@ -177,3 +180,156 @@ class Dump:
         """Return whether every file with rows of the topic has their headers."""
         # A store must not mix rows with and without headers: one file without them decides for its topic.
         return self.has_headers and topic not in self.headerless
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """One row group: its offsets, its rows, and the uncompressed bytes of all columns read and of the keys alone."""
+
+    first: int
+    last: int
+    rows: int
+    bytes: int
+    key_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrownFile:
+    """A Parquet file of one partition; ``path`` is relative to the dump, with ``/``. ``size`` is in bytes."""
+
+    path: str
+    size: int
+    sha256: str
+    groups: tuple[RowGroup, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all its groups."""
+        return sum(group.rows for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecord:
+    """The last record that was read, as :func:`kstate_cli.dump_reader.reader.record_digest` has it."""
+
+    offset: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class TailRecord:
+    """One of the last records of a full, by which the log is recognized: ``[offset, sha256, key, epoch, tombstone]``.
+
+    Digests are the first 16 hex digits of SHA-256: of the record
+    (:func:`kstate_cli.dump_reader.reader.record_digest`), and of the key
+    (:func:`kstate_cli.dump_reader.reader.key_digest`).
+    ``epoch`` is the leader epoch of the record's batch, -1 in JSON where
+    the broker does not report one; ``tombstone`` is 1 for a record without a value, else 0.
+    """
+
+    offset: int
+    sha256: str
+    key: str
+    epoch: int | None = None
+    tombstone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """One reading of a partition from its log start, with its increments."""
+
+    key: TopicPartition
+    began: int
+    """The generation in which it began."""
+    log_start: int
+    log_end: int
+    """Bounds of the log at the last request to the broker; the end is the last stable offset."""
+    as_of_ms: int
+    """Before that request."""
+    ranges: tuple[Round, ...]
+    files: tuple[GrownFile, ...]
+    topic_id: str | None = None
+    cleanup_policy: str | None = None
+    delete_retention_ms: int | None = None
+    leader_epoch: int | None = None
+    last: LastRecord | None = None
+    retention_ms: int | None = None
+    """``retention.ms`` and ``min.compaction.lag.ms`` of the topic itself at the last request."""
+    min_compaction_lag_ms: int | None = None
+    tail: tuple[TailRecord, ...] = ()
+    """The last records of its files, in order. Empty in manifests of versions that did not write it."""
+    unknown_before_ms: int | None = None
+    """Deletes between any time before this one and its own reading may be forgotten, however little time has passed."""
+    held_back: int = 0
+    """Offsets at the end of its log that an open transaction held back at the last request."""
+
+    @property
+    def start(self) -> int:
+        """The first offset of its reading."""
+        return self.ranges[0].start
+
+    @property
+    def end(self) -> int:
+        """The offset at which the next reading continues."""
+        return self.ranges[-1].end
+
+    @property
+    def latest_ms(self) -> int:
+        """The latest time in it."""
+        # Over all ranges: a clock that was set back may have left a later time in an earlier one.
+        return max(self.as_of_ms, *(max(reading.continues_ms, reading.ended_ms) for reading in self.ranges))
+
+    @property
+    def rows(self) -> int:
+        """The number of records in its files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def compacted(self) -> bool:
+        """Whether its log may have forgotten deletes; True if its policy is unknown."""
+        # "compact,delete" compacts as well.
+        return self.cleanup_policy is None or "compact" in self.cleanup_policy
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A file that the manifest no longer names; ``path`` as :attr:`GrownFile.path`."""
+
+    path: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The content of a manifest."""
+
+    generation: int
+    isolation: str
+    fulls: tuple[Full, ...]
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    forgotten: tuple[Forgotten, ...] = ()
+    clock: ClockMark | None = None
+
+    def last_with_rows(self, key: TopicPartition) -> Full | None:
+        """Return the full of a partition that began last of those that have a record; None if none has."""
+        return max(
+            (full for full in self.fulls if full.key == key and full.rows), key=lambda full: full.began, default=None
+        )
+
+    def newest(self) -> dict[TopicPartition, Full]:
+        """Return the last full of each partition; without partitions that a recreated topic no longer has."""
+        newest: dict[TopicPartition, Full] = {}
+        for full in sorted(self.fulls, key=lambda full: full.began):
+            newest[full.key] = full
+        # By topic: a recreated topic may have fewer partitions, and those it lost are of the old topic.
+        latest: dict[str, Full] = {}
+        for full in newest.values():
+            before = latest.get(full.key.topic)
+            if before is None or (before.began, before.as_of_ms) < (full.began, full.as_of_ms):
+                latest[full.key.topic] = full
+        return {
+            key: full
+            for key, full in newest.items()
+            # An unknown id proves no other topic (brokers before 2.8, KIP-516).
+            if None in (full.topic_id, latest[key.topic].topic_id) or full.topic_id == latest[key.topic].topic_id
+        }

@@ -11,10 +11,9 @@ from typing import Final
 from kstate_cli.diagnosis import timed
 from kstate_cli.formats.topic_partition import TopicPartition
 
-from .growing import Full
 from .growing_source import GrowingDump, dump_of_generation, newest_manifest
 from .location import open_location
-from .model import Dump, PartitionDump
+from .model import Dump, Full, PartitionDump
 from .parquet_source import ParquetFolder
 from .sources import DumpPlace, DumpSource, OpenOptions
 from .table_sources import DeltaTable, IcebergTable

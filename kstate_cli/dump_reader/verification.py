@@ -13,10 +13,9 @@ from kstate_cli.signals import mapped
 
 from .errors import DumpError, DumpRot, printable, rot, unreadable
 from .footers import open_parquet
-from .growing import Grown
 from .growing_source import newest_manifest
 from .location import open_location, uri_text
-from .model import Dump
+from .model import Dump, Grown
 from .open import read_dump
 from .schema import RECORD_COLUMNS
 from .sources import check_digest

@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Final
 
 from kstate_cli.dump_reader import growing, manifest
-from kstate_cli.dump_reader.growing import Grown
 from kstate_cli.dump_reader.growing_source import newest_of
 from kstate_cli.dump_reader.location import ListedFile
+from kstate_cli.dump_reader.model import Grown
 from kstate_cli.dump_writer.s3_objects import NotAnsweredError, ObjectEntry, Objects, S3Place
 from kstate_cli.dump_writer.writing import (
     GRACE_SECONDS,

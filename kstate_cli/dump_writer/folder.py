@@ -20,9 +20,9 @@ from typing import Final
 from kstate_cli import clock
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.dump_reader import growing, manifest
-from kstate_cli.dump_reader.growing import Grown
 from kstate_cli.dump_reader.growing_source import newest_manifest
 from kstate_cli.dump_reader.location import is_link, open_location
+from kstate_cli.dump_reader.model import Grown
 from kstate_cli.dump_writer.writing import (
     GRACE_SECONDS,
     MANIFEST_SECONDS,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.spans import LogSpan, SpanEnd, SpanRecords, read_spans
-from kstate_cli.dump_reader.growing import Full, TailRecord
+from kstate_cli.dump_reader.model import Full, TailRecord
 from kstate_cli.dump_reader.reader import key_digest, record_digest
 from kstate_cli.dump_writer.plan import PartitionPlan
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -15,8 +15,7 @@ from typing import Final
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump_reader.errors import DumpError, printable
-from kstate_cli.dump_reader.growing import Full, Grown, GrownFile, LastRecord, TailRecord
-from kstate_cli.dump_reader.model import Round
+from kstate_cli.dump_reader.model import Full, Grown, GrownFile, LastRecord, Round, TailRecord
 from kstate_cli.dump_reader.sources import other_file
 from kstate_cli.dump_writer.identity import TAIL
 from kstate_cli.dump_writer.plan import PartitionPlan, readable_end, unknown_before

@@ -17,8 +17,8 @@ from typing import Final
 from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.clock import BootTime
-from kstate_cli.dump_reader.growing import Full, Grown, newest_fulls
-from kstate_cli.dump_reader.model import ClockMark
+from kstate_cli.dump_reader.growing import newest_fulls
+from kstate_cli.dump_reader.model import ClockMark, Full, Grown
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition, is_changelog, legal_topic, readings_of_changelog
 from kstate_cli.logs import (

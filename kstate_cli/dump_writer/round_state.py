@@ -10,7 +10,8 @@ from dataclasses import replace
 from kstate_cli.broker.client import admin_client, ask_broker, names_on
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.clock import now_ms
-from kstate_cli.dump_reader.growing import Forgotten, Full, Grown, newest_fulls
+from kstate_cli.dump_reader.growing import newest_fulls
+from kstate_cli.dump_reader.model import Forgotten, Full, Grown
 from kstate_cli.dump_writer.identity import (
     TAIL,
     Comparison,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from kstate_cli.diagnosis import shown_uri
-from kstate_cli.dump_reader.growing import Grown
+from kstate_cli.dump_reader.model import Grown
 from kstate_cli.dump_writer.bucket import BucketStore
 from kstate_cli.dump_writer.folder import FolderStore, local_folder
 from kstate_cli.dump_writer.s3_objects import is_s3, place_in_bucket

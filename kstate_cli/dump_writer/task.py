@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from kstate_cli.broker.client import GRANTS, denied
 from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.clock import BootTime, boot_time
-from kstate_cli.dump_reader.growing import GrownFile, LastRecord, TailRecord
+from kstate_cli.dump_reader.model import GrownFile, LastRecord, TailRecord
 from kstate_cli.dump_reader.reader import key_digest, record_digest
 from kstate_cli.dump_writer.identity import DIGITS, TAIL, tail_record, timestamp_of
 from kstate_cli.dump_writer.stores import store_of

@@ -18,7 +18,7 @@ from operator import methodcaller
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kstate_cli.dump_reader.growing import GrownFile, RowGroup
+from kstate_cli.dump_reader.model import GrownFile, RowGroup
 from kstate_cli.formats.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ import re
 
 from kstate_cli import clock
 from kstate_cli.dump_reader.errors import DumpError
-from kstate_cli.dump_reader.growing import Grown
+from kstate_cli.dump_reader.model import Grown
 from kstate_cli.errors import InUse, Refused
 from kstate_cli.texts import printable
 

@@ -15,7 +15,7 @@ from kstate_cli.formats.topic_partition import GLOBAL
 from kstate_cli.maintain.steps import STANDBY
 
 if TYPE_CHECKING:
-    from kstate_cli.dump_reader.growing import Grown
+    from kstate_cli.dump_reader.model import Grown
     from kstate_cli.maintain.memory import Memory, Result
 
 Measure: TypeAlias = tuple[str, tuple[str, ...], float]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.dump_reader.growing import Full, Grown, name_of, render
-from kstate_cli.dump_reader.model import Round
+from kstate_cli.dump_reader.growing import name_of, render
+from kstate_cli.dump_reader.model import Full, Grown, Round
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.specification.draft import Spec, complete
 from kstate_cli.specification.toml_file import parse_draft

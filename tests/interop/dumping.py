@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from kstate_cli.dump_reader import growing
+from kstate_cli.dump_reader.model import Grown
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.done import Done
 
@@ -28,7 +29,7 @@ def dump(harness: Harness, out: Path, *options: object, status: int = 0, engine:
     return result
 
 
-def newest(out: Path) -> growing.Grown:
+def newest(out: Path) -> Grown:
     """The manifest that counts."""
     path = max(out.glob("_manifest-*.json"))
     return growing.parse(path.read_bytes(), path.name, str(path))

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.dump_reader.growing import Grown, name_of, render
+from kstate_cli.dump_reader.growing import name_of, render
+from kstate_cli.dump_reader.model import Grown
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_writer.writing import GRACE_SECONDS
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -16,7 +16,7 @@ from kstate_cli.texts import size_text
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from kstate_cli.dump_reader.growing import Grown
+    from kstate_cli.dump_reader.model import Grown
     from kstate_cli.dump_writer.plan import PartitionPlan
 
 _SECONDS = 10.0

@@ -14,22 +14,20 @@ import pyarrow as pa
 import pytest
 
 from kstate_cli.dump_reader.errors import WHOLE_COPY, DumpError
-from kstate_cli.dump_reader.growing import (
-    MOST_GENERATION,
+from kstate_cli.dump_reader.growing import MOST_GENERATION, generation_of, name_of, parse, render
+from kstate_cli.dump_reader.location import open_location
+from kstate_cli.dump_reader.model import (
+    ClockMark,
     Forgotten,
     Full,
     Grown,
     GrownFile,
     LastRecord,
+    PartitionDump,
+    Round,
     RowGroup,
     TailRecord,
-    generation_of,
-    name_of,
-    parse,
-    render,
 )
-from kstate_cli.dump_reader.location import open_location
-from kstate_cli.dump_reader.model import ClockMark, PartitionDump, Round
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_reader.reader import read_slice
 from kstate_cli.dump_reader.slices import slices

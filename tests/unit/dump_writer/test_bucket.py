@@ -11,10 +11,10 @@ import pytest
 
 from kstate_cli.clock import now_ms
 from kstate_cli.dump_reader.errors import WHOLE_COPY, DumpError
-from kstate_cli.dump_reader.growing import Forgotten, Full, Grown, GrownFile, name_of
+from kstate_cli.dump_reader.growing import name_of
 from kstate_cli.dump_reader.growing_source import newest_manifest
 from kstate_cli.dump_reader.location import open_location
-from kstate_cli.dump_reader.model import Round
+from kstate_cli.dump_reader.model import Forgotten, Full, Grown, GrownFile, Round
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_writer.bucket import BucketStore
 from kstate_cli.dump_writer.packing import pack

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.clock import now_ms, now_seconds
-from kstate_cli.dump_reader.growing import Forgotten, Full, Grown, name_of
-from kstate_cli.dump_reader.model import Round
+from kstate_cli.dump_reader.growing import name_of
+from kstate_cli.dump_reader.model import Forgotten, Full, Grown, Round
 from kstate_cli.dump_writer.folder import FolderStore
 from kstate_cli.dump_writer.packing import drop_old_fulls
 from kstate_cli.dump_writer.stores import destination

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstate_cli.dump_reader.growing import TailRecord
+from kstate_cli.dump_reader.model import TailRecord
 from kstate_cli.dump_writer.identity import TAIL, Identity, LogSample, compare, unexplained
 
 Row = tuple[str, str | None]

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.dump_reader.errors import DumpError
-from kstate_cli.dump_reader.growing import Full, Grown, GrownFile, RowGroup
-from kstate_cli.dump_reader.model import Round
+from kstate_cli.dump_reader.model import Full, Grown, GrownFile, Round, RowGroup
 from kstate_cli.dump_writer.folder import FolderStore
 from kstate_cli.dump_writer.packing import TOGETHER, drop_old_fulls, merge_ranges, pack
 from kstate_cli.formats.topic_partition import TopicPartition

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.dump_reader.growing import Full, Grown
-from kstate_cli.dump_reader.model import Round
+from kstate_cli.dump_reader.model import Full, Grown, Round
 from kstate_cli.dump_writer.plan import (
     new_full,
     not_continued,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.clock import BootTime
-from kstate_cli.dump_reader.growing import Full, Grown, name_of, parse, render
-from kstate_cli.dump_reader.model import Round
+from kstate_cli.dump_reader.growing import name_of, parse, render
+from kstate_cli.dump_reader.model import Full, Grown, Round
 from kstate_cli.dump_writer.plan import RoundClock, plan_round, unknown_before
 from kstate_cli.formats.topic_partition import TopicPartition
 
