@@ -1,12 +1,12 @@
-"""A query of one's own: how many rows a store has, and how many bytes, without decoding one of them.
+"""A custom query: how many rows a store has, and how many bytes, without decoding any of them.
 
 ::
 
     python examples/count_query.py /var/lib/kafka-streams/orders latest-order
 
-A query is a subclass of ``Query``; a handler answers it, and is registered for the kinds of store that it knows.
-Stores of other kinds answer UNKNOWN_QUERY_TYPE, as in Streams. Everything else comes for free: partitions, bounds,
-damage that is a failure and not a short answer.
+A query is a subclass of ``Query``. A handler answers it, and is registered for certain kinds of store. Stores of other
+kinds answer UNKNOWN_QUERY_TYPE, as in Streams. kstate does the rest: partitions, bounds, and damage, which becomes a
+failure and not a short answer.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class CountQuery(Query[Count]):
-    """How many rows there are with this prefix."""
+    """Count the rows whose keys begin with this prefix."""
 
     prefix: bytes = b""
 
 
 def count(store: StoreReader, query: CountQuery) -> Count:
-    """The handler. What goes wrong while it reads becomes a failure STORE_EXCEPTION."""
+    """Answer a query. An error while it reads becomes a failure STORE_EXCEPTION."""
     rows = size = 0
     for segment in store.segments:
         for key, value in segment.scan(query.prefix or None):
+            # A scan begins at the prefix and goes on to the end of the segment: rows are sorted by key.
             if not key.startswith(query.prefix):
                 break
             rows += 1
@@ -46,14 +47,14 @@ def count(store: StoreReader, query: CountQuery) -> Count:
 
 
 def handlers() -> Handlers:
-    """The handlers of kstate, and this one."""
-    known = default_handlers()
-    known.register(CountQuery, KEY_VALUE_KINDS, count)
-    return known
+    """Return the handlers of kstate, and the handler of this query."""
+    all_handlers = default_handlers()
+    all_handlers.register(CountQuery, KEY_VALUE_KINDS, count)
+    return all_handlers
 
 
 def main(app: str, store: str) -> int:
-    """Prints the answer of each partition."""
+    """Print the answer of each partition; return the exit code."""
     with OfflineStreams(app, handlers=handlers()) as streams:
         answers = streams.query(in_store(store).with_query(CountQuery()))
     failed = 0
@@ -61,6 +62,7 @@ def main(app: str, store: str) -> int:
         if answer.is_success:
             print(f"{partition}: {answer.result.rows} rows, {answer.result.size} bytes")
         else:
+            # As kstate query does: 3 if a partition did not answer.
             failed = 3
             print(f"{partition}: {answer.failure_reason.value}: {answer.failure_message}")
     return failed

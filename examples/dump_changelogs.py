@@ -1,4 +1,4 @@
-"""Dumps changelog topics to Parquet with Spark's Kafka source, with the manifest that ``kstate restore`` asks for.
+"""Dump changelog topics to Parquet with Spark's Kafka source, with the manifest that ``kstate restore`` requires.
 
 Needs kstate, and Spark's Kafka connector in the version of Spark itself:
 
@@ -8,9 +8,9 @@ Needs kstate, and Spark's Kafka connector in the version of Spark itself:
 Everything goes through the connector's own Kafka client, so one file of properties (--config: security.protocol and
 so on) is enough for the offsets and for the records, and no other package is needed.
 
-It may run beside the application: what is committed when it starts is dumped, and a directory that is ahead of the dump
-is later left alone. A table that is restored from a source topic (--also) is good only up to what the application has
-read, so these offsets are asked of its group.
+It may run while the application is running. It dumps the records that are committed when it starts, and a restoration
+later skips a directory that is ahead of the dump. A table that is restored from a source topic (--also) is valid only
+up to the records that the application has read, so the script reads these offsets of its group.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READ_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class Log:
-    """A partition at the broker: its first offset, and where what is committed ends."""
+    """A partition at the broker: its first offset, and the end of its committed records."""
 
     start: int
     end: int
@@ -55,16 +55,17 @@ class Log:
 
 @dataclass(frozen=True)
 class Times:
-    """When the log's ends were asked for, and when the last record was read: ms since 1970."""
+    """When the ends of the logs were requested, and when the last record was read: ms since 1970."""
 
     started_ms: int
     ended_ms: int
 
 
 class Broker:
-    """Kafka's admin client, in the JVM that Spark runs in anyway."""
+    """Kafka's admin client, in the JVM of Spark."""
 
     def __init__(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
+        # pyspark has no public way to its JVM. The connector brings the classes of the client.
         self._jvm: Any = spark.sparkContext._jvm
         client = self._jvm.java.util.Properties()
         for name, value in properties.items():
@@ -72,7 +73,7 @@ class Broker:
         self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(client)
 
     def changelogs(self, application: str) -> list[str]:
-        """The topics that Streams made for the stores of an application."""
+        """Return the topics that Streams created for the stores of an application."""
         return sorted(
             name
             for name in self._admin.listTopics().names().get()
@@ -80,10 +81,11 @@ class Broker:
         )
 
     def logs(self, topics: Iterable[str]) -> dict[TopicPartition, Log]:
-        """Where the partitions of these topics begin and end now.
+        """Return the bounds of the partitions of these topics.
 
-        The end is the one that a read_committed consumer sees: it stops before a transaction that is still open.
+        The end is that of a read_committed consumer, which stops before an open transaction.
         """
+        # py4j converts no Python list to a collection of Java.
         names = self._jvm.java.util.ArrayList()
         for topic in topics:
             names.add(topic)
@@ -91,7 +93,8 @@ class Broker:
         for topic, description in self._admin.describeTopics(names).allTopicNames().get().items():
             for partition in description.partitions():
                 ids[TopicPartition(topic, partition.partition())] = description.topicId().toString()
-        # The beginning after the end: deleted meanwhile, a record fails the job; counted as there, it would not.
+        # First the ends, then the beginnings: a record that the broker deletes in between is below its beginning then,
+        # and nothing counts it as a record of the log.
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
         ends = self._offsets(ids, spec.latest())
         starts = self._offsets(ids, spec.earliest())
@@ -99,47 +102,53 @@ class Broker:
         logs = {}
         for key in sorted(ids):
             end = ends[key].offset()
-            epoch = ends[key].leaderEpoch()
+            # Java's Optional: empty before KIP-320.
+            epoch = None
+            if ends[key].leaderEpoch().isPresent():
+                epoch = int(ends[key].leaderEpoch().get())
             logs[key] = Log(
+                # The log may have lost everything up to its new beginning meanwhile.
                 min(starts[key].offset(), end),
                 end,
                 ids[key],
-                int(epoch.get()) if epoch.isPresent() else None,
+                epoch,
                 settings[key.topic].get("cleanup.policy").value(),
                 int(settings[key.topic].get("delete.retention.ms").value()),
             )
         return logs
 
     def committed(self, group: str, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that a group has committed, of these partitions: the next one that it reads."""
-        found = self._admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get()
+        """Return the committed offsets of a group for these partitions: the next one that it reads."""
+        committed = self._admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get()
         offsets = {}
         for key in keys:
-            told = found.get(self._partition(key))
-            if told is not None:
-                offsets[key] = int(told.offset())
+            offset = committed.get(self._partition(key))
+            # A group that never read a partition has no entry for it.
+            if offset is not None:
+                offsets[key] = int(offset.offset())
         return offsets
 
     def close(self) -> None:
-        """Ends the client's threads."""
+        """End the threads of the client."""
         self._admin.close()
 
     def _offsets(self, keys: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, Any]:
-        kafka, asked = self._jvm.org.apache.kafka, self._jvm.java.util.HashMap()
+        kafka, request = self._jvm.org.apache.kafka, self._jvm.java.util.HashMap()
         partitions = {key: self._partition(key) for key in keys}
         for partition in partitions.values():
-            asked.put(partition, spec)
+            request.put(partition, spec)
+        # The last stable offset instead of the end of the log: records behind it may still be aborted.
         options = kafka.clients.admin.ListOffsetsOptions(kafka.common.IsolationLevel.READ_COMMITTED)
-        told = self._admin.listOffsets(asked, options)
-        return {key: told.partitionResult(partition).get() for key, partition in partitions.items()}
+        offsets = self._admin.listOffsets(request, options)
+        return {key: offsets.partitionResult(partition).get() for key, partition in partitions.items()}
 
     def _settings(self, topic: str) -> Any:
-        kafka, asked = self._jvm.org.apache.kafka, self._jvm.java.util.ArrayList()
+        kafka, request = self._jvm.org.apache.kafka, self._jvm.java.util.ArrayList()
         resource = kafka.common.config.ConfigResource
         # 2 is a topic: ConfigResource.Type.TOPIC.
-        asked.add(resource(resource.Type.forId(2), topic))
-        (found,) = self._admin.describeConfigs(asked).all().get().values()
-        return found
+        request.add(resource(resource.Type.forId(2), topic))
+        (settings,) = self._admin.describeConfigs(request).all().get().values()
+        return settings
 
     def _partition(self, key: TopicPartition) -> Any:
         return self._jvm.org.apache.kafka.common.TopicPartition(key.topic, key.partition)
@@ -148,9 +157,9 @@ class Broker:
 def write_records(
     spark: SparkSession, properties: Mapping[str, str], logs: Mapping[TopicPartition, Log], out: str, parts: int | None
 ) -> None:
-    """The records as Parquet. A Spark task reads one range of one partition in order, so that nothing need be sorted.
+    """Write the records as Parquet. A Spark task reads one range of one partition in order, so nothing is sorted.
 
-    The bounds are numbers and not "latest", which Spark would look up once more: the manifest must say what was read.
+    The bounds are numbers and not "latest", which Spark would request again: the manifest must state what was read.
     """
     read = spark.read.format("kafka")
     for name, value in properties.items():
@@ -168,6 +177,7 @@ def write_records(
     )
     if parts is not None:
         read = read.option("minPartitions", str(parts))
+    # errorifexists: files of an earlier dump beside the new ones would count as well.
     read.load().write.option("parquet.block.size", ROW_GROUP_BYTES).mode("errorifexists").parquet(out)
 
 
@@ -177,20 +187,25 @@ def write_manifest(
     committed: Mapping[TopicPartition, int] | None = None,
     times: Times | None = None,
 ) -> Dump:
-    """Writes ``_manifest.json`` from the log's bounds and the Parquet files that are there. Returns the dump.
+    """Write ``_manifest.json`` from the bounds of the logs and the Parquet files. Return the dump.
 
-    With ``times`` it says when it was read, so that kstate knows whether deletes may be forgotten between a store and
-    the dump, and what tells the log from another one of the same name.
+    With ``times`` it states when the dump was read. Then kstate knows whether deletes may be forgotten between a store
+    and the dump, and recognizes the log.
 
-    Last of all: a dump that was broken off has none, and is refused. ValueError for records outside of the bounds.
+    The manifest comes last: an interrupted dump has none, and is refused. ValueError for records outside of the bounds.
     """
-    found = read_dump(out, complete=True, committed_only=True).partitions
+    files = read_dump(out, complete=True, committed_only=True).partitions
     partitions = []
-    for key in sorted(logs.keys() | found.keys()):
-        log, rows = logs.get(key), found.get(key)
+    for key in sorted(logs.keys() | files.keys()):
+        log, rows = logs.get(key), files.get(key)
         if log is None:
-            raise ValueError(f"{key} is in the files, but was not asked for")
-        first, last = (rows.first, rows.last) if rows else (None, None)
+            raise ValueError(f"{key} is in the files, but was not requested")
+        first = last = reading = None
+        count = 0
+        if rows is not None:
+            first, last, count = rows.first, rows.last, rows.rows
+        if times is not None:
+            reading = _reading(out, log, rows, times)
         if first is not None and last is not None and not log.start <= first <= last < log.end:
             raise ValueError(f"{key}: the files have {first} to {last}, the log {log.start} to {log.end}")
         partitions.append(
@@ -201,21 +216,25 @@ def write_manifest(
                 log_end=log.end,
                 first=first,
                 last=last,
-                rows=rows.rows if rows else 0,
+                rows=count,
                 topic_id=log.topic_id,
                 start=log.start,
-                reading=None if times is None else _reading(out, log, rows, times),
+                reading=reading,
             )
         )
     manifest = Manifest(ISOLATION, tuple(partitions), tuple(_files(out)), committed or {})
     filesystem, root = open_location(out)
     with filesystem.open_output_stream(f"{root.rstrip('/')}/{NAME}") as stream:
         stream.write(render(manifest))
+    # Read again with its manifest: the first restoration must not be the first to find a mistake.
     return read_dump(out, complete=False, committed_only=False)
 
 
 def _reading(out: str, log: Log, rows: PartitionDump | None, times: Times) -> Reading:
-    last = None if rows is None or rows.last is None else digest_at(open_location(out)[0], rows, rows.last)
+    last = None
+    if rows is not None and rows.last is not None:
+        # The digest of the last record: a log that was recreated under the same name has another one there.
+        last = digest_at(open_location(out)[0], rows, rows.last)
     return Reading(
         times.started_ms, times.ended_ms, log.cleanup_policy, log.delete_retention_ms, log.leader_epoch, last
     )
@@ -224,6 +243,7 @@ def _reading(out: str, log: Log, rows: PartitionDump | None, times: Times) -> Re
 def _files(out: str) -> Iterable[ManifestFile]:
     filesystem, root = open_location(out)
     for file in list_files(filesystem, root, out).files:
+        # _SUCCESS and checksums of Spark are no part of the dump.
         if is_hidden(file.relative) or not is_parquet_name(file.relative):
             continue
         digest = hashlib.sha256()
@@ -234,18 +254,20 @@ def _files(out: str) -> Iterable[ManifestFile]:
 
 
 def _by_topic(offsets: Iterable[tuple[TopicPartition, int | None]]) -> str:
-    """As Spark wants it: {"topic": {"0": 42}}, or {"topic": [0]} where there are no offsets."""
-    found: dict[str, dict[str, int | None]] = {}
+    """Return offsets in the JSON of Spark: {"topic": {"0": 42}}, or {"topic": [0]} without offsets."""
+    by_topic: dict[str, dict[str, int | None]] = {}
     for key, offset in offsets:
-        found.setdefault(key.topic, {})[str(key.partition)] = offset
-    if any(None in of_topic.values() for of_topic in found.values()):
-        return json.dumps({topic: sorted(map(int, of_topic)) for topic, of_topic in found.items()})
-    return json.dumps(found)
+        by_topic.setdefault(key.topic, {})[str(key.partition)] = offset
+    if any(None in partitions.values() for partitions in by_topic.values()):
+        return json.dumps({topic: sorted(map(int, partitions)) for topic, partitions in by_topic.items()})
+    return json.dumps(by_topic)
 
 
 def _properties(path: Path | None) -> dict[str, str]:
-    """name=value lines, as Kafka's own tools take them."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path else []
+    """Read name=value lines, as Kafka's own tools do."""
+    if path is None:
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
     pairs = (line.partition("=") for line in lines if line.strip() and not line.lstrip().startswith("#"))
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -255,7 +277,7 @@ def _now_ms() -> int:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT")
     parser.add_argument("--config", type=Path, metavar="FILE", help="properties of the Kafka client, as its tools take")
@@ -270,10 +292,12 @@ def main() -> int:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName("dump changelogs").getOrCreate()
+    # INT96, the default of Spark, has neither statistics nor a zone.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     properties = {**_properties(args.config), "bootstrap.servers": args.bootstrap_server}
     try:
         broker = Broker(spark, properties)
+        # Before the broker is asked: every record that the logs had then is in the dump.
         started = _now_ms()
         try:
             logs = broker.logs([*broker.changelogs(args.application), *args.also])

@@ -1,4 +1,4 @@
-"""What spark-submit runs: ``kstate restore`` with the arguments that follow. See examples/spark-submit.sh."""
+"""Run ``kstate restore`` by spark-submit, with the arguments that follow. See examples/spark-submit.sh."""
 
 import sys
 

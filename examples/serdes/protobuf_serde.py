@@ -23,27 +23,31 @@ from kstate_cli.query import Serde
 
 
 def value() -> Serde:
-    """The serde of the message ``PROTOBUF_MESSAGE`` in the descriptor set ``PROTOBUF_DESCRIPTORS``."""
+    """Return the serde of the message ``PROTOBUF_MESSAGE`` in the descriptor set ``PROTOBUF_DESCRIPTORS``."""
     pool = descriptor_pool.DescriptorPool()
     files = descriptor_pb2.FileDescriptorSet.FromString(Path(os.environ["PROTOBUF_DESCRIPTORS"]).read_bytes())
-    for one in files.file:
-        pool.Add(one)
+    # In the order of the set: protoc writes imports before the files that need them.
+    for file in files.file:
+        pool.Add(file)
     message = message_factory.GetMessageClass(pool.FindMessageTypeByName(os.environ["PROTOBUF_MESSAGE"]))
     return serde_of(message, plain=os.environ.get("PROTOBUF_PLAIN") == "1")
 
 
 def serde_of(message: Any, *, plain: bool = False) -> Serde:
-    """The serde of a message class; ``plain`` where nothing stands before the message."""
+    """Return the serde of a message class; ``plain``: nothing comes before the message."""
 
     def deserialize(data: bytes) -> Any:
-        # FromString takes what it does not know for unknown fields; a wrong class often still reads.
-        return message.FromString(data if plain else data[_header(data) :])
+        if not plain:
+            data = data[_header(data) :]
+        # FromString keeps what the class lacks as unknown fields, so a wrong class often reads without an error.
+        return message.FromString(data)
 
-    def serialize(found: Any) -> bytes:
+    def serialize(key: Any) -> bytes:
         if not plain:
             raise ValueError("the schema id that a key was written with is not known; look for it with range")
-        written: bytes = found.SerializeToString(deterministic=True)
-        return written
+        # Deterministic: the bytes of the key must be those that the application wrote.
+        data: bytes = key.SerializeToString(deterministic=True)
+        return data
 
     return Serde(
         "protobuf",
@@ -51,12 +55,12 @@ def serde_of(message: Any, *, plain: bool = False) -> Serde:
         deserialize,
         parse=lambda text: Parse(text, message()),
         # The JSON of protobuf: 64-bit integers are strings in it.
-        render=lambda found: MessageToDict(found, preserving_proto_field_name=True),
+        render=lambda record: MessageToDict(record, preserving_proto_field_name=True),
     )
 
 
 def _header(data: bytes) -> int:
-    """The length of what stands before the message: ``00 ‖ id:i32 ‖ indexes``; ``00`` is a file's first message."""
+    """Return the length of the header: ``00 ‖ id:i32 ‖ indexes``; the index ``00`` is the first message of a file."""
     if len(data) < 6 or data[0] != 0:
         raise ValueError("no Protobuf of Confluent's serializer: it begins with a zero byte and a schema id")
     count, at = _zigzag(data, 5)
@@ -73,5 +77,6 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
         number |= (data[at] & 0x7F) << shift
         at += 1
         if not data[at - 1] & 0x80:
+            # The sign is the lowest bit, so that small negative numbers are short.
             return (number >> 1) ^ -(number & 1), at
         shift += 7

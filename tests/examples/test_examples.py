@@ -352,7 +352,7 @@ def test_manifest_contradicted(dumper: ModuleType, files: Path) -> None:
         with pytest.raises(ValueError, match=r"orders-visits-changelog:1: the files have"):
             dumper.write_manifest(str(files), {**logs, key: wrong})
     del logs[key]
-    with pytest.raises(ValueError, match="was not asked for"):
+    with pytest.raises(ValueError, match="was not requested"):
         dumper.write_manifest(str(files), logs)
     assert not (files / NAME).exists()
     with pytest.raises(DumpError, match="no _manifest"):
