@@ -195,7 +195,7 @@ Splitter = Callable[[FlatPiece], Columns | None]
 
 
 def splitter(layout: Layout, schema: pa.Schema) -> Splitter | None:
-    """What makes the columns of rows, but for ``partition``; None for a layout that is read row by row."""
+    """Return the function that makes the columns of rows, without ``partition``; None for a layout read row by row."""
     parts = _PARTS.get(layout.key)
     if parts is None:
         return None
@@ -218,7 +218,7 @@ def splitter(layout: Layout, schema: pa.Schema) -> Splitter | None:
 
 
 def read_all(column: pa.Array, serde: Serde) -> pa.Array | None:
-    """A column as a serde reads it; None where it does not read all of it, or not this way.
+    """Return a column as a serde reads it; None if it does not read all of it, or not this way.
 
     A binary column without nulls; with ``BYTES`` any column, which stays as it is.
     """
@@ -257,13 +257,13 @@ class _Parts:
         return not prefix or all(map(methodcaller("startswith", prefix), self._rows))
 
     def binary(self, place: slice) -> pa.Array:
-        """That part of each row."""
+        """Return that part of each row."""
         if self._table is None:
             return pa.array(list(map(itemgetter(place), self._rows)), pa.binary())
         return binary_of(self._table[:, place])
 
     def numbers(self, place: slice, form: str) -> Any:
-        """The number in that part of each row, in this host's order of bytes. All rows are long enough."""
+        """Return the number in that part of each row, in this host's order of bytes. All rows are long enough."""
         if self._table is None:
             return _native(np.frombuffer(b"".join(map(itemgetter(place), self._rows)), form))
         return _native(np.ascontiguousarray(self._table[:, place]).view(form).ravel())
@@ -278,7 +278,7 @@ def _of_keys(rows: _Parts, parts: _KeyParts) -> Columns | None:
 
 
 def _of_values(rows: _Parts, layout: Layout) -> Columns | None:
-    """Of a layout with headers only rows that have none."""
+    """Return the columns of values; None for rows with headers, or too short ones."""
     before = b""
     if layout.has_headers:
         before = _NO_HEADERS
@@ -299,7 +299,7 @@ def _of_values(rows: _Parts, layout: Layout) -> Columns | None:
 
 
 def _read_numbers(column: pa.Array, form: str) -> Any:
-    """The numbers that a binary column consists of; None where a width is another."""
+    """Return the numbers that a binary column consists of; None where a width is another."""
     table = fixed_table(column)
     if table is None or table.shape[1] != np.dtype(form).itemsize:
         return None

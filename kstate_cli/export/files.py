@@ -186,10 +186,10 @@ class ExportWatcher:
     """What a caller may show meanwhile."""
 
     def begin(self, rows: int, parts: int, engine: str) -> None:
-        """So many rows are expected, by an estimate."""
+        """Report that so many rows are expected, by an estimate."""
 
     def at(self, rows: int) -> None:
-        """So many are written. Called now and then, from another thread."""
+        """Report that so many are written. Called now and then, from another thread."""
 
 
 def choose_engine(choice: EngineChoice, size: int, parts: int, workers: int) -> str:

@@ -112,25 +112,25 @@ class Reader:
         return self._data[start : self.offset]
 
     def rest(self) -> bytes:
-        """Everything unread."""
+        """Return everything unread."""
         return self.take(self.remaining, "rest")
 
     def u8(self, field: str) -> int:
-        """One unsigned byte."""
+        """Return one unsigned byte."""
         return self.take(1, field)[0]
 
     def i32(self, field: str) -> int:
-        """Four bytes, big-endian, signed."""
+        """Return four bytes as a number, big-endian, signed."""
         value: int = _I32.unpack(self.take(4, field))[0]
         return value
 
     def i64(self, field: str) -> int:
-        """Eight bytes, big-endian, signed."""
+        """Return eight bytes as a number, big-endian, signed."""
         value: int = _I64.unpack(self.take(8, field))[0]
         return value
 
     def zigzag(self, field: str) -> int:
-        """A zig-zag varint as ``ByteUtils.readVarint`` reads it; more than 5 bytes or 32 bits is malformed."""
+        """Return a zig-zag varint as ``ByteUtils.readVarint`` reads it; more than 5 bytes or 32 bits is malformed."""
         value = 0
         for index in range(_MAX_VARINT_BYTES):
             byte = self.u8(field)
@@ -144,7 +144,7 @@ class Reader:
         raise self.fail(f"{field} is a varint of more than 32 bits", "IllegalArgumentException")
 
     def text(self, length: int, field: str) -> str:
-        """``length`` bytes of UTF-8."""
+        """Return ``length`` bytes of UTF-8 as text."""
         raw = self.take(length, field)
         try:
             return raw.decode("utf-8")
@@ -153,7 +153,7 @@ class Reader:
             raise self.fail(f"{field} is not UTF-8") from None
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Raise MalformedBytesError if anything follows."""
         if self.remaining:
             raise self.fail(f"{self.remaining} bytes too many")
 
@@ -229,7 +229,7 @@ _DEEPEST: Final = 32
 
 
 def parse_json(data: bytes) -> Any:
-    """The value of a UTF-8 text. Raises MalformedBytesError for everything that is not JSON, and for what is ambiguous.
+    """Return the value of a UTF-8 text. Raises MalformedBytesError for what is not JSON, and for what is ambiguous.
 
     Python's own parser leaves out three: a text that is nested too deeply ends in RecursionError, of a name that occurs
     twice the last one counts, and NaN and Infinity, which JSON does not have, are numbers.
@@ -251,7 +251,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def _check_depth(document: Any) -> None:
-    """What Python could just read it may not be able to show: a message about it would end in RecursionError."""
+    """Raise MalformedBytesError for nesting that Python reads and cannot print: a message would end in an error."""
     level = [document]
     for _ in range(_DEEPEST):
         # Level by level, without recursion: the check itself must not end in the error that it prevents.

@@ -103,7 +103,7 @@ def parse(data: bytes) -> Checkpoint:
 
 
 def render(entries: Mapping[TopicPartition, int]) -> bytes:
-    r"""The bytes of a file with ``entries``, sorted by topic and partition, lines ended by ``\\n``.
+    r"""Return the bytes of a file with ``entries``, sorted by topic and partition, lines ended by ``\\n``.
 
     :class:`ValueError` for what ``OffsetCheckpoint.write`` refuses (a negative offset other than
     :data:`OFFSET_UNKNOWN`), for what its reader could not take back (a blank in a topic, a number out of range), and

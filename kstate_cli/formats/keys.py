@@ -46,15 +46,15 @@ class WindowKey:
     seq: int = 0
 
     def to_bytes(self) -> bytes:
-        """``key ‖ start:i64 ‖ seq:i32``."""
+        """Return ``key ‖ start:i64 ‖ seq:i32``."""
         return self.key + i64(self.start) + i32(self.seq)
 
     def to_time_first(self) -> bytes:
-        """``00 ‖ start:i64 ‖ key ‖ seq:i32``, also the key of a grace buffer."""
+        """Return ``00 ‖ start:i64 ‖ key ‖ seq:i32``, also the key of a grace buffer."""
         return BASE_PREFIX + i64(self.start) + self.key + i32(self.seq)
 
     def to_key_first(self) -> bytes:
-        """``01 ‖ key ‖ start:i64 ‖ seq:i32``."""
+        """Return ``01 ‖ key ‖ start:i64 ‖ seq:i32``."""
         return INDEX_PREFIX + self.to_bytes()
 
     @classmethod
@@ -94,15 +94,15 @@ class SessionKey:
     end: int
 
     def to_bytes(self) -> bytes:
-        """``key ‖ end:i64 ‖ start:i64``."""
+        """Return ``key ‖ end:i64 ‖ start:i64``."""
         return self.key + i64(self.end) + i64(self.start)
 
     def to_time_first(self) -> bytes:
-        """``00 ‖ end:i64 ‖ start:i64 ‖ key``."""
+        """Return ``00 ‖ end:i64 ‖ start:i64 ‖ key``."""
         return BASE_PREFIX + i64(self.end) + i64(self.start) + self.key
 
     def to_key_first(self) -> bytes:
-        """``01 ‖ key ‖ end:i64 ‖ start:i64``."""
+        """Return ``01 ‖ key ‖ end:i64 ‖ start:i64``."""
         return INDEX_PREFIX + self.to_bytes()
 
     @classmethod
@@ -144,7 +144,7 @@ class VersionedKey:
         return self.segment == LATEST_SEGMENT
 
     def to_bytes(self) -> bytes:
-        """``segment id:i64 ‖ key``."""
+        """Return ``segment id:i64 ‖ key``."""
         return i64(self.segment) + self.key
 
     @classmethod
@@ -175,7 +175,7 @@ class JoinSideKey:
         return "right"
 
     def to_bytes(self) -> bytes:
-        """``ts:i64 ‖ side:u8 ‖ key``, side 1 left and 0 right."""
+        """Return ``ts:i64 ‖ side:u8 ‖ key``, side 1 left and 0 right."""
         return i64(self.timestamp) + bytes((int(self.left),)) + self.key
 
     @classmethod
@@ -198,7 +198,7 @@ class CombinedKey:
     primary_key: bytes
 
     def to_bytes(self) -> bytes:
-        """``fkLen:i32 ‖ fk ‖ pk``."""
+        """Return ``fkLen:i32 ‖ fk ‖ pk``."""
         return i32(len(self.foreign_key)) + self.foreign_key + self.primary_key
 
     @classmethod

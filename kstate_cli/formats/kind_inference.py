@@ -158,7 +158,7 @@ def _kinds(*, segmented: bool) -> list[StoreKind]:
 
 
 def _newest(rows: Mapping[str, tuple[Row, ...]], kinds: Sequence[StoreKind]) -> str:
-    """The newest of the column families: the one with most families before it in some kind."""
+    """Return the newest of the column families: the one with most families before it in some kind."""
     older: dict[str, int] = {}
     for kind in kinds:
         for number, family in enumerate(reversed(kind.families)):
@@ -168,7 +168,7 @@ def _newest(rows: Mapping[str, tuple[Row, ...]], kinds: Sequence[StoreKind]) -> 
 
 
 def _with_all(families: Iterable[str], kinds: Sequence[StoreKind]) -> list[StoreKind]:
-    """The kinds that may have all of these column families in one store."""
+    """Return the kinds that may have all of these column families in one store."""
     return [kind for kind in kinds if all(kind.layout_in(name) is not None for name in families)]
 
 
@@ -200,7 +200,7 @@ def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
 
 
 def _inner_value(family: str) -> Callable[[bytes], bytes]:
-    """What takes the value proper out of a value of a column family."""
+    """Return the function that takes the value proper out of a value of a column family."""
     layouts = (kind.layout_in(family) for kind in _kinds(segmented=False))
     layout = next((layout for layout in layouts if layout is not None), ValueLayout.PLAIN)
     if layout is ValueLayout.HEADERS:
@@ -297,7 +297,7 @@ def _by_schema(candidates: Sequence[StoreKind], sampled: Sequence[Row], span: _S
 
 
 def _by_keys(family: str, candidates: Sequence[StoreKind], sampled: Sequence[Row], span: _Span) -> Kind:
-    """Kinds that share a family, told apart by their keys. Rows not yet migrated lie in default, with the same keys.
+    """Return which of the kinds that share a family fits the keys: rows that wait in default have the same keys.
 
     Values tell nothing: those of a time-ordered store may be any bytes, whatever the family is called.
     """
@@ -357,7 +357,7 @@ Test = Callable[[bytes, bytes], bool]
 
 
 def _key_of(kind: StoreKind, span: _Span) -> Test:
-    """Whether a row has a key of the kind, in its segment; an index row holds nothing."""
+    """Return the test whether a row has a key of the kind, in its segment; an index row holds nothing."""
 
     def test(key: bytes, value: bytes) -> bool:
         indexed = kind.key.time_ordered and key.startswith(INDEX_PREFIX)
@@ -372,7 +372,7 @@ def _key_of(kind: StoreKind, span: _Span) -> Test:
 
 
 def _row_of(kind: StoreKind, span: _Span) -> Test:
-    """Whether a row of ``default`` is one of the kind, where nothing has ever been migrated."""
+    """Return the test whether a row of ``default`` is one of the kind, if nothing was ever migrated."""
     of_key = _key_of(kind, span)
 
     def test(key: bytes, value: bytes) -> bool:

@@ -238,7 +238,7 @@ _LIFTED: Final[Mapping[tuple[ValueLayout, ValueLayout], bytes]] = MappingProxyTy
 
 
 def lifted(older: ValueLayout, newer: ValueLayout) -> bytes:
-    """What makes a value of the older layout one of the newer when it is put before it (``DualColumnFamilyAccessor``).
+    """Return the prefix that makes an older value one of the newer layout (``DualColumnFamilyAccessor``).
 
     ValueError for two layouts of which none follows the other.
     """
@@ -254,7 +254,7 @@ Strip = Callable[[bytes], tuple[bytes, int]]
 
 
 def _strict_timestamped(value: bytes) -> tuple[bytes, int]:
-    """Key-value and window rows always have a timestamp; only index rows of time-ordered stores are empty."""
+    """Strip headers of a row that must have a timestamp: only index rows of time-ordered stores are empty."""
     # As an index row, a damaged value would silently become an empty one.
     if value in (b"", _NO_HEADERS):
         raise MalformedBytesError("a headers value without a timestamp")
@@ -282,7 +282,7 @@ _STRIPPED: Final[Mapping[tuple[ValueLayout, ValueLayout], str]] = MappingProxyTy
 
 
 def stripped(newer: ValueLayout, older: ValueLayout, key: KeySchema) -> str:
-    """The name in :data:`STRIP` of what takes a value back to the older layout. ValueError where nothing does."""
+    """Return the name in :data:`STRIP` of what takes a value back to the older layout. ValueError if nothing does."""
     name = _STRIPPED.get((newer, older))
     if name is None:
         raise ValueError(f"values are not taken back from {newer.value} to {older.value}")

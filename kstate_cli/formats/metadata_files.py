@@ -128,7 +128,7 @@ def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...
 
 
 def restore_settings(before: str, after: str, keep_new: frozenset[str]) -> str:
-    """``after`` with the values that ``before`` has for the same keys of the same sections, as they are spelled there.
+    """Return ``after`` with the values, as spelled, that ``before`` has for the same keys of the same sections.
 
     Keys in ``keep_new``, ``[Version]``, and sections and keys that only ``after`` has stay as they are; nothing is
     added. :class:`MalformedBytesError` if either is not the text of a whole file (see :func:`parse`).
@@ -174,7 +174,7 @@ def with_settings(
 
 
 def _assignments(text: str) -> Iterator[tuple[str, str, str, str]]:
-    """Each line of a text that can be parsed: itself, its section, and the name (or ``""``) and value it sets."""
+    """Yield each line of a valid text: itself, its section, and the name (or ``""``) and value that it sets."""
     section = ""
     for raw in text.split("\n"):
         line = _COMMENT.sub("", raw).strip()
@@ -352,7 +352,7 @@ class _VersionEdit:
                 self._other(tag)
 
     def _table(self) -> None:
-        """An SST: level, number, size, two keys, two sequence numbers, custom fields."""
+        """Read an SST: level, number, size, two keys, two sequence numbers, custom fields."""
         self._number()
         number = self._number()
         self._number()

@@ -45,17 +45,17 @@ class Position:
 
     @classmethod
     def empty(cls) -> Position:
-        """The position of a store that has seen nothing."""
+        """Return the position of a store that has seen nothing."""
         return cls()
 
     @classmethod
     def empty_position(cls) -> Position:
-        """As :meth:`empty`, by the name that KIP-796 gives it."""
+        """Return the empty position, by the name that KIP-796 gives it."""
         return cls()
 
     @classmethod
     def from_map(cls, offsets: Mapping[str, Mapping[int, int]]) -> Position:
-        """From ``{topic: {partition: offset}}``; :class:`ValueError` for numbers that do not fit i32 and i64."""
+        """Take ``{topic: {partition: offset}}``; :class:`ValueError` for numbers that do not fit i32 and i64."""
         for topic, partitions in offsets.items():
             for partition, offset in partitions.items():
                 if not 0 <= partition <= MAX_I32 or not MIN_I64 <= offset <= MAX_I64:
@@ -70,7 +70,7 @@ class Position:
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Position:
-        """The position that a ``<store>.position`` file holds (``StoreQueryUtils.readPositionFromCheckpoint``).
+        """Return the position that a ``<store>.position`` file holds (``StoreQueryUtils.readPositionFromCheckpoint``).
 
         :class:`ValueError` for a negative partition, which the text format lets through.
         """
@@ -90,26 +90,26 @@ class Position:
         return not self._components
 
     def partition_positions(self, topic: str) -> dict[int, int]:
-        """``{partition: offset}`` of ``topic``; empty if the position does not know it."""
+        """Return ``{partition: offset}`` of ``topic``; empty if the position does not have it."""
         for name, partitions in self._components:
             if name == topic:
                 return dict(partitions)
         return {}
 
     def get_bound(self, topic: str) -> dict[int, int]:
-        """As :meth:`partition_positions`, by the name that KIP-796 gives it."""
+        """Return :meth:`partition_positions`, by the name that KIP-796 gives it."""
         return self.partition_positions(topic)
 
     def as_map(self) -> dict[str, dict[int, int]]:
-        """``{topic: {partition: offset}}``, a copy."""
+        """Return ``{topic: {partition: offset}}``, a copy."""
         return {topic: dict(partitions) for topic, partitions in self._components}
 
     def with_component(self, topic: str, partition: int, offset: int) -> Position:
-        """This position, advanced: a component never goes back (``Position.withComponent``)."""
+        """Return this position, advanced: a component never goes back (``Position.withComponent``)."""
         return self.merge(Position.from_map({topic: {partition: offset}}))
 
     def merge(self, other: Position) -> Position:
-        """The greater offset of each component (``Position.merge``)."""
+        """Return the greater offset of each component (``Position.merge``)."""
         merged = self.as_map()
         for topic, partitions in other._components:
             mine = merged.setdefault(topic, {})
@@ -118,7 +118,7 @@ class Position:
         return Position.from_map(merged)
 
     def to_checkpoint_entries(self) -> dict[TopicPartition, int]:
-        """Entries for :func:`kstate_cli.formats.checkpoint.render`; empty means that the file is to be deleted."""
+        """Return entries for ``formats.checkpoint.render``; empty means that the file is to be deleted."""
         return {
             TopicPartition(topic, partition): offset
             for topic, partitions in self._components
@@ -126,7 +126,7 @@ class Position:
         }
 
     def to_bytes(self) -> bytes:
-        """The bytes that ``PositionSerde.serialize`` gives, with its zero padding.
+        """Return the bytes that ``PositionSerde.serialize`` gives, with its zero padding.
 
         Kafka adds up field sizes in bits where bytes are meant and keeps the whole buffer, so the result is
         ``40 + Σ(64 + nameLen + 96·nPartitions)`` bytes long, most of them zero. Topics and partitions are sorted here;
@@ -177,12 +177,12 @@ class PositionBound:
 
     @classmethod
     def unbounded(cls) -> PositionBound:
-        """No bound."""
+        """Return no bound."""
         return cls(Position.empty())
 
     @classmethod
     def at(cls, position: Position) -> PositionBound:
-        """At least ``position``."""
+        """Return the bound that at least ``position`` is reached."""
         return cls(position)
 
     @property
@@ -231,12 +231,12 @@ class OffsetsRecord:
 
 
 def encode_offset(value: int) -> bytes:
-    """i64, 8 bytes (``LongSerializer``); :class:`ValueError` if it does not fit."""
+    """Return i64, 8 bytes (``LongSerializer``); :class:`ValueError` if it does not fit."""
     return i64(value)
 
 
 def decode_offset(value: bytes) -> int:
-    """The i64 in ``value``; any length but 8 raises :class:`MalformedBytesError` (``SerializationException``)."""
+    """Return the i64 in ``value``; :class:`MalformedBytesError` (``SerializationException``) unless it has 8 bytes."""
     if len(value) != _OFFSET_BYTES:
         raise MalformedBytesError(f"an offset has 8 bytes, not {len(value)}", "SerializationException")
     return int.from_bytes(value, "big", signed=True)
@@ -263,7 +263,7 @@ def decode_rows(rows: Iterable[tuple[bytes, bytes]]) -> OffsetsRecord:
 
 
 def encode_rows(record: OffsetsRecord) -> dict[bytes, bytes]:
-    """The rows of ``record``; an absent position or status gives no row.
+    """Return the rows of ``record``; an absent position or status gives no row.
 
     :class:`ValueError` for an offset beyond i64 or a topic-partition that would not be read back.
     """

@@ -110,7 +110,7 @@ class SstProperties:
 
 
 def read_properties(file: BinaryIO) -> SstProperties:
-    """The properties of an open table file. :class:`MalformedBytesError` for what is not one, OSError."""
+    """Return the properties of an open table file. :class:`MalformedBytesError` for what is not one, OSError."""
     size = file.seek(0, 2)
     if size < FOOTER_LENGTH:
         raise MalformedBytesError(f"a table file of {size} bytes has no footer")
@@ -183,7 +183,7 @@ def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _number(properties: dict[bytes, bytes], name: bytes) -> int | None:
-    """None where there is none, and for 0, which is RocksDB's word for not knowing."""
+    """Return a number; None if it is missing, and for 0, by which RocksDB states that it does not know."""
     data = properties.get(name)
     if not data:
         return None
@@ -191,7 +191,7 @@ def _number(properties: dict[bytes, bytes], name: bytes) -> int | None:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A varint64 and where the next byte is."""
+    """Return a varint64 and where the next byte is."""
     value = 0
     for number in range(_MAX_VARINT):
         if at + number >= len(data):

@@ -91,14 +91,14 @@ class StoreKind:
         return self.key is not KeySchema.AMBIGUOUS
 
     def families_in(self, names: Iterable[str]) -> tuple[Family, ...]:
-        """The families that rows of a store with the families ``names`` may lie in, newest first."""
+        """Return the families that rows of a store with the families ``names`` may lie in, newest first."""
         present = set(names)
         # Families that are newer than that of a new store count only where the store has them.
         first = next(i for i, own in enumerate(self.families) if own.name in present or own is self.family)
         return self.families[first:]
 
     def layout_in(self, family: str) -> ValueLayout | None:
-        """How values lie in that family; None where the kind has no such family."""
+        """Return the layout of values in that family; None if the kind has no such family."""
         return next((own.layout for own in self.families if own.name == family), None)
 
 
@@ -227,7 +227,7 @@ SINGLE_AMBIGUOUS: Final = "key-value"
 
 
 def short_name(name: str) -> str:
-    """A kind in a narrow column: ``kv+ts``, ``window+time+hdr``; what is no kind of the table stays as it is."""
+    """Return a kind for a narrow column: ``kv+ts``, ``window+time+hdr``; what is no kind stays unchanged."""
     if name not in _TABLE:
         return name
     base, marks = name, ""
@@ -238,17 +238,17 @@ def short_name(name: str) -> str:
 
 
 def store_kinds() -> tuple[StoreKind, ...]:
-    """All rows, in the order of the table, :data:`AMBIGUOUS` included."""
+    """Return all rows, in the order of the table, :data:`AMBIGUOUS` included."""
     return tuple(_TABLE.values())
 
 
 def kind_names() -> frozenset[str]:
-    """Every name of a row."""
+    """Return every name of a row."""
     return frozenset(_TABLE)
 
 
 def store_kind(name: str) -> StoreKind:
-    """The row of that name. ValueError for what is no kind of store."""
+    """Return the row of that name. ValueError for what is no kind of store."""
     kind = _TABLE.get(name)
     if kind is None:
         raise ValueError(f"{name!r} is not a kind of store: {', '.join(sorted(_TABLE))}")
@@ -256,7 +256,7 @@ def store_kind(name: str) -> StoreKind:
 
 
 def kinds_of_family(family: str, *, segmented: bool) -> tuple[StoreKind, ...]:
-    """The kinds whose stores may have that column family as their newest one."""
+    """Return the kinds whose stores may have that column family as their newest one."""
     return tuple(
         kind
         for kind in _TABLE.values()
@@ -265,47 +265,47 @@ def kinds_of_family(family: str, *, segmented: bool) -> tuple[StoreKind, ...]:
 
 
 def named_by_dsl(kinds: Iterable[StoreKind], store: str) -> StoreKind | None:
-    """The first of the kinds whose stores the DSL names as this one is named."""
+    """Return the first of the kinds whose stores the DSL names as this one is named."""
     return next((kind for kind in kinds if kind.dsl_name is not None and kind.dsl_name.fullmatch(store)), None)
 
 
 def is_segmented(name: str | None) -> bool:
-    """Whether stores of that kind have one database per segment; False for what is no kind on disk."""
+    """Return whether stores of that kind have one database per segment; False for what is no kind on disk."""
     return name in _TABLE and _TABLE[name].key.segmented
 
 
 def expires(name: str | None) -> bool:
-    """Whether stores of that kind drop whole segments; False for what is no kind on disk."""
+    """Return whether stores of that kind drop whole segments; False for what is no kind on disk."""
     return name in _TABLE and _TABLE[name].key.expires
 
 
 def has_retention(name: str | None) -> bool:
-    """Whether stores of that kind forget after a retention; False for what is no kind on disk."""
+    """Return whether stores of that kind forget after a retention; False for what is no kind on disk."""
     return name in _TABLE and _TABLE[name].has_retention
 
 
 def is_time_ordered(name: str | None) -> bool:
-    """Whether rows of that kind are sorted by time; False for what is no kind on disk."""
+    """Return whether rows of that kind are sorted by time; False for what is no kind on disk."""
     return name in _TABLE and _TABLE[name].key.time_ordered
 
 
 def has_key(name: str | None, *keys: KeySchema) -> bool:
-    """Whether rows of that kind have one of these key schemas; False for what is no kind on disk."""
+    """Return whether rows of that kind have one of these key schemas; False for what is no kind on disk."""
     return name in _TABLE and _TABLE[name].key in keys
 
 
 def row_families() -> dict[str, str | None]:
-    """Column families that rows lie in, with the first release that knows each (None: all of them)."""
+    """Return the families of rows, with the first release that knows each (None: all of them)."""
     return {family.name: family.since for kind in _TABLE.values() for family in kind.families}
 
 
 def all_families() -> frozenset[str]:
-    """Every column family that some release of Streams creates."""
+    """Return every column family that some release of Streams creates."""
     return frozenset(row_families()) | {OFFSETS_CF}
 
 
 def headers_families() -> frozenset[str]:
-    """The column families of stores with record headers, which not every release knows (KIP-1271)."""
+    """Return the column families of stores with record headers, which not every release knows (KIP-1271)."""
     return frozenset(kind.families[0].name for kind in _TABLE.values() if kind.headers_of is not None)
 
 

@@ -55,17 +55,17 @@ class TopicPartition:
 
 
 def typed_offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[str]:
-    """Offsets by topic and partition, each as options take it: ``topic:partition=offset``."""
+    """Return offsets by topic and partition, each as options take it: ``topic:partition=offset``."""
     return [f"{topic}:{p}={o}" for topic, of_topic in offsets.items() for p, o in of_topic.items()]
 
 
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
-    """Offsets as messages show them, ``topic:partition=offset``, in order; empty for none."""
+    """Return offsets as messages print them, ``topic:partition=offset``, in order; empty for none."""
     return ", ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
 
 
 def parse_partition(text: str) -> int:
-    """The number of a partition as ``Integer.toString`` writes it; MalformedBytesError for any other spelling.
+    """Return the number of a partition that ``Integer.toString`` spelled so; MalformedBytesError for another spelling.
 
     ``int()`` takes ``1_0`` for 10, and digits of other scripts.
     """
@@ -75,17 +75,17 @@ def parse_partition(text: str) -> int:
 
 
 def legal_topic(name: str) -> bool:
-    """Whether a broker accepts ``name``: 1 to 249 of ``[a-zA-Z0-9._-]``, not ``.`` or ``..`` (``Topic.validate``)."""
+    """Return whether a broker accepts ``name`` (``Topic.validate``): 1 to 249 of ``[a-zA-Z0-9._-]``, no ``.`` or ``..``."""
     return _LEGAL.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def legal_store_name(name: str) -> bool:
-    """Whether Streams accepts ``name`` for a store; the rule of :func:`legal_topic` (``Named.validate``)."""
+    """Return whether Streams accepts ``name`` for a store; the rule of :func:`legal_topic` (``Named.validate``)."""
     return legal_topic(name)
 
 
 def changelog_prefix(app_id: str, topology: str | None) -> str:
-    """What changelogs begin with: ``<application id>``, or ``<application id>-<topology>`` for a named topology.
+    """Return the prefix of changelogs: ``<application id>``, or ``<application id>-<topology>`` for a named topology.
 
     ``ProcessorContextUtils.topicNamePrefix``; the internal ``__internal.override.topic.prefix__`` makes it another.
     """
@@ -95,17 +95,17 @@ def changelog_prefix(app_id: str, topology: str | None) -> str:
 
 
 def changelog_topic(prefix: str, store: str) -> str:
-    """``<prefix>-<store>-changelog`` (``ProcessorStateManager.storeChangelogTopic``)."""
+    """Return ``<prefix>-<store>-changelog`` (``ProcessorStateManager.storeChangelogTopic``)."""
     return f"{prefix}-{store}{_CHANGELOG_SUFFIX}"
 
 
 def is_changelog(topic: str) -> bool:
-    """Whether a topic is called as changelogs are: of any store, of any application."""
+    """Return whether a topic has the name of a changelog: of any store, of any application."""
     return topic.endswith(_CHANGELOG_SUFFIX)
 
 
 def prefix_of_changelog(topic: str, store: str) -> str | None:
-    """The prefix under which ``topic`` is the changelog of ``store``, or ``None`` where it is under none."""
+    """Return the prefix under which ``topic`` is the changelog of ``store``, or ``None``."""
     suffix = changelog_topic("", store)
     if not topic.endswith(suffix):
         return None
@@ -113,7 +113,7 @@ def prefix_of_changelog(topic: str, store: str) -> str | None:
 
 
 def store_of_changelog(topic: str, prefix: str) -> str | None:
-    """The store whose changelog ``topic`` is under ``prefix``, or ``None`` (a source topic, or a foreign one)."""
+    """Return the store whose changelog ``topic`` is under ``prefix``; None for a source topic, or a foreign one."""
     start = f"{prefix}-"
     if not topic.startswith(start) or not is_changelog(topic):
         return None
@@ -125,7 +125,7 @@ def store_of_changelog(topic: str, prefix: str) -> str | None:
 
 
 def store_in_topologies(topic: str, app_id: str, topologies: Iterable[str | None]) -> tuple[str, str | None] | None:
-    """The store whose changelog ``topic`` is, and its named topology, of those that the application has.
+    """Return the store whose changelog ``topic`` is, and its named topology, of those that the application has.
 
     ``x-t-a-changelog`` is that of "a" in the topology "t" of the application "x" where that has one, else of "t-a".
     """
@@ -138,7 +138,7 @@ def store_in_topologies(topic: str, app_id: str, topologies: Iterable[str | None
 
 
 def readings_of_changelog(topic: str) -> Iterator[tuple[str, str]]:
-    """Every prefix and store that would make ``topic`` their changelog, the longest store first; none of other topics.
+    """Yield every prefix and store that would make ``topic`` their changelog, the longest store first.
 
     ``x-a-b-changelog`` is that of "a-b" under "x", and that of "b" under "x-a".
     """
@@ -153,7 +153,7 @@ def readings_of_changelog(topic: str) -> Iterator[tuple[str, str]]:
 
 
 def canonical_topic_id(text: str) -> str:
-    """A topic id as Kafka's own tools print it (``Uuid.toString``, KIP-516): base64 with ``-`` and ``_``.
+    """Return a topic id as Kafka's own tools print it (``Uuid.toString``, KIP-516): base64 with ``-`` and ``_``.
 
     librdkafka prints the same bytes with ``+`` and ``/``: every other id would look like that of another topic.
     """
@@ -203,7 +203,7 @@ class TaskId:
 
 @lru_cache(maxsize=10_000)
 def _parsed(name: str) -> TaskId:
-    """Once for each name: who goes over all tasks for each of them asks ten thousands of times."""
+    """Parse each name once: a caller that goes over all tasks for each task asks ten thousands of times."""
     folder, slash, task = name.rpartition("/")
     if name == GLOBAL:
         return TaskId()
@@ -218,15 +218,15 @@ def _parsed(name: str) -> TaskId:
 
 
 def is_task(name: str) -> bool:
-    """Whether a directory entry has the name of a task without a topology."""
+    """Return whether a directory entry has the name of a task without a topology."""
     return _TASK.fullmatch(name) is not None
 
 
 def is_topology(name: str) -> bool:
-    """Whether a directory entry has the name of a named topology's folder."""
+    """Return whether a directory entry has the name of a named topology's folder."""
     return _TOPOLOGY.fullmatch(name) is not None
 
 
 def is_task_or_global(name: str) -> bool:
-    """Whether a directory entry has the name of what holds stores."""
+    """Return whether a directory entry has the name of what holds stores."""
     return name == GLOBAL or is_task(name)

@@ -58,7 +58,7 @@ Headers = tuple[Header, ...]
 
 
 def encode_headers(headers: Iterable[Header]) -> bytes:
-    """``hs:zz ‖ H``; the single byte ``00`` without headers."""
+    """Return ``hs:zz ‖ H``; the single byte ``00`` without headers."""
     in_order = tuple(headers)
     if not in_order:
         return _NO_HEADERS
@@ -75,7 +75,7 @@ def encode_headers(headers: Iterable[Header]) -> bytes:
 
 
 def encoded_sizes(below: int) -> list[bytes]:
-    """``zz`` of -1, 0, 1 and so on: how lengths are written, for whoever writes many."""
+    """Return ``zz`` of -1, 0, 1 and so on: how lengths are written, for a caller that writes many."""
     return [zigzag(size) for size in range(_NULL, below)]
 
 
@@ -111,7 +111,7 @@ class TimestampedValue:
     value: bytes
 
     def to_bytes(self) -> bytes:
-        """``ts:i64 ‖ value``."""
+        """Return ``ts:i64 ‖ value``."""
         return i64(self.timestamp) + self.value
 
     @classmethod
@@ -130,7 +130,7 @@ class HeadersValue:
     value: bytes
 
     def to_bytes(self) -> bytes:
-        """``hs:zz ‖ H ‖ ts:i64 ‖ value``."""
+        """Return ``hs:zz ‖ H ‖ ts:i64 ‖ value``."""
         return encode_headers(self.headers) + i64(self.timestamp) + self.value
 
     @classmethod
@@ -149,7 +149,7 @@ class HeadersSessionValue:
     value: bytes
 
     def to_bytes(self) -> bytes:
-        """``hs:zz ‖ H ‖ aggregation``."""
+        """Return ``hs:zz ‖ H ‖ aggregation``."""
         return encode_headers(self.headers) + self.value
 
     @classmethod
@@ -160,7 +160,7 @@ class HeadersSessionValue:
 
 
 def strip_headers_to_timestamped(value: bytes) -> tuple[bytes, int]:
-    """``hs ‖ H ‖ ts ‖ value`` -> ``ts ‖ value``, and the number of headers dropped.
+    """Turn ``hs ‖ H ‖ ts ‖ value`` into ``ts ‖ value``; return the number of dropped headers too.
 
     The value of an index row of a time-ordered store, empty or ``00`` alone, gives ``(b"", 0)``.
     """
@@ -174,14 +174,14 @@ def strip_headers_to_timestamped(value: bytes) -> tuple[bytes, int]:
 
 
 def strip_headers_to_plain(value: bytes) -> tuple[bytes, int]:
-    """``hs ‖ H ‖ ts ‖ value`` -> ``value``, and the number of headers dropped; the timestamp is dropped too."""
+    """Turn ``hs ‖ H ‖ ts ‖ value`` into ``value``; return the number of dropped headers too."""
     stripped, dropped = _strip(value)
     _check_timestamp(stripped)
     return stripped[_TIMESTAMP_BYTES:], dropped
 
 
 def strip_session_headers(value: bytes) -> tuple[bytes, int]:
-    """``hs ‖ H ‖ aggregation`` -> ``aggregation``, and the number of headers dropped.
+    """Turn ``hs ‖ H ‖ aggregation`` into ``aggregation``; return the number of dropped headers too.
 
     The empty value of an index row stays empty, and its migrated form ``00`` becomes empty.
     """
@@ -191,7 +191,7 @@ def strip_session_headers(value: bytes) -> tuple[bytes, int]:
 
 
 def strip_index_headers(value: bytes) -> tuple[bytes, int]:
-    """Value of an index row (key prefix ``01``) of a time-ordered headers store -> empty, 0 headers dropped.
+    """Turn the value of an index row (key prefix ``01``) of a time-ordered headers store into the empty one.
 
     Such a row holds nothing, or ``00`` after a lazy migration; anything else is malformed.
     """
@@ -209,7 +209,7 @@ class ListEntry:
 
 
 def encode_list(entries: Iterable[ListEntry | None]) -> bytes:
-    """``01 ‖ count:i32 ‖ count × (len:i32 ‖ side:u8 ‖ value)`` (``ListSerializer``, strategy VARIABLE_SIZE)."""
+    """Return ``01 ‖ count:i32 ‖ count × (len:i32 ‖ side:u8 ‖ value)`` (``ListSerializer``, VARIABLE_SIZE)."""
     in_order = tuple(entries)
     out = bytearray((_VARIABLE_SIZE,))
     out += i32(len(in_order))
@@ -263,7 +263,7 @@ class SubscriptionWrapper:
     partition: int | None
 
     def to_bytes(self) -> bytes:
-        """The bytes above; :class:`ValueError` for a combination that Streams does not write."""
+        """Return the bytes above; :class:`ValueError` for a combination that Streams does not write."""
         if self.version not in {0, _VERSION_WITH_PARTITION}:
             raise ValueError(f"unknown version {self.version}")
         # Version 1 added the partition (Kafka 3.4): a reader decides by the version whether four bytes follow.
@@ -305,7 +305,7 @@ class SubscriptionWrapper:
 
 
 def subscription_version(value: bytes) -> int:
-    """The version of the wrapper in ``ts:i64 ‖ W``, a row of a subscription store: 0, or 1 from Kafka 3.4 on."""
+    """Return the version of the wrapper in ``ts:i64 ‖ W``, a row of a subscription store: 0, or 1 from Kafka 3.4 on."""
     return SubscriptionWrapper.from_bytes(TimestampedValue.from_bytes(value).value).version
 
 
@@ -330,7 +330,7 @@ class BufferValue:
     trailing: bytes = b""
 
     def to_bytes(self) -> bytes:
-        """The bytes above; :class:`ValueError` if ``trailing`` is neither 0 nor 8 bytes."""
+        """Return the bytes above; :class:`ValueError` if ``trailing`` is neither 0 nor 8 bytes."""
         # 8 bytes only in a changelog record, or in a row that Streams restored from one.
         if len(self.trailing) not in {0, _CHANGELOG_TIME_BYTES}:
             raise ValueError(f"{len(self.trailing)} trailing bytes")

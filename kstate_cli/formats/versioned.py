@@ -28,7 +28,7 @@ class LatestValue:
         return self.valid_from
 
     def to_bytes(self) -> bytes:
-        """``validFrom:i64 ‖ value``."""
+        """Return ``validFrom:i64 ‖ value``."""
         return i64(self.valid_from) + self.value
 
     @classmethod
@@ -74,7 +74,7 @@ class SegmentValue:
         return self.next_timestamp == self.min_timestamp
 
     def to_bytes(self) -> bytes:
-        """The bytes above; :class:`ValueError` for versions out of order, or none."""
+        """Return the bytes above; :class:`ValueError` for versions out of order, or none."""
         problem = _problem(self.next_timestamp, self.versions)
         if problem is not None:
             raise ValueError(problem)
@@ -148,7 +148,7 @@ def oldest_of_any_order(data: bytes) -> int:
 
 
 def read_versions(at: VersionedKey, data: bytes) -> LatestValue | SegmentValue:
-    """The value of the row ``at``. :class:`~kstate_cli.formats.binary.MalformedBytesError` for what is none."""
+    """Return the value of the row ``at``. :class:`~kstate_cli.formats.binary.MalformedBytesError` for what is none."""
     if at.is_latest:
         return LatestValue.from_bytes(data)
     return SegmentValue.from_bytes(data)

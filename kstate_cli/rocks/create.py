@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def data_family(kind: str) -> str:
-    """The column family that the rows of a new store of this kind go to. ValueError for what is not one kind."""
+    """Return the column family that the rows of a new store of this kind go to. ValueError for what is not one kind."""
     row = store_kind(kind)
     if not row.is_exact:
         raise ValueError(f"{kind!r} is not one kind of store")
@@ -48,7 +48,7 @@ class StoreLayout:
 
 
 def layout_of(kind: str, release: Release) -> StoreLayout:
-    """The layout of a store, or of one segment, of this kind under ``release``. ValueError as :func:`data_family`."""
+    """Return the layout of a store, or a segment, of this kind under ``release``. ValueError as :func:`data_family`."""
     # In this order, each once: a plain store has its rows in ``default``, which every RocksDB has.
     families = dict.fromkeys((DEFAULT_CF, data_family(kind)))
     if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
@@ -57,7 +57,7 @@ def layout_of(kind: str, release: Release) -> StoreLayout:
 
 
 def create_store(path: Path, layout: StoreLayout) -> None:
-    """Makes the directory ``path`` and an empty database in it; a ``WritableStore`` then fills it.
+    """Make the directory ``path`` and an empty database in it; a ``WritableStore`` then fills it.
 
     Raises RocksError, and OSError where the directory cannot be made or is there already.
     """
@@ -88,7 +88,10 @@ def create_store(path: Path, layout: StoreLayout) -> None:
 
 
 def rocksdb_version() -> str:
-    """``9.8.4``. Raises RocksError, OSError, MalformedBytesError, and ImportError where rocksdict cannot be loaded."""
+    """Return RocksDB's version, such as ``9.8.4``.
+
+    Raises RocksError, OSError, MalformedBytesError, and ImportError if rocksdict cannot be loaded.
+    """
     require_headroom(WRITING_THREADS)
     # Imported here: its error for a missing library is the answer of ``kstate version``.
     from rocksdict import Options, Rdict
@@ -121,7 +124,7 @@ class SortedFileWriter:
         self._made: tuple[SstFileWriter, DigestAsWritten] | None = None
 
     def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
-        """Adds rows, whose keys must rise strictly. A null value is a delete, written only with ``deletes``.
+        """Add rows, whose keys must rise strictly. A null value is a delete, written only with ``deletes``.
 
         All of them become Python objects at once: no more than :data:`OBJECTS` are to be put together.
         """
@@ -155,7 +158,7 @@ class SortedFileWriter:
         return self._made[0].file_size()
 
     def finish(self) -> str | None:
-        """Completes the file; its SHA-256, in hex. None, and no file, without a row or a delete. Raises OSError too."""
+        """Complete the file; return its SHA-256, in hex. None without rows and deletes: then no file exists."""
         if self._made is None:
             return None
         (writer, digest), self._made = self._made, None
@@ -188,21 +191,21 @@ class DigestAsWritten:
     """Follows whoever writes the file. Later all would come from the disk: RocksDB keeps none in the page cache."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError."""
+        """Open the file that another writer has created. Raises OSError."""
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by finish, or with this
         self._digest = hashlib.sha256()
 
     def follow(self) -> None:
-        """Takes what was written since; it is not written again. Raises OSError."""
+        """Take what was written since; it is not written again. Raises OSError."""
         while chunk := self._file.read(_CHUNK):
             self._digest.update(chunk)
 
     def finish(self) -> str:
-        """In hex, once all is written. Raises OSError."""
+        """Return the digest in hex, once all is written. Raises OSError."""
         self.follow()
         self.close()
         return self._digest.hexdigest()
 
     def close(self) -> None:
-        """Nothing of it is wanted."""
+        """Close the file without a digest."""
         self._file.close()

@@ -53,12 +53,12 @@ _MOST: Final = (
 
 
 def is_manifest(name: str) -> bool:
-    """``MANIFEST-<number>``."""
+    """Return whether a name is ``MANIFEST-<number>``."""
     return _MANIFEST.fullmatch(name) is not None
 
 
 def manifest_number(name: str) -> int:
-    """The number of a MANIFEST: a later one has a greater number."""
+    """Return the number of a MANIFEST: a later one has a greater number."""
     return int(name.rpartition("-")[2])
 
 
@@ -71,27 +71,27 @@ def sst_number(name: str) -> int | None:
 
 
 def is_sst(name: str) -> bool:
-    """``<number>.sst``."""
+    """Return whether a name is ``<number>.sst``."""
     return _SST.fullmatch(name) is not None
 
 
 def is_never_changed(name: str) -> bool:
-    """``<number>.sst`` or ``<number>.blob``: RocksDB changes neither once it is written, so that both may be linked."""
+    """Return whether a name is ``<number>.sst`` or ``.blob``: RocksDB never changes these, so they may be linked."""
     return _NEVER_CHANGED.fullmatch(name) is not None
 
 
 def is_log(name: str) -> bool:
-    """``<number>.log``: a write-ahead log."""
+    """Return whether a name is that of a write-ahead log, ``<number>.log``."""
     return _LOG.fullmatch(name) is not None
 
 
 def is_own(name: str) -> bool:
-    """Whether RocksDB gives a file of a database that name."""
+    """Return whether RocksDB gives a file of a database that name."""
     return _OWN.fullmatch(name) is not None
 
 
 def check_size(path: str, status: os.stat_result) -> NotReadableError | None:
-    """The error for a file of RocksDB that is far larger than RocksDB makes it; None where it is not."""
+    """Return the error for a file of RocksDB that is far larger than RocksDB makes it; None where it is not."""
     name = os.path.basename(path)
     most = next((most for pattern, most in _MOST if pattern.fullmatch(name)), None)
     if most is None or status.st_size <= most:
@@ -100,7 +100,7 @@ def check_size(path: str, status: os.stat_result) -> NotReadableError | None:
 
 
 def newest_options(path: Path) -> Path | None:
-    """The OPTIONS file with the greatest number."""
+    """Return the OPTIONS file with the greatest number."""
     numbered = [(int(m[1]), name) for name in os.listdir(path) if (m := _OPTIONS.fullmatch(name))]
     if not numbered:
         return None
@@ -132,7 +132,7 @@ def most_levels(path: Path) -> int:
 
 
 def unflushed_logs(path: Path) -> list[str]:
-    """The write-ahead logs that still hold rows: none in a database that was flushed and closed."""
+    """Return the write-ahead logs that still hold rows: none in a database that was flushed and closed."""
     # RocksDB makes an empty log at each open; only bytes in one are rows.
     return sorted(name for name in os.listdir(path) if is_log(name) and (path / name).stat().st_size)
 
@@ -194,7 +194,7 @@ def files_by_level(text: str) -> dict[int, int]:
 
 
 def tables(text: str) -> Iterator[Table]:
-    """The SSTs in RocksDB's property ``rocksdb.sstables``."""
+    """Yield the SSTs in RocksDB's property ``rocksdb.sstables``."""
     for line in text.splitlines():
         if match := _LINE.match(line):
             yield Table(
@@ -209,7 +209,7 @@ def tables(text: str) -> Iterator[Table]:
 
 
 def blob_files(text: str) -> Iterator[BlobFile]:
-    """The blob files in RocksDB's property ``rocksdb.sstables``."""
+    """Yield the blob files in RocksDB's property ``rocksdb.sstables``."""
     for line in text.splitlines():
         if match := _BLOB.match(line):
             # RocksDB counts the bytes of records; header and footer are in the file as well.

@@ -50,7 +50,7 @@ class DatabaseEntry:
 
 
 def entries(path: Path) -> Iterator[DatabaseEntry]:
-    """Everything in the directory, by name. Raises OSError."""
+    """Yield everything in the directory, by name. Raises OSError."""
     for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
         # Of the entry itself: the target of a link is not of this database, and opening a FIFO would wait for a writer.
         status, regular = entry.stat(follow_symlinks=False), entry.is_file(follow_symlinks=False)
@@ -89,7 +89,7 @@ class Current:
 
 
 def current(path: Path) -> Current:
-    """What CURRENT holds. Raises FileNotFoundError, NotReadableError, OSError."""
+    """Return what CURRENT holds. Raises FileNotFoundError, NotReadableError, OSError."""
     return Current(read_small(path / CURRENT, MOST_NAME_BYTES))
 
 
@@ -187,7 +187,7 @@ def blob_ends(blob: Path) -> MalformedBytesError | None:
 
 
 def live_size(path: Path, file: LiveFile) -> int | None:
-    """The bytes that a file has which the MANIFEST names; None where it is missing. Raises OSError.
+    """Return the bytes that a file has which the MANIFEST names; None where it is missing. Raises OSError.
 
     RocksDB looks at neither where it opens a database leniently.
     """

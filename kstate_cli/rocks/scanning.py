@@ -40,7 +40,7 @@ _READAHEAD = 1 << 18
 
 
 def pieces(family: Rdict, lower: bytes | None, below: bytes | None, *, reverse: bool = False) -> Iterator[list[Row]]:
-    """Key and value of each row with ``lower <= key < below``, a few at a time; None leaves an end open.
+    """Yield the rows with ``lower <= key < below``, a few at a time; None leaves an end open.
 
     Raises whatever rocksdict raises at a block that cannot be read, and RocksError where rows end too early.
     """
@@ -68,7 +68,7 @@ def pieces(family: Rdict, lower: bytes | None, below: bytes | None, *, reverse: 
 
 
 def flat_pieces(family: Rdict, lower: bytes | None, below: bytes | None, sizes: PieceSizes) -> Iterator[FlatPiece]:
-    """As :func:`pieces`, forwards, without an object for each row."""
+    """Yield rows as :func:`pieces`, forwards, without an object for each row."""
     if lower is not None and below is not None and lower >= below:
         return
     options = _options(lower, below)
@@ -80,7 +80,7 @@ def flat_pieces(family: Rdict, lower: bytes | None, below: bytes | None, sizes: 
 
 
 def in_pieces(rows: Iterator[Row], sizes: PieceSizes) -> Iterator[FlatPiece]:
-    """All rows, in pieces of such sizes."""
+    """Yield all rows, in pieces of such sizes."""
     many = sizes.first
     while flat := list(chain.from_iterable(islice(rows, many))):
         lengths = array("I", map(len, flat))
@@ -97,7 +97,7 @@ def prove_end(
     lower: bytes | None = None,
     reverse: bool = False,
 ) -> None:
-    """Raises RocksError unless no row follows the key ``last``, which need not be there.
+    """Raise RocksError unless no row follows the key ``last``, which need not be there.
 
     ``last`` is None where no row was read at all: then there must be none, forwards from ``lower`` on.
     """

@@ -131,7 +131,7 @@ class Shadow:
                 remove_copy(private)
 
     def rows(self, family: str) -> Iterator[tuple[bytes, bytes]]:
-        """Every row of a column family in key order.
+        """Yield every row of a column family in key order.
 
         Raises RocksError at a block that cannot be read: the plain iterators of rocksdict would end silently there.
         """
@@ -146,7 +146,7 @@ class Shadow:
             raise self._real(error) from None
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """The value of a key, None without one. Raises RocksError where it cannot be read."""
+        """Return the value of a key, None without one. Raises RocksError where it cannot be read."""
         try:
             value: bytes | None = self._families[family].get(key)
         except Exception as error:
@@ -156,14 +156,14 @@ class Shadow:
     def scan(
         self, family: str, lower: bytes | None = None, below: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[Row]:
-        """Rows with ``lower <= key < below`` in the order of their keys, or against it; None leaves an end open.
+        """Return the rows with ``lower <= key < below`` in the order of keys, or against it; None leaves an end open.
 
         Raises RocksError at a block that cannot be read. Several times as fast as :meth:`rows`.
         """
         return chain.from_iterable(self._translated(pieces(self._families[family], lower, below, reverse=reverse)))
 
     def flat(self, family: str, lower: bytes | None, below: bytes | None, sizes: PieceSizes) -> Iterator[FlatPiece]:
-        """As :meth:`scan`, forwards, for whoever takes many rows at once."""
+        """Yield rows as :meth:`scan`, forwards, many at once."""
         return self._translated(flat_pieces(self._families[family], lower, below, sizes))
 
     def _translated(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
@@ -174,7 +174,7 @@ class Shadow:
             raise self._real(error) from None
 
     def last_row(self, family: str) -> tuple[bytes, bytes] | None:
-        """The row with the greatest key, or None in an empty column family."""
+        """Return the row with the greatest key, or None in an empty column family."""
         iterator = self._families[family].iter()
         try:
             iterator.seek_to_last()
@@ -188,7 +188,7 @@ class Shadow:
         return row
 
     def estimated_rows(self, family: str) -> int:
-        """About the number of keys, by the properties of the SSTs: a key that was overwritten may count twice.
+        """Return about the number of keys, by the properties of SSTs: an overwritten key may count twice.
 
         RocksDB's own estimate is 0 where it has not looked at every file for statistics (:func:`shadow_options`).
         """
@@ -202,22 +202,22 @@ class Shadow:
         return max(0, int(entries[1]) - 2 * int(deletions[1])) + logged
 
     def live_files(self, family: str) -> tuple[LiveFile, ...]:
-        """The SSTs and blob files of a column family (property ``rocksdb.sstables``), sorted by name."""
+        """Return the SSTs and blob files of a column family (property ``rocksdb.sstables``), sorted by name."""
         text = self.sstables(family)
         files = [LiveFile(table.name, table.size) for table in tables(text)]
         files += [LiveFile(blob.name, blob.size) for blob in blob_files(text)]
         return tuple(sorted(files, key=lambda file: file.name))
 
     def sstables(self, family: str) -> str:
-        """RocksDB's text about the SSTs of a column family: number, size, first and last key of each."""
+        """Return RocksDB's text about the SSTs of a column family: number, size, first and last key of each."""
         return self._families[family].property_value("rocksdb.sstables") or ""
 
     def table_properties(self, family: str) -> str:
-        """RocksDB's aggregated table properties of a column family, as text."""
+        """Return RocksDB's aggregated table properties of a column family, as text."""
         return self._families[family].property_value("rocksdb.aggregated-table-properties") or ""
 
     def _real(self, error: Exception) -> RocksError | HostError:
-        """The error, its paths those of the real directory; HostError where it is none of the database's."""
+        """Return the error, its paths those of the real directory; HostError where it is none of the database's."""
         private, writes_in = self._private or self.path, ""
         if self._private:
             writes_in = str(private.parent)

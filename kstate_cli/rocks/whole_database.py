@@ -96,7 +96,7 @@ class WholeDatabase(Shadow):
             raise self._real(error) from None
 
     def close(self) -> None:
-        """Closes the database and the files."""
+        """Close the database and the files."""
         try:
             super().close()
         finally:
@@ -105,7 +105,7 @@ class WholeDatabase(Shadow):
                 os.close(self._descriptors.pop())
 
     def _hold(self, private: Path) -> None:
-        """Points the links at open descriptors: what RocksDB opens later is the file that was there now."""
+        """Point the links at open descriptors: what RocksDB opens later is the file that was there now."""
         # RocksDB opens some of them a second time.
         most = most_descriptors() - _OPEN_TABLES - _SPARE_DESCRIPTORS
         for link in sorted(private.iterdir()):
@@ -117,15 +117,15 @@ class WholeDatabase(Shadow):
                     link.symlink_to(f"/proc/{os.getpid()}/fd/{self._descriptors[-1]}")
 
     def pieces(self, family: str) -> Iterator[FlatPiece]:
-        """Every row of a column family in key order. Raises RocksError at what cannot be read."""
+        """Return every row of a column family in key order. Raises RocksError at what cannot be read."""
         return self.flat(family, None, None, _PIECES)
 
     def counts(self, family: str) -> EntryCounts | None:
-        """The table properties of all SSTs of a family, added up; None where RocksDB cannot read them all."""
+        """Return the table properties of all SSTs of a family, added up; None where RocksDB cannot read them all."""
         return _counts(self.table_properties(family))
 
     def unflushed(self, family: str) -> bool:
-        """True where rows came from a write-ahead log: no SST counts them."""
+        """Return whether rows came from a write-ahead log: no SST counts them."""
         handle = self._families[family]
         return any(
             handle.property_int_value(f"rocksdb.num-entries-{place}")
@@ -133,7 +133,7 @@ class WholeDatabase(Shadow):
         )
 
     def tables(self, family: str) -> list[Table]:
-        """The SSTs of a family as the MANIFEST has them, in the order of their first keys."""
+        """Return the SSTs of a family as the MANIFEST has them, in the order of their first keys."""
         ssts = tables(self.sstables(family))
         return sorted(ssts, key=lambda table: table.first)
 
@@ -197,7 +197,7 @@ def _options(levels: int) -> Options:
 
 
 def _straight_on() -> ReadOptions:
-    """How to read what is read from its beginning to its end."""
+    """Return options for reading from the beginning to the end."""
     from rocksdict import ReadOptions
 
     options = ReadOptions()
@@ -215,7 +215,7 @@ _PIECE_KINDS: Final = {(True, True): 1, (True, False): 2, (False, False): 3, (Fa
 
 
 def make_database(folder: Path, table: Table, target: str) -> None:
-    """Makes ``folder`` a database that consists of the one SST that ``target`` is."""
+    """Make ``folder`` a database that consists of a single SST, ``target``."""
     folder.mkdir()
     (folder / table.name).symlink_to(target)
     (folder / _MANIFEST).write_bytes(b"".join(_records(_edit(table))))
@@ -223,7 +223,7 @@ def make_database(folder: Path, table: Table, target: str) -> None:
 
 
 def _edit(table: Table) -> bytes:
-    """The version edit (``VersionEdit::EncodeTo``)."""
+    """Return the version edit (``VersionEdit::EncodeTo``)."""
     number = int(table.name.partition(".")[0])
     return b"".join(
         (

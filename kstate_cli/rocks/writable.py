@@ -45,7 +45,7 @@ class WritableStore:
     """
 
     def __init__(self, path: Path, release: Release | None = None) -> None:
-        """``release``: what a new column family looks like; without one none can be created."""
+        """Take ``release``: what a new column family looks like; without one none can be created."""
         self.path = path
         self._release = release
         self.column_families: frozenset[str] = frozenset()
@@ -94,13 +94,13 @@ class WritableStore:
         return self._db
 
     def drop(self, family: str) -> None:
-        """Drops a column family; its SSTs leave when RocksDB next looks for obsolete files."""
+        """Drop a column family; its SSTs leave when RocksDB next looks for obsolete files."""
         with as_rocks_error():
             self._open.drop_column_family(family)
         self.column_families -= {family}
 
     def create(self, family: str) -> None:
-        """Creates a column family as the release makes one of this name. Raises RocksError."""
+        """Create a column family as the release makes one of this name. Raises RocksError."""
         if self._release is None:
             raise RocksError(f"column family {family} is missing, and nobody said which release it is for")
         with as_rocks_error():
@@ -112,7 +112,7 @@ class WritableStore:
         self.column_families |= {family}
 
     def set_offsets(self, rows: Mapping[bytes, bytes]) -> None:
-        """Makes ``rows`` the whole content of the column family ``offsets``, created when it is missing."""
+        """Make ``rows`` the whole content of the column family ``offsets``, created if it is missing."""
         if OFFSETS_CF not in self.column_families:
             self.create(OFFSETS_CF)
         # Streams reads every row of this family: an old offset that stays would be one of this store.
@@ -120,7 +120,7 @@ class WritableStore:
         self.write_rows(OFFSETS_CF, [*((key, None) for key in stale), *sorted(rows.items())])
 
     def write_rows(self, family: str, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
-        """Puts rows, deletes those whose value is None, in this order, and flushes; returns how many there were."""
+        """Put rows, delete those whose value is None, in this order, and flush; return how many there were."""
         from rocksdict import WriteBatch
 
         count = 0
@@ -144,7 +144,7 @@ class WritableStore:
         return count
 
     def rows(self, family: str) -> Iterator[tuple[bytes, bytes]]:
-        """Every row in key order; raises RocksError at a block that cannot be read."""
+        """Yield every row in key order; raises RocksError at a block that cannot be read."""
         with as_rocks_error():
             iterator = self._open.get_column_family(family).iter(_in_order())
             iterator.seek_to_first()
@@ -154,7 +154,7 @@ class WritableStore:
             iterator.status()
 
     def ingest(self, family: str, layers: Iterable[Sequence[Path]], *, move: bool = False) -> None:
-        """Takes layers of SSTs in, one after another: a later one wins over those before it and over the rows here.
+        """Ingest layers of SSTs, one after another: a later one wins over those before it, and over the rows here.
 
         Files of one layer share no key. ``move`` takes the files themselves where they lie on the same file system;
         else they are copied. A layer is never half taken: all its files are there, with all their rows, or none.
@@ -169,7 +169,7 @@ class WritableStore:
                 handle.ingest_external_file([str(path) for path in paths], options)
 
     def compact(self, family: str) -> None:
-        """Merges everything in a column family to the bottommost level, where deletions leave with what they delete.
+        """Merge everything in a column family to the bottommost level, where deletions leave with what they delete.
 
         RocksDB reads back what it has written (``paranoid_file_checks``).
         """
@@ -191,14 +191,14 @@ class WritableStore:
             raise RocksError(f"the compaction of column family {family} failed")
 
     def overlapping(self, family: str) -> int:
-        """In how many sorted files a read may have to look: those of the first level, and one of each other."""
+        """Return in how many sorted files a read may have to look: all of the first level, one of each other."""
         with as_rocks_error():
             handle = self._open.get_column_family(family)
             counts = files_by_level(handle.property_value("rocksdb.sstables") or "")
         return counts.get(0, 0) + sum(count > 0 for level, count in counts.items() if level)
 
     def merge_small(self, family: str, most: int) -> None:
-        """Lets RocksDB merge by its own choice until no more than ``most`` overlapping files are left.
+        """Let RocksDB merge by its own choice until no more than ``most`` overlapping files are left.
 
         As beside a running application: large ones stay as they are while the small ones are few. RocksDB reads back
         what it has written (``paranoid_file_checks``). Raises RocksError.
@@ -227,7 +227,7 @@ class WritableStore:
             self.compact(family)
 
     def rewrite(self, families: Iterable[str], sst_format: int) -> None:
-        """Compacts these column families into SSTs of another format_version with XXH3 (RocksDB 6.27 and later).
+        """Compact these column families into SSTs of another format_version with XXH3 (RocksDB 6.27 and later).
 
         Releases before 4.0 write CRC32c themselves, and read either. The bundled RocksDB computes CRC32c without the
         processor's instruction for it: writing and reading back would take half as long again.
@@ -243,7 +243,7 @@ class WritableStore:
             self.compact(name)
 
     def close(self) -> None:
-        """Closes the database, puts the OPTIONS file back and proves that everything is in SSTs. Raises RocksError."""
+        """Close the database, put the OPTIONS file back and prove that everything is in SSTs. Raises RocksError."""
         if self._db is None:
             return
         database, self._db = self._db, None
@@ -274,7 +274,7 @@ _restored = lru_cache(maxsize=256)(restore_settings)
 
 
 def remove_config(path: Path) -> None:
-    """Removes the file that rocksdict leaves in every directory that it opens."""
+    """Remove the file that rocksdict leaves in every directory that it opens."""
     (path / _CONFIG).unlink(missing_ok=True)
 
 
@@ -289,7 +289,7 @@ def _in_order() -> ReadOptions:
 
 
 def _no_wal() -> WriteOptions:
-    """Every write here is flushed before the database is closed."""
+    """Return options without a write-ahead log: every write is flushed before the database is closed."""
     from rocksdict import WriteOptions
 
     options = WriteOptions()

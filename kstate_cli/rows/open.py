@@ -272,7 +272,7 @@ class Steady:
 
 
 def _state(path: Path) -> tuple[object, ...]:
-    """RocksDB replaces CURRENT when it opens a database for writing, and writes the MANIFEST when files change."""
+    """Return what changes with a writable open, which replaces CURRENT, and with files, which the MANIFEST records."""
     try:
         # A writable open of RocksDB replaces CURRENT; its time and inode show that even if nothing else was written.
         current = (path / CURRENT).stat()

@@ -145,7 +145,7 @@ class Segment:
         return [family for family in self._layout.families if family[0] in shadow.column_families]
 
     def blame(self, error: Exception) -> KstateError:
-        """The error, with the file that it is about where the error names it, else with the database.
+        """Return the error, with the file that it is about where the error names it, else with the database.
 
         What this host is short of, or cannot read, or another process keeps, says nothing of the store: no word of
         damage then, nor of rebuilding it.
@@ -175,7 +175,7 @@ class Segment:
         )
 
     def _is_named_by(self, error: Exception) -> bool:
-        """Whether the text of an error says where it is."""
+        """Return whether the text of an error names the place."""
         if isinstance(error, OSError):
             return isinstance(error.filename, str) and Path(error.filename).is_relative_to(self.path)
         return isinstance(error, RocksError) and error.names_database

@@ -237,7 +237,7 @@ _TIME_BYTES: Final = 8
 
 
 def _time_windowed(name: str, inner: str) -> Serde:
-    """``WindowKeySchema.toBinary(Windowed, …)``: no sequence number."""
+    """Return the serde of ``WindowKeySchema.toBinary(Windowed, …)``: no sequence number."""
     head, colon, last = inner.rpartition(":")
     size = None
     # The inner serde may have colons itself: only digits behind the last one are a size.
@@ -273,7 +273,7 @@ def _time_windowed(name: str, inner: str) -> Serde:
 
 
 def _session_windowed(name: str, of: Serde) -> Serde:
-    """``SessionKeySchema.toBinary``."""
+    """Return the serde of ``SessionKeySchema.toBinary``."""
 
     def deserialize(data: bytes) -> Windowed[Any]:
         session = SessionKey.from_bytes(data)

@@ -249,7 +249,7 @@ def parse_moment(text: str, now_ms: int, *, is_end: bool) -> int:
 
 
 def milliseconds(time_ms: int) -> str:
-    """A time as a number that :func:`parse_time` reads as that very time."""
+    """Return a time as a number that :func:`parse_time` reads as that very time."""
     text = str(time_ms)
     if _other_reading(text) is None:
         return text
@@ -276,7 +276,7 @@ def _other_reading(digits: str) -> str | None:
 
 
 def show_time(time_ms: int) -> str:
-    """``2023-11-14T22:13:20.500Z``, which :func:`parse_time` reads; the number where no calendar has the time."""
+    """Return ``2023-11-14T22:13:20.500Z``, which :func:`parse_time` reads; the number if no calendar has the time."""
     try:
         at = _EPOCH + time_ms * _MILLISECOND
     except OverflowError:

@@ -87,7 +87,7 @@ class _DryRun:
         return self._notes()
 
     def _slots(self) -> Slots:
-        """How many slices at once, and the memory of each: those of the restoration, on this host."""
+        """Return how many slices are read at once, and the memory of each: those of the restoration, on this host."""
         request = self._request
         size = self._plan.bytes
         if not request.engine.is_spark:
@@ -101,7 +101,7 @@ class _DryRun:
         return Slots(tasks, slot_memory(request.memory, tasks, jvm=True))
 
     def _in_order(self, partition: PartitionDump) -> tuple[PartitionDump, str]:
-        """A partition without rows: only Spark puts its rows in order. Raises Refused where Spark is not to be used."""
+        """Return the partition without rows: only Spark puts them in order. Raises Refused if Spark must not run."""
         engine = self._request.engine
         if not engine.is_spark and not engine.is_automatic:
             OnThisHost().in_order(self._dump, partition, str(self._folder))

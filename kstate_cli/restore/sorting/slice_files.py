@@ -78,7 +78,7 @@ class NoLayers(Layers):
     """What an attempt that only reads writes: nothing but keys that wait, in files without a name."""
 
     def open(self, segment: int | None) -> Layer:  # noqa: ARG002
-        """One that takes rows, and keeps none."""
+        """Return a layer that takes rows, and keeps none."""
         return _NoLayer()
 
 
@@ -121,7 +121,7 @@ class Layer:
 
 class _NoLayer(Layer):
     def __init__(self) -> None:
-        """Without a writer."""
+        """Make a layer without a writer."""
 
     def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
         """Keep none of the rows."""

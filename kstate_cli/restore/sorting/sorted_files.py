@@ -257,7 +257,7 @@ class NoValues:
     """Takes the values of rows, and keeps none."""
 
     def add(self, rows: npt.NDArray[np.int64], values: pa.BinaryArray) -> None:
-        """Nothing is done with them: what they are was decided as they were made."""
+        """Take the values: making them has checked them already."""
 
 
 def _read_values(
