@@ -75,7 +75,7 @@ def parse_partition(text: str) -> int:
 
 
 def legal_topic(name: str) -> bool:
-    """Return whether a broker takes ``name``: 1 to 249 of ``[a-zA-Z0-9._-]``, no ``.`` or ``..`` (``Topic.validate``)."""
+    """Return whether a broker takes ``name``: 1 to 249 of ``[a-zA-Z0-9._-]``, no dots alone (``Topic.validate``)."""
     return _LEGAL.fullmatch(name) is not None and name not in {".", ".."}
 
 
