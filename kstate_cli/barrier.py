@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kstate_cli.deadline import leave
 from kstate_cli.dump_reader.location import is_here, open_location, uri_text
@@ -102,7 +102,10 @@ def wait_for_all(
     leave(f"the file of {host} at {place.shown}: the other hosts count it as silent after {_SILENCE_SECONDS:.0f} s")
     place.write(wait.mine)
     try:
-        waiting = wait.until_all_are_here(None if timeout is None else time.monotonic() + timeout, on_change)
+        deadline: float | None = None
+        if timeout is not None:
+            deadline = time.monotonic() + timeout
+        waiting = wait.until_all_are_here(deadline, on_change)
         # The other hosts have the tokens that this host read. A late reader must not count it as silent.
         with contextlib.suppress(Refused):
             place.write(replace(wait.mine, has_stopped=not waiting.all_here, has_passed=waiting.all_here))
@@ -137,13 +140,17 @@ class _Wait:
         before: Waiting | None = None
         last_beat = time.monotonic()
         while True:
+            # A shared folder or bucket may be away for a moment: that must not end the wait of all
+            # hosts.
             states = _with_retries(self.place.states)
             now = time.monotonic()
             mine = self.mine
+            # Only this host writes its file, so another token proves a second host of the name.
             if mine.host in states and states[mine.host].token != mine.token:
                 raise _SameName
             others = {name: state for name, state in states.items() if name != mine.host}
             tokens = _tokens(self.place, mine, others)
+            # Written only for a change or a beat: an object store charges for each put.
             if tokens != mine.tokens or now - last_beat >= _BEAT_SECONDS:
                 self.mine = replace(mine, tokens=tokens, beat=mine.beat + 1)
                 last_beat = now
@@ -153,6 +160,7 @@ class _Wait:
             if waiting != before:
                 before = waiting
                 on_change(waiting)
+            # Judged by what was read, after it was written: the others have this host's tokens by then.
             if waiting.all_here or (deadline is not None and now >= deadline):
                 return waiting
             time.sleep(_LOOK_SECONDS)
@@ -173,12 +181,15 @@ def _with_retries(request: Callable[[], _Answer]) -> _Answer:
 def _tokens(place: MeetingPlace, mine: HostState, others: dict[str, HostState]) -> dict[str, str]:
     """Return host -> token of the hosts that wait. Raises UsageError if one waits for another number of hosts."""
     for state in others.values():
+        # A file of an earlier wait has other tokens, so its number of hosts does not matter.
         here = state.tokens.get(mine.host) == mine.token
+        # Two numbers would let one host start alone while the other waits forever.
         if here and state.hosts != mine.hosts:
             raise UsageError(
                 f"{state.host} waits for {state.hosts} hosts at {place.shown}, and this one for {mine.hosts}",
                 hint="give all hosts the same number",
             )
+    # A host that has stopped must not count: it would come again with another token.
     return {name: state.token for name, state in others.items() if not state.has_stopped}
 
 
@@ -186,8 +197,14 @@ def _waiting(mine: HostState, states: dict[str, HostState], others: list[str], n
     here = sorted({mine.host, *others})
     absent = sorted({*names, *states} - set(here))
     awaited = max(0, mine.hosts - len(here))
-    missing = tuple(absent) if awaited else ()
-    unknown = 0 if names else max(0, awaited - len(missing))
+    missing: tuple[str, ...] = ()
+    # Names of hosts that came and left again are no news once enough others are here.
+    if awaited:
+        missing = tuple(absent)
+    unknown = max(0, awaited - len(missing))
+    # With a list of names no host is unknown.
+    if names:
+        unknown = 0
     stopped = tuple(name for name in missing if name in states and states[name].has_stopped)
     return Waiting(tuple(here), missing, unknown, stopped)
 
@@ -224,7 +241,10 @@ class MeetingPlace:
     def __init__(self, uri: str) -> None:
         self.shown = uri_text(uri)
         filesystem, self._root = open_location(uri)
-        self._remote: FileSystem | None = None if is_here(filesystem) else filesystem
+        self._remote: FileSystem | None = filesystem
+        # A local folder is written by rename, which Arrow's local file system does not do.
+        if is_here(filesystem):
+            self._remote = None
         if self._remote is None and not os.path.isdir(self._root):
             raise UsageError(
                 f"{self.shown} is not a folder",
@@ -261,8 +281,10 @@ class MeetingPlace:
         try:
             for name in self._names():
                 host = host_of(name)
-                state = None if host is None else self._state(name, host)
-                if host is not None and state is not None:
+                if host is None:
+                    continue
+                state = self._state(name, host)
+                if state is not None:
                     states[host] = state
         except OSError as error:
             raise self._unreachable("read", error) from None
@@ -309,18 +331,24 @@ def file_name(host: str) -> str:
 def host_of(name: str) -> str | None:
     """Return the host whose file has this name; None for another file."""
     match = _FILE.fullmatch(name)
-    return None if match is None else match[1]
+    if match is None:
+        return None
+    return match[1]
 
 
 def _parsed(data: bytes, host: str) -> HostState | None:
     """Return the state in a file of ``host``; None if it has none. Raises ValueError if it is not JSON."""
-    row: Any = parse_json(data) if len(data) <= _MOST_BYTES else None
+    # One byte more was requested than a state may have: a longer file is none.
+    if len(data) > _MOST_BYTES:
+        return None
+    row = parse_json(data)
     if not isinstance(row, dict) or row.get("schema_version") != _SCHEMA or row.get("host") != host:
         return None
     token, hosts, tokens = row.get("token"), row.get("hosts"), row.get("seen")
     has_stopped, beat, has_passed = row.get("left"), row.get("beat"), row.get("gone_on")
     if not (isinstance(token, str) and type(hosts) is int and isinstance(tokens, dict)):
         return None
+    # type() for numbers, since true is an int in Python.
     if not (isinstance(has_stopped, bool) and type(beat) is int and isinstance(has_passed, bool)):
         return None
     tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}

@@ -36,7 +36,10 @@ def delete_coverage(as_of_ms: int | None, ended_ms: int | None, retention_ms: in
     """Judge data of ``as_of_ms`` that is continued by a reading that ended at ``ended_ms`` (ms since 1970)."""
     if as_of_ms is None or ended_ms is None:
         return DeleteCoverage.UNKNOWN
-    return DeleteCoverage.YES if ended_ms - as_of_ms <= most_ms(retention_ms) else DeleteCoverage.NO
+    # A tombstone that was written right after as_of may be cleaned this long afterwards, and no earlier.
+    if ended_ms - as_of_ms <= most_ms(retention_ms):
+        return DeleteCoverage.YES
+    return DeleteCoverage.NO
 
 
 def most_ms(retention_ms: int) -> int:
@@ -46,10 +49,12 @@ def most_ms(retention_ms: int) -> int:
 
 def set_back(as_of_ms: int, ended_ms: int, retention_ms: int) -> bool:
     """Return whether a clock was set back between two times by more than the margin: the duration is unknown then."""
+    # A little backwards is normal between two hosts; more means that the difference proves nothing.
     return ended_ms < as_of_ms - _margin(retention_ms)
 
 
 def _margin(retention_ms: int) -> int:
+    # An hour suffices for clocks; without the cap a long retention would waste days of a dump's use.
     return min(retention_ms // _MARGIN, _MOST_MARGIN_MS)
 
 
@@ -101,7 +106,9 @@ class Log:
         """
         if self.read_end is None:
             return False
-        return following < (self.read_end if self.held_back else self.read_end - 1)
+        if self.held_back:
+            return following < self.read_end
+        return following < self.read_end - 1
 
     def read_by(self, following: int) -> int | None:
         """Return when the reading ended that has the record at ``following``; None if unknown."""
@@ -109,13 +116,16 @@ class Log:
             return next(
                 (reading.ended_ms for reading in self.rounds if following < reading.end), self.rounds[-1].ended_ms
             )
-        return None if self.reading is None else self.reading.ended_ms
+        if self.reading is None:
+            return None
+        return self.reading.ended_ms
 
     def late_round(self, following: int | None = None) -> Round | None:
         """Return the first reading that came too late to have every delete since the one before; None without one.
 
         ``following``: only readings after the one that has this offset.
         """
+        # Readings before it are in the store already: what they missed, the store has missed as well.
         later = [reading for reading in self.rounds if following is None or reading.start > following]
         return next(
             (
@@ -129,7 +139,10 @@ class Log:
     @property
     def covered_from(self) -> int | None:
         """The offset from which no record is missing; the first record of a compacted log may be far above it."""
-        return self.first if self.begin is None else self.begin
+        # Compaction removes the first records of a log, so only the reading itself knows where it began.
+        if self.begin is None:
+            return self.first
+        return self.begin
 
     def where(self, following: int) -> Where:
         """Return where the next offset to read is: it is valid from the log start to the log end, both included.
@@ -142,7 +155,10 @@ class Log:
             return Where.BELOW
         if self.end is not None and following > self.end:
             return Where.ABOVE
-        return Where.UNKNOWN if self.start is None or self.end is None else Where.INSIDE
+        # One bound alone proves only that the offset is on its wrong side.
+        if self.start is None or self.end is None:
+            return Where.UNKNOWN
+        return Where.INSIDE
 
 
 def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = None) -> Log:
@@ -150,9 +166,15 @@ def log_of(dump: PartitionDump, committed: int | None, facts: LogFacts | None = 
 
     ``facts`` are those of the broker, and override the bounds of the manifest.
     """
-    until = None if committed is None else committed - 1
+    until = None
+    if committed is not None:
+        until = committed - 1
+    # Records behind the committed offset were processed by no instance, so a table must not have them.
     first, last = _readable(dump, until)
-    start, end = (dump.log_start, dump.log_end) if facts is None else (facts.start, facts.end)
+    start, end = dump.log_start, dump.log_end
+    # The broker knows the log of today: the manifest is as old as the dump.
+    if facts is not None:
+        start, end = facts.start, facts.end
     return Log(
         dump.key,
         start,
@@ -177,7 +199,9 @@ def _readable(dump: PartitionDump, until: int | None) -> tuple[int | None, int |
     if dump.first is None or dump.last is None or until is None:
         return dump.first, dump.last
     last = min(dump.last, until)
-    return (None, None) if last < dump.first else (dump.first, last)
+    if last < dump.first:
+        return None, None
+    return dump.first, last
 
 
 def _least_retention(facts: LogFacts | None, reading: Reading | None) -> int:
@@ -196,9 +220,15 @@ def _may_forget(facts: LogFacts | None, reading: Reading | None) -> bool:
         policies.append(facts.policy)
     if reading is not None and reading.cleanup_policy is not None:
         policies.append(reading.cleanup_policy)
+    # Unknown counts as compacted: a delete that is assumed to be forgotten costs a rebuild, the reverse
+    # brings rows back.
     return not policies or any("compact" in policy for policy in policies)
 
 
 def _read_end(dump: PartitionDump, until: int | None) -> int | None:
-    end = dump.rounds[-1].end if dump.rounds else dump.log_end
-    return end if end is None or until is None else min(end, until + 1)
+    end = dump.log_end
+    if dump.rounds:
+        end = dump.rounds[-1].end
+    if end is None or until is None:
+        return end
+    return min(end, until + 1)

@@ -119,6 +119,7 @@ def plan_wipe(app: Application, options: WipeOptions) -> Plan:
 
 def read_snapshot(app: Application, options: WipeOptions) -> WipeSnapshot:
     """Return what a wipe goes by. Raises OSError if a task directory cannot be listed."""
+    # The only reading of the disk; every rule after it is a function of these facts.
     return WipeSnapshot(app, options, tuple(resolve_to_plan(app)), (app.path / PROCESS_FILE).exists())
 
 
@@ -184,6 +185,7 @@ def refuse_shared_lines(task: TaskOffsets, leaving: Sequence[StoreOffsets]) -> N
     for store in leaving:
         for partition in store.offsets:
             others = [s.store.name for s in task.stores if partition in s.offsets and s.store.name not in names]
+            # Without a line nothing is shared: each store names its own topics in its database.
             if others and partition in lines:
                 raise Refused(
                     f"{task.task.name}: .checkpoint does not say whether the offset of {partition} is that of "
@@ -237,6 +239,7 @@ def _departure(snapshot: WipeSnapshot, task: TaskOffsets, store: StoreOffsets, g
     lacks_line = not store.offsets and bool(_lines(task)) and not snapshot.inside
     if not (lacks_line or offset_unreadable(store.store)):
         return _Departure(store, lacks_line)
+    # ``guesses`` collects for all stores: only the warnings behind this mark are about this one.
     before = len(guesses.warnings)
     offsets = guesses.offsets(task, store)
     return _Departure(replace(store, offsets=offsets), lacks_line, tuple(guesses.warnings[before:]))
@@ -259,6 +262,7 @@ def _line_changes(snapshot: WipeSnapshot, task: TaskOffsets, departures: Sequenc
     """Yield the step about ``.checkpoint``, if its lines change."""
     keeping, before = Keeping(snapshot.relative(task.task.path)), _lines(task)
     after = remaining_lines(task, snapshot.options.stores, departures)
+    # OffsetCheckpoint.write deletes the file when it has no entry, so kstate leaves none either.
     if before and not after:
         yield keeping.without_lines("no offset is left")
     elif after != before:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.broker.settings import refused_by_client
+from kstate_cli.broker.settings import cause_of, refused_by_client
 from kstate_cli.deadline import contact
 from kstate_cli.diagnosis import timed
 from kstate_cli.errors import RunFailed, UsageError
@@ -51,6 +51,8 @@ def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminC
             f"--bootstrap-server needs the Kafka client: {error}", hint="pip install 'kstate[kafka]'"
         ) from None
     contact(bootstrap)
+    # librdkafka reports the reason of a failed connection to this callback only; requests just time
+    # out.
     client_errors: list[Any] = []
     conf: dict[str, Any] = {
         "log_level": 0,
@@ -79,12 +81,15 @@ def _connect(admin: AdminClient, client_errors: list[Any]) -> None:
     began = time.monotonic()
     while True:
         try:
+            # The smallest request: a broker that answers it has accepted address, encryption and login.
             admin.list_topics(timeout=_GLANCE_SECONDS)
             return
         except KafkaException:
+            # Runs the callbacks that are due, so that ``client_errors`` is up to date.
             admin.poll(0)
             elapsed = time.monotonic() - began
             reasons = {error.name(): error for error in client_errors}
+            # The most certain reason first: a login that fails also shows as a transport that ends.
             for name in ("_AUTHENTICATION", "_SSL", "_RESOLVE", "_TRANSPORT"):
                 may_pass = name in ("_RESOLVE", "_TRANSPORT") and elapsed < _REFUSED_SECONDS
                 if name in reasons and "_ALL_BROKERS_DOWN" in reasons and not may_pass:
@@ -94,7 +99,7 @@ def _connect(admin: AdminClient, client_errors: list[Any]) -> None:
 
 
 def _failed(bootstrap: str, error: Any) -> RunFailed:
-    cause = error.args[0] if error.args else error
+    cause = cause_of(error)
     if denied(cause):
         return RunFailed(f"{bootstrap} does not allow this user the request: {cause.str()}", hint=GRANTS)
     if answered(cause):
@@ -108,7 +113,10 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
 
 
 def _error_text(error: Any) -> str:
-    return str(error.str()) if hasattr(error, "str") else str(error)
+    # KafkaError has a text without the code of its class; other exceptions have only their own.
+    if hasattr(error, "str"):
+        return str(error.str())
+    return str(error)
 
 
 def answered(error: Any) -> bool:
@@ -165,9 +173,11 @@ def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bo
     from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
     on_broker = admin.list_topics(timeout=_SECONDS).topics
+    # Describing a missing topic fails the whole request, and its absence is an answer for the caller.
     topics = [topic for topic in topics if topic in on_broker]
     if not topics:
         return {}
+    # Topic ids (KIP-516) tell a recreated topic from the one of before.
     described = admin.describe_topics(TopicCollection(topics), request_timeout=_SECONDS)
     ids = {topic: canonical_topic_id(str(future.result().topic_id)) for topic, future in described.items()}
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
@@ -177,7 +187,9 @@ def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bo
     }
     keys = [Key(topic, partition) for topic in topics for partition in on_broker[topic].partitions]
     # Committed offsets come before the ends of the logs: so every committed offset is at most the end.
-    read = {} if group is None else _committed(admin, group, keys)
+    read: dict[tuple[str, int], int] = {}
+    if group is not None:
+        read = _committed(admin, group, keys)
     requests = [(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)]
     if stable:
         requests.append((OffsetSpec.latest(), IsolationLevel.READ_COMMITTED))
@@ -186,9 +198,12 @@ def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bo
     bounds = [_offsets(admin, keys, *request) for request in requests]
     return {
         TopicPartition(*place): LogFacts(
+            # Asked after the end, the start may be above it: then nothing is left of the log, and it is
+            # empty.
             start=min(bounds[-1][place].offset, end.offset),
             end=end.offset,
             topic_id=ids[place[0]],
+            # -1001 and -1 are librdkafka's "no offset".
             committed=read[place] if read.get(place, -1) >= 0 else None,
             policy=settings[place[0]][_COMPACTION].value,
             delete_retention_ms=int(settings[place[0]][_DELETES_LIVE].value),
@@ -212,8 +227,10 @@ def _of_the_topic(settings: Mapping[str, Any], name: str) -> int | None:
     from confluent_kafka.admin import ConfigSource
 
     setting = settings[name]
-    value = int(setting.value) if ConfigSource(setting.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG else -1
-    return None if value < 0 else value
+    # Streams sets its topics explicitly, so only that tells about the store; a default is the operator's.
+    if ConfigSource(setting.source) is not ConfigSource.DYNAMIC_TOPIC_CONFIG or int(setting.value) < 0:
+        return None
+    return int(setting.value)
 
 
 def _committed(admin: AdminClient, group: str, keys: list[Key]) -> dict[tuple[str, int], int]:
@@ -298,7 +315,10 @@ def ask_group(bootstrap: str, settings: Mapping[str, str], group: str) -> Stream
             return _unknown(str(cause.str()))
         state = str(getattr(description.state, "name", description.state))
         if state == _DEAD and not description.members:
-            return _unknown(_NOT_DESCRIBED if _has_committed(admin, group) else _NO_GROUP)
+            why = _NO_GROUP
+            if _has_committed(admin, group):
+                why = _NOT_DESCRIBED
+            return _unknown(why)
     protocol = str(getattr(getattr(description, "type", None), "name", "unknown")).lower()
     return StreamsGroup(state, protocol, tuple(sorted(map(_member, description.members), key=lambda member: member.id)))
 

@@ -60,6 +60,8 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
             for partition, facts in _object(partitions, topic).items():
                 key = TopicPartition(topic, parse_partition(partition))
+                # The file stands for a broker, so every value is checked as strictly as if it decided
+                # alone.
                 by_partition[key] = _facts(key, _object(facts, str(key)))
     except (OSError, ValueError) as error:
         raise UsageError(
@@ -85,6 +87,7 @@ def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
         end,
         *(number for number in (committed, retention, epoch, topic_retention, lag) if number is not None),
     ):
+        # Offsets are Java longs; true is an int in Python.
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_I64:
             raise ValueError(f"{key}: {str(value)[:100]} is not an offset, or not a number from 0")
     assert start is not None
@@ -92,6 +95,7 @@ def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
     if start > end:
         raise ValueError(f"{key}: start {start} is above end {end}")
     topic_id, policy = (None if facts.get(name) is None else str(facts[name]) for name in ("id", "policy"))
+    # Kafka prints ids in base64, other tools as UUIDs: they are compared in one form.
     topic_id = None if topic_id is None else canonical_topic_id(topic_id)
     return LogFacts(
         start,

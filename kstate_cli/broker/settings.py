@@ -40,7 +40,9 @@ _SET_BY_KSTATE: Final = frozenset(
 
 def client_settings(path: Path | None) -> dict[str, str]:
     """Return the settings of a properties file for librdkafka. Raises UsageError, naming the line or the setting."""
-    return {} if path is None else translated(_read(path), str(path))
+    if path is None:
+        return {}
+    return translated(_read(path), str(path))
 
 
 def _read(path: Path) -> dict[str, str]:
@@ -49,6 +51,7 @@ def _read(path: Path) -> dict[str, str]:
         text = read_given(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint="name a properties file of a Kafka client") from None
+    # A backslash at the end of a line continues it, as java.util.Properties reads it.
     for number, line in enumerate(re.sub(r"\\\r?\n[ \t]*", "", text).splitlines(), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith(("#", "!")):
@@ -70,6 +73,7 @@ def translated(settings: Mapping[str, str], where: str) -> dict[str, str]:
         rule = _RULES.get(name)
         if rule is not None:
             theirs |= rule(value, stores, where)
+        # Refused by name: librdkafka would reject the setting with a text that no Kafka user knows.
         elif name.startswith(_WITHOUT):
             raise _unknown(name, where)
         else:
@@ -82,6 +86,7 @@ def _same(name: str) -> Callable[[str, Mapping[str, str], str], dict[str, str]]:
 
 
 def _truststore(value: str, stores: Mapping[str, str], where: str) -> dict[str, str]:
+    # JKS is Java's default, and only Java reads it.
     if stores.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise UsageError(
             f"{where}: ssl.truststore.location: only a file of PEM certificates can be read",
@@ -93,6 +98,7 @@ def _truststore(value: str, stores: Mapping[str, str], where: str) -> dict[str, 
 def _keystore(value: str, stores: Mapping[str, str], where: str) -> dict[str, str]:
     kind = stores.get("ssl.keystore.type", "JKS").upper()
     if kind == "PEM":
+        # Kafka keeps certificate and key in one PEM file, librdkafka asks for each.
         return {"ssl.certificate.location": value, "ssl.key.location": value}
     if kind == "PKCS12":
         return {"ssl.keystore.location": value}
@@ -113,6 +119,7 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
             f"{where}: sasl.jaas.config has a counterpart in librdkafka for {' and '.join(_LOGINS)} only",
             hint="replace it by librdkafka's own settings, such as sasl.username",
         )
+    # Java's StreamTokenizer reads quoted values with backslash escapes.
     options = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}
     unknown = sorted(options.keys() - _LOGIN_NAMES)
     if unknown:
@@ -169,12 +176,22 @@ def _unknown(name: str, where: str) -> UsageError:
     )
 
 
+def cause_of(error: BaseException) -> Any:
+    """Return the KafkaError in an exception of the client; other exceptions are returned themselves."""
+    return error.args[0] if error.args else error
+
+
 def refused_by_client(error: BaseException) -> UsageError:
     """Return the error for settings that librdkafka rejects: with the name of the setting, never with its value."""
-    cause: Any = error.args[0] if error.args else error
-    text = str(cause.str()) if hasattr(cause, "str") else str(cause)
+    cause = cause_of(error)
+    text = str(cause)
+    if hasattr(cause, "str"):
+        text = str(cause.str())
     match = re.search(r'[Nn]o such configuration property: "([^"]*)"', text) or re.search(
         r'configuration property "([^"]*)"', text
     )
-    setting = f"{match[1]} (librdkafka's own settings count)" if match else "one of them"
+    # The text of librdkafka may quote the value, which may be a password: only the name is taken from it.
+    setting = "one of them"
+    if match:
+        setting = f"{match[1]} (librdkafka's own settings count)"
     return UsageError(f"the Kafka client does not take these settings: {setting}", hint="correct --kafka-settings")

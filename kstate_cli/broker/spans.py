@@ -83,6 +83,7 @@ def read_spans(
                     del unread[key]
                     ended.append(key)
                     last_answer = time.monotonic()
+            # Otherwise librdkafka would fetch the whole rest of these logs into its queue.
             _stop(consumer, ended)
             if records:
                 last_answer = time.monotonic()
@@ -102,8 +103,10 @@ def _add(record: Any, span: LogSpan, read: SpanRecords) -> bool:
 
     error = record.error()
     if error is None:
+        # Compaction leaves gaps: the last record of the span may be missing, so a later one ends it.
         if record.offset() < span.end:
             read.records.append(record)
+        # A comparison that needs more would take longer than reading the log again.
         if len(read.records) > _MOST_RECORDS:
             read.ended = SpanEnd.CUT_SHORT
             return True
@@ -111,6 +114,7 @@ def _add(record: Any, span: LogSpan, read: SpanRecords) -> bool:
     code = error.code()
     if code == KafkaError._PARTITION_EOF:
         return True
+    # The broker cut the log after an unclean election: other records have these offsets now.
     if code == KafkaError._LOG_TRUNCATION:
         read.ended = SpanEnd.TRUNCATED
         return True
@@ -126,11 +130,14 @@ def _require_passing(record: Any) -> None:
     from confluent_kafka import KafkaError
 
     error = record.error()
+    # The group is never used, so a missing right on it does not matter.
     if error is None or error.retriable() or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
         return
     if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE):
         return
-    place = f"{record.topic()}:{record.partition()}" if record.topic() else "the log"
+    place = "the log"
+    if record.topic():
+        place = f"{record.topic()}:{record.partition()}"
     if denied(error):
         raise RunFailed(f"{place} cannot be read: the broker does not allow it: {error.str()}", hint=GRANTS)
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):

@@ -41,7 +41,9 @@ class Tail:
 
     def records(self, first: int, end: int) -> int | None:
         """Return the number of records from ``first`` to below ``end``; None if reading began above ``first``."""
-        return None if first < self.began else sum(1 for offset in self.offsets if first <= offset < end)
+        if first < self.began:
+            return None
+        return sum(1 for offset in self.offsets if first <= offset < end)
 
     def time_of_first(self, first: int) -> int | None:
         """Return the timestamp of the first record from ``first`` on; None without one, or if reading began above."""
@@ -63,10 +65,12 @@ class _TailReading:
 
     def add(self, record: Any) -> int:
         """Add a record below the end; return the bytes of its key and value."""
+        # The log grows while it is read: later records are not part of the question.
         if record.offset() >= self.end:
             return 0
         kind, time_ms = record.timestamp()
         self.offsets.append(record.offset())
+        # TIMESTAMP_NOT_AVAILABLE is 0.
         self.times.append(time_ms if kind else None)
         return len(record.key() or b"") + len(record.value() or b"")
 
@@ -80,8 +84,10 @@ def short_tails(requests: Mapping[TopicPartition, tuple[set[int], int]]) -> dict
     spans: list[tuple[int, TopicPartition, int, int]] = []
     for key, (firsts, end) in requests.items():
         near = [first for first in firsts if first >= 0 and 0 < end - first <= _MOST_OFFSETS]
-        spans += [(end - min(near), key, min(near), end)] if near else []
+        if near:
+            spans.append((end - min(near), key, min(near), end))
     budget, spans_to_read = _MOST_ALTOGETHER, {}
+    # The shortest first, so that one store that is far behind does not cost all others their count.
     for span, key, first, end in sorted(spans):
         if span > budget:
             break
@@ -132,6 +138,7 @@ def _read(consumer: Any, unread: dict[TopicPartition, _TailReading]) -> set[Topi
                 size += reading.add(record)
                 ended = record.offset() >= reading.end - 1
             else:
+                # The end of the log is an event of librdkafka (enable.partition.eof), not a record.
                 ended = error.code() == at_end
             if ended:
                 complete.add(key)
@@ -152,6 +159,7 @@ def _key_of(record: Any) -> TopicPartition | None:
 def _stop(consumer: Any, key: TopicPartition) -> None:
     from confluent_kafka import TopicPartition as Key
 
+    # At once: librdkafka would go on fetching the partition that is complete.
     consumer.incremental_unassign([Key(key.topic, key.partition)])
 
 
@@ -172,6 +180,16 @@ class ReadFrom:
     """The leader epoch of the record before. With it the broker reports whether the log was cut below it (KIP-320)."""
 
 
+def _position(place: ReadFrom) -> Any:
+    """Return where the consumer begins, as the client takes it."""
+    from confluent_kafka import TopicPartition as Key
+
+    if place.epoch is None:
+        return Key(place.key.topic, place.key.partition, place.offset)
+    # With an epoch librdkafka sends OffsetsForLeaderEpoch before the first fetch.
+    return Key(place.key.topic, place.key.partition, place.offset, leader_epoch=place.epoch)
+
+
 @contextmanager
 def assigned_consumer(
     bootstrap: str, settings: Mapping[str, str], group: str, places: list[ReadFrom], *, committed: bool
@@ -184,11 +202,14 @@ def assigned_consumer(
     """
     try:
         from confluent_kafka import Consumer, KafkaException
-        from confluent_kafka import TopicPartition as Key
     except ImportError as error:
         raise UsageError(
             f"the Kafka client is missing where the records are read: {error}", hint="pip install 'kstate[kafka]'"
         ) from None
+    isolation = "read_uncommitted"
+    # Records of aborted transactions are in the log, and no application has seen them.
+    if committed:
+        isolation = "read_committed"
     conf: dict[str, Any] = {
         "log_level": 0,
         **settings,
@@ -197,7 +218,8 @@ def assigned_consumer(
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "isolation.level": isolation,
+        # An offset that the log does not have must be an error: a reset would silently read other records.
         "auto.offset.reset": "error",
         "allow.auto.create.topics": False,
         "queued.max.messages.kbytes": _QUEUE_KBYTES,
@@ -209,17 +231,8 @@ def assigned_consumer(
     except (KafkaException, ValueError, TypeError) as error:
         raise refused_by_client(error) from None
     try:
-        consumer.incremental_assign(
-            [
-                Key(
-                    place.key.topic,
-                    place.key.partition,
-                    place.offset,
-                    **({} if place.epoch is None else {"leader_epoch": place.epoch}),
-                )
-                for place in places
-            ]
-        )
+        consumer.incremental_assign([_position(place) for place in places])
         yield consumer
     finally:
+        # Without it librdkafka's threads would outlive the block, and call Python while it ends.
         consumer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from kstate_cli.offsets.last_run import reader_remarks
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.open import Steady, filled, open_whole, others_of, refuse_running
+from kstate_cli.rows.records import Layout
 from kstate_cli.rows.segment import Databases, Segment, StoreReader
 from kstate_cli.specification.combine import refuse_other_kinds
 from kstate_cli.specification.draft import SpecDraft
@@ -70,7 +72,9 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
     a = read_application(request.a, workers=request.workers)
     b = read_application(request.b, workers=request.workers)
     for app in (a, b):
+        # A running application compared with a closed one would differ by what is in its memory.
         refuse_running(app, last_flush=request.last_flush)
+        # Before any row: another kind would decode the same bytes to other values.
         refuse_other_kinds(app, request.spec, file_name=request.spec_named)
     stores_a, stores_b = _stores(a, request), _stores(b, request)
     _refuse_unknown(request, a, b, {*stores_a, *stores_b})
@@ -79,6 +83,7 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
         for app, stores in ((a, stores_a), (b, stores_b))
         if not app.running
     ]
+    # Resolved as a start would: two directories may have the same offset in different places.
     offsets = _offsets(a), _offsets(b)
     diffs: list[StoreDiff] = []
     for place in sorted(stores_a.keys() | stores_b.keys()):
@@ -102,6 +107,7 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
         (a.as_of, b.as_of),
         tuple(
             f"{side}: {remark}"
+            # Remarks leave a doubt that counts: rows may be missing on both sides in the same way.
             for side, app, stores in (("A", a, stores_a), ("B", b, stores_b))
             for _, store in stores.values()
             for remark in reader_remarks(store, running=bool(app.running))
@@ -154,7 +160,8 @@ def _lone_tasks(a: Application, b: Application, request: DiffRequest) -> list[tu
     if request.stores:
         return []  # the user named stores: tasks that lack all of them do not count
     in_a, in_b = ({task.name for task in app.tasks if _selects(request.tasks, task.name)} for app in (a, b))
-    return [(name, In.A if name in in_a else In.B) for name in sorted(in_a ^ in_b)]
+    lone = [(name, In.A) for name in in_a - in_b] + [(name, In.B) for name in in_b - in_a]
+    return sorted(lone, key=itemgetter(0))
 
 
 def _compare(
@@ -191,7 +198,9 @@ def _alone(
     watcher: DiffWatcher,
 ) -> None:
     """Fill in a store that the other directory lacks: each of its rows exists on one side only."""
-    (app, place), diff.where = (in_b, In.B) if in_a[1] is None else (in_a, In.A)
+    (app, place), diff.where = in_a, In.A
+    if place is None:
+        (app, place), diff.where = in_b, In.B
     assert place is not None
     side = diff.where.side
     rows = 0
@@ -199,6 +208,8 @@ def _alone(
         try:
             reader, with_rows = _open((app, place), request, databases, side)
             diff.kinds = reader.kind, reader.kind
+            # Counted, not only listed: an empty store on one side is a smaller difference than a full
+            # one.
             for rows, _ in enumerate(rows_of(side, reader, with_rows), 1):
                 if rows % _STEP == 0:
                     watcher.at(diff, rows)
@@ -214,9 +225,11 @@ def _open(
     place: tuple[Application, tuple[Task, Store]], request: DiffRequest, databases: Databases, side: str
 ) -> tuple[StoreReader, list[Segment]]:
     app, (task, store) = place
-    draft = request.spec.store(store.name)
+    draft, kind = request.spec.store(store.name), None
+    if draft is not None:
+        kind = draft.kind
     try:
-        reader = open_whole(task, store, others_of(app, task, store), databases, kind=draft.kind if draft else None)
+        reader = open_whole(task, store, others_of(app, task, store), databases, kind=kind)
     except StoreUnreadable as error:
         raise error.on(side) from None
     return reader, filled(reader, store)
@@ -225,6 +238,7 @@ def _open(
 def _kinds(a: StoreReader, b: StoreReader, filled_a: list[Segment], filled_b: list[Segment]) -> tuple[str, str]:
     """Return the kinds of both stores; an empty one, which may look like another kind, gets that of the other."""
     if not comparable(a.kind, b.kind):
+        # Two empty stores are equal whatever their kinds are.
         if not filled_a and not filled_b:
             return a.kind, a.kind
         if not filled_a:
@@ -245,6 +259,7 @@ def _rows(
     diff.left_out = fields.left_out
     same = same_values(a.layout, b.layout, fields)
     for number, (key, left, right) in enumerate(pairs(a, b, filled_a, filled_b), 1):
+        # Now and then only: a call per row would cost more than the comparison.
         if number % _STEP == 0:
             watcher.at(diff, number)
         diff.rows_a += left is not None
@@ -254,22 +269,22 @@ def _rows(
                 if same(left, right):
                     continue
             except MalformedBytesError as error:
-                side = "B" if is_value(a.layout, left) else "A"
+                # The comparison does not tell which value failed, so the first one is decoded again.
+                side = "A"
+                if is_value(a.layout, left):
+                    side = "B"
                 raise StoreUnreadable(f"{side}: {diff.task}/{diff.store}, row {key.hex()}: {error}") from None
             diff.different += 1
         elif left is not None:
             diff.only_a += 1
         else:
             diff.only_b += 1
-        watcher.difference(
-            diff,
-            Difference(
-                key,
-                diff.kinds[0],
-                None if left is None else (a.layout, left),
-                None if right is None else (b.layout, right),
-            ),
-        )
+        # Reported at once: no difference is kept, however many there are.
+        watcher.difference(diff, Difference(key, diff.kinds[0], _with_layout(a, left), _with_layout(b, right)))
+
+
+def _with_layout(store: StoreReader, value: bytes | None) -> tuple[Layout, bytes] | None:
+    return None if value is None else (store.layout, value)
 
 
 def _offsets(app: Application) -> dict[tuple[str, str], dict[str, Any]]:
@@ -284,7 +299,9 @@ def _offsets(app: Application) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def _unlike(a: dict[str, Any] | None, b: dict[str, Any] | None) -> dict[str, tuple[Any, Any]]:
+    # A task that one directory lacks has no offsets there: all of the other side's differ.
     in_a, in_b = a or {}, b or {}
+    # The keys of both sides: an offset that one side lacks differs from any value.
     return {name: (in_a.get(name), in_b.get(name)) for name in {**in_a, **in_b} if in_a.get(name) != in_b.get(name)}
 
 

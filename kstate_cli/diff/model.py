@@ -76,7 +76,9 @@ class Difference:
         """Where there is such a row."""
         if self.a is None:
             return RowIn.ONLY_B
-        return RowIn.ONLY_A if self.b is None else RowIn.BOTH
+        if self.b is None:
+            return RowIn.ONLY_A
+        return RowIn.BOTH
 
 
 @dataclass(slots=True)
@@ -101,6 +103,7 @@ class StoreDiff:
     @property
     def comparable(self) -> bool:
         """Return True if rows of these two kinds can be compared."""
+        # No kind: the store could not be opened, which is reported in another way.
         return self.where is not In.BOTH or not self.kinds[0] or comparable(*self.kinds)
 
     @property
@@ -142,7 +145,10 @@ class Diff:
     @property
     def doubtful(self) -> int:
         """Return how many remarks leave a doubt: rows may be missing in both. None count while an application runs."""
-        return len(self.remarks) if set(self.as_of) == {"closed"} else 0
+        # While an application is running, missing SSTs and silent segments are its normal state.
+        if set(self.as_of) != {"closed"}:
+            return 0
+        return len(self.remarks)
 
     @property
     def equal(self) -> bool:
@@ -193,7 +199,10 @@ def comparable(kind: str, other: str) -> bool:
 
 def _key_schema(kind: str) -> KeySchema:
     key = store_kind(kind).key
-    return KeySchema.WINDOW if key is KeySchema.AMBIGUOUS else key
+    # Bytes alone do not distinguish windows from sessions (docs/internals/stores.md#keys).
+    if key is KeySchema.AMBIGUOUS:
+        return KeySchema.WINDOW
+    return key
 
 
 def compared(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_headers: bool) -> Compared:
@@ -204,11 +213,17 @@ def compared(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_headers: b
         ("timestamps", a.has_timestamps, b.has_timestamps, ignore_timestamps),
         ("headers", a.has_headers, b.has_headers, ignore_headers),
     ):
+        # A field that one layout lacks cannot differ: a migration to headers must not look like changed
+        # rows.
         answers.append(in_a and in_b and not ignored)
         if ignored and (in_a or in_b):
             left_out.append(f"{name}: ignored")
         elif in_a != in_b:
-            left_out.append(f"{name}: {'B' if in_a else 'A'}'s layout has none")
+            # Reported, since a row may then count as equal although one side knows more about it.
+            side = "A"
+            if in_a:
+                side = "B"
+            left_out.append(f"{name}: {side}'s layout has none")
     return Compared(answers[0], answers[1], tuple(left_out))
 
 
@@ -217,6 +232,7 @@ def same_values(a: Layout, b: Layout, fields: Compared) -> Same:
 
     It raises MalformedBytesError for a value that is none of its layout.
     """
+    # Bound once: the function below is called for every row.
     decode_a, decode_b = a.read, b.read
     same_layout = a.values is b.values
 
@@ -271,7 +287,10 @@ def _key_fields(kind: str, row: bytes) -> Fields:
     if isinstance(key, bytes):
         return {"key": key}
     if isinstance(key, WindowKey):
-        time = "buffer_time" if schema is KeySchema.BUFFER else "window_start"
+        # A grace buffer has the layout of a window, and the time of the record in the place of the start.
+        time = "window_start"
+        if schema is KeySchema.BUFFER:
+            time = "buffer_time"
         return {"key": key.key, time: key.start, "seq": key.seq}
     if isinstance(key, SessionKey):
         return {"key": key.key, "window_start": key.start, "window_end": key.end}
@@ -301,7 +320,9 @@ def _text(value: Any) -> str:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
         return f"0x{value.hex()}"
-    return text if text and text.isprintable() else f"0x{value.hex()}"
+    if text and text.isprintable():
+        return text
+    return f"0x{value.hex()}"
 
 
 Pair = tuple[bytes, bytes | None, bytes | None]
@@ -315,6 +336,7 @@ def pairs(a: StoreReader, b: StoreReader, filled_a: Sequence[Segment], filled_b:
     If the segments of both begin at the same times, they are read one after the other. Otherwise all segments of a
     store are merged in the order of keys, so that equal keys meet whatever segments have them. Raises StoreUnreadable.
     """
+    # One segment after the other needs one open iterator per side; a merge needs one per segment.
     if [segment.start for segment in filled_a] == [segment.start for segment in filled_b]:
         for left, right in zip(filled_a, filled_b, strict=True):
             yield from _join(rows_of("A", a, [left]), rows_of("B", b, [right]))
@@ -324,10 +346,15 @@ def pairs(a: StoreReader, b: StoreReader, filled_a: Sequence[Segment], filled_b:
 
 def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Iterator[Row]:
     """The rows of one store in the order of their keys, without index rows. Raises StoreUnreadable, naming the side."""
+    # Index rows follow from base rows, and stores of two kinds may differ in having them.
     bounds = store.layout.key.base_rows
     try:
         scans = [segment.scan(*bounds) for segment in segments]
-        yield from scans[0] if len(scans) == 1 else heapq.merge(*scans, key=_KEY)
+        # heapq.merge costs Python calls for every row, which a single segment does not need.
+        if len(scans) == 1:
+            yield from scans[0]
+        else:
+            yield from heapq.merge(*scans, key=_KEY)
     except StoreUnreadable as error:
         raise error.on(side) from None
 
@@ -335,6 +362,7 @@ def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Itera
 def _join(left: Iterator[Row], right: Iterator[Row]) -> Iterator[Pair]:
     row, other = next(left, None), next(right, None)
     while row is not None or other is not None:
+        # Both sides are sorted: the smaller key cannot come on the other side any more.
         if other is None or (row is not None and row[0] < other[0]):
             assert row is not None
             yield row[0], row[1], None

@@ -101,7 +101,9 @@ class QueryResult(Generic[R]):
     @classmethod
     def for_unknown_query_type(cls, query: object, store: object, because: str | None = None) -> QueryResult[R]:
         """The store's kind has no handler for the query, or none for this one ``because`` of what it asks."""
-        why = f" because {because}" if because else ""
+        why = ""
+        if because:
+            why = f" because {because}"
         return cls.for_failure(
             FailureReason.UNKNOWN_QUERY_TYPE,
             f"{STREAMS_SAYS[FailureReason.UNKNOWN_QUERY_TYPE].format(store, query)}{why}.",
@@ -122,6 +124,7 @@ class QueryResult(Generic[R]):
         if self.is_failure:
             raise ValueError("a failed query has no result to swap")
         swapped: QueryResult[S] = QueryResult(result, None, None)
+        # The rows are the same, so what is known about them stays.
         swapped._position = self._position
         swapped._info = list(self._info)
         return swapped
@@ -168,7 +171,10 @@ class QueryResult(Generic[R]):
     @property
     def failure_in_words(self) -> str:
         """What went wrong, without names of classes and maps. ValueError for a success."""
-        return self.failure_message if self._in_words is None else self._in_words
+        message = self.failure_message
+        if self._in_words is None:
+            return message
+        return self._in_words
 
     @property
     def failed_by_host(self) -> bool:
@@ -225,6 +231,7 @@ class StateQueryResult(Generic[R]):
         partition has a result.
         """
         successes = [result for result in self._partitions.values() if result.is_success and result.result is not None]
+        # Streams throws IllegalArgumentException here: a single result would hide the others.
         if len(successes) > 1:
             with_result = [partition for partition, result in self._partitions.items() if result in successes]
             raise ValueError(f"more than one partition has a result: {', '.join(map(str, with_result))}")
@@ -299,6 +306,7 @@ class RowIterator(Generic[T]):
     def __next__(self) -> T:
         row = next(self._source)
         try:
+            # None means that the source rows are what the caller gets, without a call per row.
             decoded: T = row if self._decode is None else self._decode(row)
         except MalformedBytesError as error:
             raise self._unreadable(error) from None
@@ -310,7 +318,10 @@ class RowIterator(Generic[T]):
         ``where`` is the name of the store in messages about rows, ``app`` the directory for their hints.
         """
         self._where = where
+        # Set before the first row is read, so that its error has store and hint already.
         self._hint = look_closer(app)
+        # One row: an error at the first block is one of the query, later ones belong to the row that
+        # they hit.
         first = list(islice(self._source, 1))
         self._source = chain(first, self._source)
 
@@ -325,7 +336,9 @@ class RowIterator(Generic[T]):
 
     def close(self) -> None:
         """End the reading. Closing twice does nothing."""
+        # Dropped, not only marked: a live iterator of RocksDB keeps its database from closing.
         self._source = iter(())
+        # Taken before the call, so that an error in it is not followed by a second call.
         close, self._close = self._close, None
         if close is not None:
             close()
@@ -349,6 +362,7 @@ def collate(iterators: Iterable[RowIterator[T]]) -> RowIterator[T]:
     """
     parts = list(iterators)
     directions = {part.reverse for part in parts}
+    # heapq.merge of mixed directions would give rows in no order, silently.
     if len(directions) > 1:
         raise ValueError("some iterators are ascending and some descending")
     reverse = directions == {True}
@@ -357,5 +371,6 @@ def collate(iterators: Iterable[RowIterator[T]]) -> RowIterator[T]:
         for part in parts:
             part.close()
 
+    # Each part is sorted, so only one row of each is in memory.
     merged = heapq.merge(*(part.ordered() for part in parts), key=lambda pair: pair[0], reverse=reverse)
     return RowIterator(merged, order=lambda pair: pair[0], decode=lambda pair: pair[1], close=close, reverse=reverse)

@@ -128,11 +128,15 @@ class OfflineStreams:
         UsageError and Refused for a directory that cannot be queried.
         """
         by_task = {task.name: (task, store) for task, store in self.stores(request.store)}
+        # A global store has all partitions in one database, so it gives one answer.
         if GLOBAL in by_task:
             return StateQueryResult(global_result=self._answer(request, *by_task[GLOBAL]))
+        # A store is in one sub-topology, so each partition has one task with it.
         by_partition = {task.partition: (task, store) for task, store in by_task.values()}
         partitions = request.partitions
         if partitions is None:
+            # Without a request only the partitions here: which others exist the directory does not
+            # know.
             partitions = frozenset(partition for partition in by_partition if partition is not None)
         answers: dict[int, QueryResult[R]] = {}
         for partition in sorted(partitions):
@@ -160,6 +164,7 @@ class OfflineStreams:
                 hint="ask the application, stop it, or ask for what was flushed last (--last-flush)",
             )
         spec = self._store_spec(store.name)
+        # Tasks of one store share its kind: one that is certain decides for an empty one.
         others = [other for _, other in self.stores(store.name)]
         return open_store(
             task,
@@ -176,15 +181,19 @@ class OfflineStreams:
     def application(self, store: str) -> Application:
         """The directory as it was read for a store, with that store only; whether the application runs. Read once."""
         if store not in self._read:
+            # Read once per store: a second reading in the middle could mix rows of two flushes.
             self._read[store] = read_application(self.path, stores={store}, workers=1)
         return self._read[store]
 
     def _store_spec(self, name: str) -> StoreSpec | None:
-        return self._spec.store(name) if self._spec is not None else None
+        if self._spec is None:
+            return None
+        return self._spec.store(name)
 
     def _absent(self, store: str, partition: int) -> QueryResult[Any]:
-        spec = self._store_spec(store)
-        count = self._partitions.get(store, spec.partitions if spec else None)
+        spec, count = self._store_spec(store), self._partitions.get(store)
+        if count is None and spec is not None:
+            count = spec.partitions
         if count is not None and not 0 <= partition < count:
             return QueryResult.for_failure(
                 FailureReason.DOES_NOT_EXIST,
@@ -195,7 +204,11 @@ class OfflineStreams:
     def _answer(self, request: StateQueryRequest[R], task: Task, store: Store) -> QueryResult[R]:
         began = time.perf_counter_ns()
         result = self._ask(request, task, store)
-        result.set_position(position_reached(store) if store.position_is_readable else None)
+        position = None
+        # An unreadable file may have had a higher or a lower offset: then the Position is unknown, not empty.
+        if store.position_is_readable:
+            position = position_reached(store)
+        result.set_position(position)
         if request.execution_info_enabled:
             spent = time.perf_counter_ns() - began
             result.add_execution_info(
@@ -204,6 +217,7 @@ class OfflineStreams:
         return result
 
     def _ask(self, request: StateQueryRequest[R], task: Task, store: Store) -> QueryResult[R]:
+        # Nothing runs offline, so only the user can state that the last run was active here.
         if request.is_require_active and not self._assume_active:
             return QueryResult.for_failure(
                 FailureReason.NOT_ACTIVE,
@@ -225,6 +239,7 @@ class OfflineStreams:
                 return QueryResult.not_up_to_bound(position, bound, task.partition)
             if handler is None:
                 return QueryResult.for_unknown_query_type(request.query, reader)
+            # Called once the bound is met: a handler may read a whole store.
             answer = handler(reader, request.query)
             if isinstance(answer, RowIterator):
                 # What cannot be read at all is a failure of the query, not of its first row.
@@ -232,6 +247,7 @@ class OfflineStreams:
         except (StoreUnreadable, MalformedBytesError) as error:
             began = STREAMS_SAYS[FailureReason.STORE_EXCEPTION].format(f"{task.name}/{store.name}", request.query)
             message = f"{began}\n{error}"
+            # A disk or missing rights say nothing about the store, so no damage may be reported.
             by_host = isinstance(error, StoreUnreadable) and error.by_host
             return QueryResult.for_failure(
                 FailureReason.STORE_EXCEPTION,
@@ -240,7 +256,9 @@ class OfflineStreams:
                 in_words=f"{task.name}/{store.name} cannot be read: {error}",
                 advice=own_advice(error),
             )
-        return answer if isinstance(answer, QueryResult) else QueryResult.for_result(answer)
+        if isinstance(answer, QueryResult):
+            return answer
+        return QueryResult.for_result(answer)
 
 
 Handler = Callable[[StoreReader, Any], Any]
@@ -302,23 +320,28 @@ class Handlers:
 
         ``unless`` may return why a query of the class has no answer at such a store.
         """
+        # A misspelt kind would never be asked, and its handler would be silently unused.
         names = kind_names()
         for kind in kinds:
             if kind not in names:
                 raise ValueError(f"{kind!r} is not a kind of store: {', '.join(sorted(names))}")
             self._handlers[query, kind] = handler
+            # The rule belongs to the handler that is replaced.
             self._unless.pop((query, kind), None)
             if unless is not None:
                 self._unless[query, kind] = unless
 
     def find(self, query: Query[Any], kind: str) -> Handler | None:
         """Return the handler, None for a query that this kind does not answer."""
+        # The very class and no subclass, as in Streams (StoreQueryUtils.QUERY_HANDLER_MAP).
         return self._handlers.get((type(query), kind))
 
     def refusal(self, query: Query[Any], kind: str) -> str | None:
         """Return why this kind cannot answer a query although it answers others of its class; None if it can."""
         unless = self._unless.get((type(query), kind))
-        return None if unless is None else unless(query)
+        if unless is None:
+            return None
+        return unless(query)
 
     def knows(self, query: Query[Any]) -> bool:
         """Return whether any kind of store answers queries of this class."""

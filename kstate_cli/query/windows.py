@@ -46,16 +46,20 @@ def window_key_query(store: StoreReader, query: WindowKeyQuery[Any, Any]) -> Row
     """Starts and values of a key's windows."""
     key = store.key_bytes(query.key)
     first = max(0, query.time_from, store.earliest(newest))
-    value = _values(store)
-    return RowIterator(
-        _windows_of(store, key, first, query.time_to),
-        order=itemgetter(0),
-        decode=None if value is None else lambda row: (row[0], value(row[1], key)),
-    )
+    value, decode = _values(store), None
+    # Plain bytes need no call per row: None lets the iterator pass the source through.
+    if value is not None:
+        decode = _start_and(value, key)
+    return RowIterator(_windows_of(store, key, first, query.time_to), order=itemgetter(0), decode=decode)
+
+
+def _start_and(value: Any, key: bytes) -> Any:
+    return lambda row: (row[0], value(row[1], key))
 
 
 def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> RowIterator[Any]:
     """Windows and values of all keys in a time."""
+    # not_by_time has refused the others before the handler is called.
     assert query.time_from is not None
     assert query.time_to is not None
     first = max(0, query.time_from, store.earliest(newest))
@@ -88,13 +92,17 @@ def no_rows(_store: StoreReader, _query: WindowRangeQuery[Any, Any]) -> RowItera
 
 def not_by_time(query: WindowRangeQuery[Any, Any]) -> str | None:
     """Why a window store does not answer this query."""
-    by_time = query.time_from is not None and query.time_to is not None
-    return None if by_time else "WindowStores only supports WindowRangeQuery.withWindowStartRange"
+    if query.time_from is not None and query.time_to is not None:
+        return None
+    # The text of StoreQueryUtils, grammar included.
+    return "WindowStores only supports WindowRangeQuery.withWindowStartRange"
 
 
 def not_by_key(query: WindowRangeQuery[Any, Any]) -> str | None:
     """Why a session store does not answer this query."""
-    return None if query.key is not None else "SessionStores only support WindowRangeQuery.withKey"
+    if query.key is not None:
+        return None
+    return "SessionStores only support WindowRangeQuery.withKey"
 
 
 def _as_it_is(data: bytes, _key: bytes) -> bytes:
@@ -105,7 +113,9 @@ def _values(store: StoreReader) -> Any:
     """What makes a value of a row's bytes and key: with its timestamp in a store with them. None: the bytes are it."""
     if store.layout.decode is not None:
         return store.stamped
-    return None if store.plain_bytes else store.value
+    if store.plain_bytes:
+        return None
+    return store.value
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -116,6 +126,7 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
     for segment in store.between(first, last):
         if not schema.time_ordered:
             size = len(key) + _WINDOW_TAIL
+            # key ‖ start: big-endian times sort by value, since windows never start before 1970.
             for row, value in segment.scan(key + _time(first), key + _time(last) + _LAST):
                 # A longer key may begin with this one.
                 if len(row) == size:
@@ -125,6 +136,7 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
             size = len(prefixed) + _WINDOW_TAIL
             for row, _ in segment.scan(prefixed + _time(first), prefixed + _time(last) + _LAST):
                 if len(row) == size:
+                    # Index rows are empty: the value is in the base row under the time-first key.
                     window = WindowKey.from_key_first(row)
                     base = segment.get(window.to_time_first())
                     # An index row may outlive its base row when the application dies between two writes.
@@ -133,6 +145,7 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
         else:
             for row, value in _base_rows(segment, first):
                 window = read(row)
+                # Base rows are sorted by time, so nothing behind this row can fit.
                 if window.start > last:
                     break
                 if window.key == key:
@@ -148,6 +161,7 @@ def _windows(store: StoreReader, first: int, last: int) -> Iterator[_WindowRow]:
                     break
                 yield segment.start, row, value
         else:
+            # Sorted by key, so the time decides for every row alone.
             for row, value in segment.scan():
                 if first <= segment.own(read(row).start) <= last:
                     yield segment.start, row, value
@@ -182,6 +196,7 @@ def _sessions_of(store: StoreReader, key: bytes, first: int) -> Iterator[tuple[S
 
 
 def _base_rows(segment: Segment, first: int) -> Iterator[Row]:
+    # 00 before 01: all base rows come before all index rows.
     return segment.scan(BASE_PREFIX + _time(first), INDEX_PREFIX)
 
 
@@ -190,6 +205,7 @@ def _has_index(segment: Segment) -> bool:
 
 
 def _time(time: int) -> bytes:
+    # Clamped, since a negative time would sort behind all others.
     return min(max(time, 0), FOREVER).to_bytes(8, "big")
 
 
@@ -202,11 +218,14 @@ def newest(store: StoreReader) -> int | None:
     Reads the keys of the last segment.
     """
     ordered, time = store.layout.key.time_ordered, store.layout.key.segment_time
+    # From the newest segment back: the first one that has a row has the newest row.
     for segment in reversed(store.segments):
         if ordered:
             rows: Iterator[Row] = segment.scan(BASE_PREFIX, INDEX_PREFIX, reverse=True)
-            last = next(rows, None)
-            newest_time = None if last is None else int(time(last[0]))
+            last, newest_time = next(rows, None), None
+            # Sorted by time, so the last base row is the newest; other stores need all keys of the segment.
+            if last is not None:
+                newest_time = int(time(last[0]))
         else:
             newest_time = max((time(row) for row, _ in segment.scan()), default=None)
         if newest_time is not None:
@@ -217,19 +236,24 @@ def newest(store: StoreReader) -> int | None:
 def key_query(store: StoreReader, query: KeyQuery[Any, Any]) -> Any:
     """The value, or None."""
     row = _get(store, query.key)
-    return None if row is None else store.value(row, store.key_bytes(query.key))
+    if row is None:
+        return None
+    return store.value(row, store.key_bytes(query.key))
 
 
 def timestamped_key_query(store: StoreReader, query: TimestampedKeyQuery[Any, Any]) -> ValueAndTimestamp[Any] | None:
     """The value and its timestamp, or None."""
     row = _get(store, query.key)
-    return None if row is None else store.stamped(row, store.key_bytes(query.key))
+    if row is None:
+        return None
+    return store.stamped(row, store.key_bytes(query.key))
 
 
 def range_query(store: StoreReader, query: RangeQuery[Any, Any]) -> RowIterator[Any]:
     """Keys and values."""
-    decode = None if store.plain_bytes else lambda row: (store.key(row[0]), store.value(row[1], row[0]))
-    return _rows(store, query, decode)
+    if store.plain_bytes:
+        return _rows(store, query, None)
+    return _rows(store, query, lambda row: (store.key(row[0]), store.value(row[1], row[0])))
 
 
 def timestamped_range_query(store: StoreReader, query: TimestampedRangeQuery[Any, Any]) -> RowIterator[Any]:
@@ -239,24 +263,32 @@ def timestamped_range_query(store: StoreReader, query: TimestampedRangeQuery[Any
 
 def _get(store: StoreReader, key: Any) -> bytes | None:
     data = store.key_bytes(key)
-    return None if store.database is None else store.database.get(data)
+    # A folder without a database: the store was never written, so no key exists.
+    if store.database is None:
+        return None
+    return store.database.get(data)
 
 
 def _rows(
     store: StoreReader, query: RangeQuery[Any, Any] | TimestampedRangeQuery[Any, Any], decode: Any
 ) -> RowIterator[Any]:
-    lower = None if query.lower is None else store.key_bytes(query.lower)
+    lower = below = None
+    if query.lower is not None:
+        lower = store.key_bytes(query.lower)
     # The upper bound is inclusive: nothing lies between a key and the same key with a zero byte behind it.
-    below = None if query.upper is None else store.key_bytes(query.upper) + b"\0"
+    if query.upper is not None:
+        below = store.key_bytes(query.upper) + b"\0"
     reverse = query.order is ResultOrder.DESCENDING
-    database = store.database
-    source: Iterator[Row] = iter(()) if database is None else database.scan(lower, below, reverse=reverse)
+    source: Iterator[Row] = iter(())
+    if store.database is not None:
+        source = store.database.scan(lower, below, reverse=reverse)
     return RowIterator(source, order=itemgetter(0), decode=decode, reverse=reverse)
 
 
 def raw_key_query(store: StoreReader, query: RawKeyQuery) -> bytes | None:
     """The row of the first segment that has the key: a key belongs to one segment only."""
     for segment in store.segments:
+        # Raw keys have their segment's time in them, so at most one segment has the key.
         value = segment.get(query.key)
         if value is not None:
             return value
@@ -265,6 +297,7 @@ def raw_key_query(store: StoreReader, query: RawKeyQuery) -> bytes | None:
 
 def raw_scan_query(store: StoreReader, _query: RawScanQuery) -> RowIterator[Row]:
     """All rows, segment by segment. Nothing that has expired is hidden."""
+    # A plain store: without a segment there is no time to sort by.
     if len(store.segments) == 1 and store.segments[0].start is None:
         return RowIterator(store.segments[0].scan(), order=itemgetter(0))
     return RowIterator(
@@ -274,6 +307,7 @@ def raw_scan_query(store: StoreReader, _query: RawScanQuery) -> RowIterator[Row]
 
 def _scans(segments: tuple[Segment, ...]) -> Iterator[Iterator[tuple[int | None, Row]]]:
     for segment in segments:
+        # Lazily: the scan of a segment opens its database only when the rows before it are read.
         yield zip(repeat(segment.start), segment.scan())
 
 
@@ -283,16 +317,20 @@ _ID_BYTES = 8
 def versioned_key_query(store: StoreReader, query: VersionedKeyQuery[Any, Any]) -> VersionedRecord[Any] | None:
     """The version that was valid then; None where there was none, or it was deleted, or has expired."""
     key = store.key_bytes(query.key)
-    as_of = FOREVER if query.as_of_timestamp is None else query.as_of_timestamp
+    as_of = query.as_of_timestamp
+    if as_of is None:
+        as_of = FOREVER
     if store.database is None:
         return None
     latest = _latest(store.database, key)
     if latest is not None and latest.valid_from <= as_of:
         return _record(store, key, latest.value, latest.valid_from, None)
+    # Streams hides history older than the retention, even if a segment still has it.
     if query.as_of_timestamp is None or as_of < _oldest(store):
         return None
     for version, valid_to in _history(store.database, key):
         if version.valid_from <= as_of:
+            # A gap between two versions, or a delete: in both cases nothing was valid then.
             if as_of >= valid_to or version.value is None:
                 return None
             return _record(store, key, version.value, version.valid_from, valid_to)
@@ -304,12 +342,19 @@ def multi_versioned_key_query(
 ) -> RowIterator[VersionedRecord[Any]]:
     """The versions that were valid in a time, the newest first unless asked otherwise."""
     key = store.key_bytes(query.key)
-    first = MIN_I64 if query.from_timestamp is None else query.from_timestamp
-    last = FOREVER if query.to_timestamp is None else query.to_timestamp
+    first, last = query.from_timestamp, query.to_timestamp
+    # Not "or": 0 is a time.
+    if first is None:
+        first = MIN_I64
+    if last is None:
+        last = FOREVER
     ascending = query.order is ResultOrder.ASCENDING
+    # Lazily from the newest on: a caller that needs one version reads no more.
     versions = _versions(store, key, first, last)
     # One key's history is small: Streams, too, holds all of its rows.
-    source = iter(list(versions)[::-1]) if ascending else versions
+    source = versions
+    if ascending:
+        source = iter(list(versions)[::-1])
     return RowIterator(source, order=lambda record: record.timestamp, reverse=not ascending)
 
 
@@ -318,10 +363,12 @@ def _versions(store: StoreReader, key: bytes, first: int, last: int) -> Iterator
         return
     latest = _latest(store.database, key)
     if latest is not None and latest.valid_from <= last:
+        # The latest version never ends: None, and no time in the future.
         yield _record(store, key, latest.value, latest.valid_from, None)
     if last < _oldest(store):
         return
     for version, valid_to in _history(store.database, key):
+        # The newest come first, so every later one has ended before as well.
         if valid_to <= first:
             return
         if version.valid_from <= last and version.value is not None:
@@ -335,15 +382,21 @@ def _record(
 
 
 def _latest(database: Segment, key: bytes) -> LatestValue | None:
+    # Segment -1 holds the latest versions; as an unsigned prefix it sorts behind all others.
     row = database.get(VersionedKey(LATEST_SEGMENT, key).to_bytes())
-    return None if row is None else LatestValue.from_bytes(row)
+    if row is None:
+        return None
+    return LatestValue.from_bytes(row)
 
 
 def _history(database: Segment, key: bytes) -> Iterator[tuple[Version, int]]:
     """Older versions of a key, the newest first, each with the time at which it ended. Deletions are among them."""
+    # By the ids that exist and not by a computed range: a store may have a custom segment interval
+    # (KIP-889).
     for prefix in reversed(database.ids(_ID_BYTES)):
         if VersionedKey.from_bytes(prefix).is_latest:
             continue
+        # Each logical segment has one row for a key, with all versions that ended in it.
         row = database.get(prefix + key)
         if row is None:
             continue
@@ -351,6 +404,7 @@ def _history(database: Segment, key: bytes) -> Iterator[tuple[Version, int]]:
         valid_to = segment.next_timestamp
         for version in segment.versions:
             yield version, valid_to
+            # Versions of a row are chained: each ended when the next newer one began.
             valid_to = version.valid_from
 
 
@@ -358,7 +412,9 @@ def _oldest(store: StoreReader) -> int:
     """The first time that history answers for; the latest version never expires."""
     earliest = store.earliest(_newest)
     # What is hidden is older than stream time less retention; a window's bound is one later.
-    return earliest - 1 if earliest else MIN_I64
+    if not earliest:
+        return MIN_I64
+    return earliest - 1
 
 
 def _newest(store: StoreReader) -> int | None:
@@ -366,9 +422,12 @@ def _newest(store: StoreReader) -> int | None:
     if store.database is None:
         return None
     newest: int | None = None
+    # The segment of the latest versions and the newest segment of older ones: a delete may be the
+    # newest of all.
     for prefix in store.database.ids(_ID_BYTES)[-2:]:
         at = VersionedKey.from_bytes(prefix)
         for _, value in store.database.scan(prefix, next_prefix(prefix)):
             time = read_versions(at, value).newest_time
-            newest = time if newest is None else max(newest, time)
+            if newest is None or time > newest:
+                newest = time
     return newest

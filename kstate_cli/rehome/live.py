@@ -44,10 +44,14 @@ _POLL_SECONDS: Final = 1.0
 def await_end(cluster: Cluster, app_id: str, seconds: float, tell: Callable[[str], None]) -> None:
     """Wait until the group has no member any more, or ``seconds`` are over. Raises UsageError and RunFailed."""
     deadline, reported = time.monotonic() + seconds, False
+    # Asked at least once, also without a wait; an instance that was killed stays a member until its
+    # session ends.
     while (members := ask_group(cluster.bootstrap, cluster.settings, app_id).members) and time.monotonic() < deadline:
         if not reported:
             tell(f"waiting for the end of {plural(len(members), 'member')} of the group {app_id}")
             reported = True
+        # Never past the deadline; max, since the request to the broker may have taken longer than what
+        # was left.
         time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
@@ -70,6 +74,7 @@ def judge_live(layout: RehomeLayout, cluster: Cluster) -> list[Change]:
     counts = ask_partition_counts(cluster)
     changes = judge_partitions(layout, counts)
     facts = _ask_group(cluster, app_id)
+    # Members come before records: what they still read would make the answer about records outdated.
     if facts.group.members:
         return [*changes, _refuse_members(layout.snapshot, facts.group, only_looks=cluster.only_looks)]
     if facts.group.why is not None:
@@ -79,6 +84,7 @@ def judge_live(layout: RehomeLayout, cluster: Cluster) -> list[Change]:
                 f"({facts.group.why}): see to it that all are stopped"
             )
         )
+    # Repartition topics carry records between sub-topologies; they are read by one application only.
     topics = between(app_id, options.new, options.old, counts, facts.groups)
     if unread := list(_unread_records(cluster, app_id, topics)):
         raise _records_lost(layout.snapshot, unread)
@@ -101,6 +107,7 @@ def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Ch
     """Return doubts about partition counts. Raises Refused for another cluster, and if Streams would not run."""
     snapshot = layout.snapshot
     changelogs = _changelogs(snapshot)
+    # One common changelog is enough: others may not exist before the first record.
     if changelogs and not changelogs & counts.keys():
         raise Refused(
             f"the broker has none of the changelogs of this directory: {some(sorted(changelogs), _MOST)}",
@@ -155,7 +162,10 @@ def _refuse_members(snapshot: RehomeSnapshot, group: StreamsGroup, *, only_looks
 
 
 def _member_text(member: GroupMember) -> str:
-    static = f", group.instance.id {member.instance}" if member.instance is not None else ""
+    static = ""
+    # A static member stays in the group when it is stopped (KIP-345): its name says which one.
+    if member.instance is not None:
+        static = f", group.instance.id {member.instance}"
     return f"{member.client or member.id} at {member.host.removeprefix('/')}{static}"
 
 
@@ -166,13 +176,19 @@ def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterato
     facts = ask_broker(cluster.bootstrap, cluster.settings, group=app_id, topics=topics)
     spans: dict[TopicPartition, tuple[int, int]] = {}
     for key, log in sorted(facts.items()):
-        first = log.start if log.committed is None else max(log.start, log.committed)
+        # Never committed: everything is unread. Below the log start nothing is left to be read.
+        first = max(log.start, log.committed or 0)
         if log.end > first:
             spans[key] = first, log.end
+    if not spans:
+        return
     offsets = {key: ({first}, end) for key, (first, end) in spans.items()}
-    tails = read_tails(cluster.bootstrap, cluster.settings, offsets, committed=True) if offsets else {}
+    tails = read_tails(cluster.bootstrap, cluster.settings, offsets, committed=True)
     for key, (first, end) in spans.items():
-        records = tails[key].records(first, end) if key in tails else None
+        # Offsets count transaction markers too, so the difference alone is an upper bound.
+        records = None
+        if key in tails:
+            records = tails[key].records(first, end)
         if records is None:
             yield f"{key}: up to {end - first:,} records from offset {first} on"
         elif records:
@@ -180,7 +196,9 @@ def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterato
 
 
 def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
-    topics = "these topics" if snapshot.options.new is not None else "these topics, for all that --map says"
+    topics = "these topics, for all that --map says"
+    if snapshot.options.new is not None:
+        topics = "these topics"
     return Refused(
         f"records that were not read yet would never be read: the new topology does not read {topics}",
         details=first_lines(unread),
@@ -199,8 +217,11 @@ def _compare_counts(layout: RehomeLayout, counts: Mapping[str, int]) -> tuple[li
     for home, part in layout.homes():
         sources = source_counts(app_id, options.new, part, counts)
         absent = sorted(topic for topic, count in sources.items() if count is None)
+        # Without a count Streams itself decides: kstate neither refuses nor vouches for the start.
         if part.pattern or absent:
-            why = f"the broker has not {some(absent, _MOST)}" if absent else "it reads topics by a pattern"
+            why = "it reads topics by a pattern"
+            if absent:
+                why = f"the broker has not {some(absent, _MOST)}"
             changes.append(note(f"sub-topology {home}: how many tasks it will have is unknown: {why}"))
             continue
         lines = list(other_counts(home, sources, layout.changelogs_into(home), counts))
@@ -214,6 +235,7 @@ def _uneven_sources(
     home: Home, part: Subtopology, sources: Mapping[str, int | None], old: Described | None
 ) -> Iterator[Change]:
     """Warn of source topics of several sizes that no sub-topology has read together before."""
+    # Streams gives a sub-topology as many tasks as its largest topic has partitions (PartitionGrouper).
     sizes = sorted({count for count in sources.values() if count is not None})
     if len(sizes) > 1 and not _together_before(old, part):
         yield warning(
@@ -234,7 +256,9 @@ def on_broker(app_id: str, part: Subtopology, topic: str, topics: Collection[str
     (``InternalTopologyBuilder.decorateTopic``); the text has them without.
     """
     decorated = f"{changelog_prefix(app_id, part.topology)}-{topic}"
-    return decorated if decorated in topics else topic
+    if decorated in topics:
+        return decorated
+    return topic
 
 
 def between(
@@ -247,6 +271,7 @@ def between(
     """
     read: set[str] = set()
     if new is not None:
+        # Both names of each topic: the text has it without the application's id, the broker with it.
         read = {name for part, topic in _read_topics(new) for name in _names(app_id, part, topic)}
     if old is None:
         return sorted(topic for topic in topics if topic not in read and _is_inner(app_id, topic, groups))
@@ -323,7 +348,9 @@ def other_counts(
         if count is None:
             continue
         # Of a source topic that is the changelog no task may lack its partition; others need one for each task.
-        fits = count >= tasks if topic in sources else count == tasks
+        fits = count == tasks
+        if topic in sources:
+            fits = count >= tasks
         if not fits:
             yield (
                 f"{topic} has {count} partitions, and sub-topology {home} {tasks} tasks, as many as {largest} has "

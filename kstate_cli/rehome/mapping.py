@@ -29,6 +29,7 @@ def by_numbers(tasks: Sequence[DirectoryTask], numbers: Mapping[int, int | None]
     """
     homes = {task.home for task in tasks}
     _refuse_named_topologies(homes)
+    # A number that is not named stays: the user lists the changes only.
     targets = {home: numbers.get(home.number, home.number) for home in homes}
     _refuse_occupied_numbers(targets, numbers)
     _refuse_generated(sorted({task.key(store) for task in tasks for store in task.stores if generated(store)}), None)
@@ -49,6 +50,8 @@ def _refuse_named_topologies(homes: Iterable[Home]) -> None:
 def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mapping[int, int | None]) -> None:
     for home in sorted(home for home in targets if home.number in numbers):
         new = targets[home]
+        # Two sub-topologies in one directory would mix their stores, and Streams would open both as one
+        # task.
         occupants = [other for other, target in targets.items() if target == new and other != home]
         if new is not None and occupants:
             raise Refused(
@@ -61,8 +64,10 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
 
 def _renumbered(task: DirectoryTask, number: int | None, with_rows: Collection[StorePartition]) -> Iterator[Placement]:
     """Yield where the stores of one task go; ``with_rows``: what any task has rows of."""
-    target = None if number is None else Home(task.home.topology, number).task(task.partition)
-    reason = LeaveReason.REMOVED if number is None else None
+    target: str | None = None
+    reason: LeaveReason | None = LeaveReason.REMOVED
+    if number is not None:
+        target, reason = Home(task.home.topology, number).task(task.partition), None
     # An empty copy gives way to the one with rows that another sub-topology has.
     doubled = {store for store in task.unwritten if (task.key(store), task.partition) in with_rows}
     for store in sorted((task.stores | task.offset_only | task.unwritten) - doubled):
@@ -98,12 +103,16 @@ def by_texts(
     ``halves``: half a task is reported (``Rehoming.halves``) instead of refused. Raises Refused, naming the rule
     (:class:`WhyRefused`) and every store that breaks it.
     """
+    # Refusals about texts come first: with the text of another application every later answer would be
+    # wrong.
     _refuse_others(tasks, frozenset(global_here), new, old)
     if old is not None:
         _refuse_old(tasks, new, old)
+    # Decided for each store and partition alone: a host has the tasks of some partitions only.
     sources = _source_tasks(tasks, new, old)
     _refuse_unpinned(sources, new, old)
     copies = _copies(tasks, old, new, specified.writers)
+    # The user's statement about the writer overrides what the texts prefer.
     sources |= copies.complete
     placements = tuple(
         placement for task in tasks for placement in _placements(task, new, sources=sources, copies=copies)
@@ -146,8 +155,11 @@ def _copies(
     for task in tasks:
         for store in task.stores:
             key = task.key(store)
+            # Unchanged copies are no case: each sub-topology goes on with its own.
             if old is None or task.home not in old.copies.get(key, ()) or old.copies[key] == new.places(key):
                 continue
+            # Partial until proved otherwise: a copy that looks whole may lack the records of the other
+            # processors.
             partial.add((key, task.partition))
             if writers.get(store) == task.home.number:
                 complete[key, task.partition] = task.task.name
@@ -168,7 +180,9 @@ def _placements(
         elif home is not None and sources[store_partition] == name:
             yield Placement(store, name, home.task(task.partition), None, offset_only)
         else:
-            reason = LeaveReason.COPY if regrouped else _leave_reason(task, store, home)
+            reason = LeaveReason.COPY
+            if not regrouped:
+                reason = _leave_reason(task, store, home)
             yield Placement(store, name, None, reason, offset_only)
     for store in sorted(task.strays):
         key = task.key(store)
@@ -192,7 +206,9 @@ def _leave_reason(task: DirectoryTask, store: str, home: Home | None) -> LeaveRe
         return LeaveReason.EMPTY
     if home is None:
         return LeaveReason.NO_SUCH_STORE
-    return LeaveReason.LOST if store in task.lost else LeaveReason.STARTED
+    if store in task.lost:
+        return LeaveReason.LOST
+    return LeaveReason.STARTED
 
 
 def _refuse_others(
@@ -202,6 +218,8 @@ def _refuse_others(
     here = {task.key(store) for task in tasks for store in task.stores}
     _refuse_global(here, global_here, new)
     shared = here & new.homes.keys()
+    # Half of the stores is the limit without the old text: fewer look like the text of another
+    # application.
     if not here or (shared and (old is not None or 2 * len(shared) >= len(here))):
         return
     missing = some([str(key) for key in sorted(here - shared)], _MOST)
@@ -235,6 +253,8 @@ def _refuse_old(tasks: Sequence[DirectoryTask], new: Described, old: Described) 
         f"{task.task.name}/{store}: {_place_of(old.homes.get(task.key(store)))}"
         for task in tasks
         for store in sorted(task.stores)
+        # A start of the new topology may have created the store in its new place already: that is no
+        # contradiction.
         if task.home not in (*old.places(task.key(store)), *new.places(task.key(store)))
     ]
     if wrong:
@@ -248,15 +268,19 @@ def _refuse_old(tasks: Sequence[DirectoryTask], new: Described, old: Described) 
 
 
 def _place_of(home: Home | None) -> str:
-    return "it has no such store" if home is None else f"it has it in sub-topology {home}"
+    if home is None:
+        return "it has no such store"
+    return f"it has it in sub-topology {home}"
 
 
 def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described | None) -> dict[StorePartition, str]:
     """Return the task whose copy of a store is used. Raises Refused if nothing decides between two copies."""
     with_rows = _tasks_by_store(tasks, attrgetter("stores"))
+    # Rows first: only they cannot be had again without the changelog.
     candidates = dict(with_rows)
     # An empty store is used if there is nothing else, and lines without a database if there is not even that.
     for stores in (attrgetter("unwritten"), attrgetter("offset_only")):
+        # The right operand wins, so a copy with rows is never replaced by an empty one.
         candidates = {**_tasks_by_store(tasks, stores), **candidates}
     ambiguous = [
         f"{key}: {', '.join(sorted(task.task.name for task in with_rows[key, partition]))}"
@@ -303,6 +327,7 @@ def _preferred(
 
 def _is_ambiguous(key: StoreKey, owners: list[DirectoryTask], new: Described, old: Described | None) -> bool:
     """Return True if two tasks have rows of a store, and neither text decides which copy is used."""
+    # A store that the new topology lacks leaves anyway, and one with copies keeps each.
     if len(owners) < 2 or key not in new.homes or key in new.copies:
         return False
     whole = _with_offset(key, owners)
@@ -311,6 +336,7 @@ def _is_ambiguous(key: StoreKey, owners: list[DirectoryTask], new: Described, ol
 
 def _refuse_unpinned(sources: Iterable[StorePartition], new: Described, old: Described | None) -> None:
     """Raise Refused for generated names that the same sources and processors do not make in both topologies."""
+    # Only names that both topologies have: a name that ends takes no other store's rows.
     names = sorted({key for key, _ in sources if generated(key.store) and key in new.homes})
     if old is None:
         _refuse_generated(names, None)
@@ -352,6 +378,7 @@ def _missing_stores(
     in_memory: frozenset[str],
 ) -> dict[str, tuple[MissingStore, ...]]:
     """Return the stores that the tasks which get stores are to have besides those."""
+    # A task without a directory here is on another host, or was never assigned.
     directories = frozenset(task.task.name for task in tasks)
     homes_here: dict[StoreKey, set[Home]] = {}
     for task in tasks:
@@ -371,6 +398,7 @@ def _missing_stores(
 
 def _absent_stores(rehoming: Rehoming, name: str, new: Described) -> list[str]:
     """Return the stores of a task in the new topology that no other task gives to it."""
+    # A stray has nothing to give: the store still has to be restored.
     here = {placement.store for placement in rehoming.into(name) if not placement.stray}
     return [store for store in new.stores_of(Home.of(TaskId.parse(name))) if store not in here]
 
@@ -433,4 +461,5 @@ def _half_lines(rehoming: Rehoming) -> Iterator[str]:
 def stranded(new: Described, old: Described) -> Iterator[str]:
     """Yield the topics between sub-topologies that only the old topology reads: their unread records are lost."""
     read = {topic for part in new.text.subtopologies for topic in part.topics}
+    # Streams has written these topics itself, so no other application reads what is left in them.
     yield from sorted(old.text.inner_topics - read)

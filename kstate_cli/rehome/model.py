@@ -120,6 +120,7 @@ class Placement:
     @property
     def moves(self) -> bool:
         """Return True if it goes to another task."""
+        # A store may also stay while its task changes around it.
         return self.target not in (None, self.source)
 
 
@@ -186,12 +187,15 @@ class Rehoming:
 
     def without(self, tasks: Collection[str]) -> Rehoming:
         """Return the same, but nothing goes to these tasks: another host completes them."""
-        placements = tuple(
-            replace(placement, target=None, reason=LeaveReason.ELSEWHERE) if placement.target in tasks else placement
-            for placement in self.placements
-        )
+        placements = tuple(_leaving(placement, tasks) for placement in self.placements)
         missing = {task: stores for task, stores in self.missing.items() if task not in tasks}
         return Rehoming(placements, missing, self.partial)
+
+
+def _leaving(placement: Placement, tasks: Collection[str]) -> Placement:
+    if placement.target not in tasks:
+        return placement
+    return replace(placement, target=None, reason=LeaveReason.ELSEWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,15 +264,20 @@ class RehomeOptions:
 
     def of_application(self, app_id: str) -> RehomeOptions:
         """Return the same with both texts as ``Topology#describe`` prints them, so that they can be compared."""
-        return replace(
-            self,
-            new=None if self.new is None else self.new.undecorated(app_id),
-            old=None if self.old is None else self.old.undecorated(app_id),
-        )
+        # kafka-streams-groups.sh prints topics with the application's id, Topology#describe without it: a text of
+        # one program must equal that of the other.
+        new, old = self.new, self.old
+        if new is not None:
+            new = new.undecorated(app_id)
+        if old is not None:
+            old = old.undecorated(app_id)
+        return replace(self, new=new, old=old)
 
     @property
     def _stores(self) -> Sequence[StoreDraft]:
-        return self.spec.stores if self.spec is not None else ()
+        if self.spec is None:
+            return ()
+        return self.spec.stores
 
     @property
     def in_memory(self) -> frozenset[str]:
@@ -287,8 +296,11 @@ class RehomeOptions:
 
     def store_spec(self, name: str) -> StoreDraft | None:
         """Return what the specification states about a store; None if it does not state a kind."""
-        store = self.spec.store(name) if self.spec is not None else None
-        return store if store is not None and store.kind is not None else None
+        # A table without a kind states other fields, and the layout of the store stays unknown.
+        for store in self._stores:
+            if store.name == name and store.kind is not None:
+                return store
+        return None
 
 
 def options_of(
@@ -303,19 +315,19 @@ def options_of(
     """Read the files that the user names. Raises UsageError for unreadable files and contradicting options."""
     _refuse_contradictions(new, old, pairs)
     words = ["rehome"]
-    words += [f"--topology {quoted(str(new))}"] if new is not None else []
-    words += [f"--from {quoted(str(old))}"] if old is not None else []
+    options = RehomeOptions("", at_least_once=at_least_once, wipe_unclean=wipe_unclean)
+    # In the order of the arguments: with several unreadable files the first one is reported.
+    if new is not None:
+        words.append(f"--topology {quoted(str(new))}")
+        options = replace(options, new=Described.by(read_topology(new)))
+    if old is not None:
+        words.append(f"--from {quoted(str(old))}")
+        options = replace(options, old=Described.by(read_topology(old)))
     words += [f"--map {quoted(pair)}" for pair in pairs]
-    return RehomeOptions(
-        " ".join(words),
-        Described.by(read_topology(new)) if new is not None else None,
-        Described.by(read_topology(old)) if old is not None else None,
-        read_pairs(pairs),
-        read_draft(spec) if spec is not None else None,
-        str(spec) if spec is not None else "",
-        at_least_once,
-        wipe_unclean,
-    )
+    options = replace(options, numbers=read_pairs(pairs))
+    if spec is not None:
+        options = replace(options, spec=read_draft(spec), spec_name=str(spec))
+    return replace(options, command=" ".join(words))
 
 
 def _refuse_contradictions(new: Path | None, old: Path | None, pairs: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from kstate_cli.rehome.task_changes import refuse_unknown_kinds, task_changes
 from kstate_cli.releases import Release
 from kstate_cli.specification.draft import table_of
 from kstate_cli.specification.homes import Home
-from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.model import Application, Database
 from kstate_cli.statedir.names import store_folder
 from kstate_cli.statedir.problems import Place
 from kstate_cli.texts import command, first_lines, some
@@ -36,12 +36,15 @@ def plan_rehome(app: Application, options: RehomeOptions) -> Plan:
     snapshot = read_snapshot(app, options.of_application(app.app_id))
     layout = RehomeLayout(snapshot, rehoming_of(snapshot))
     changes = [*_application_remarks(snapshot), *_judge_halves(layout)]
+    # Before the dump is read: a refusal that needs no dump comes first.
     refuse_unknown_kinds(layout)
     layout, halves_changes = complete_halves(layout)
+    # After the halves: a half that leaves is no changed task here any more.
     changed_tasks = _changed_tasks(layout)
     layout, omissions = leave_out(layout, changed_tasks)
     refuse_foreign(layout)
     changes += [*halves_changes, *omissions, *offset_remarks(snapshot, changed_tasks), *changes_of(layout)]
+    # The broker is asked last, since nothing is moved if there is nothing to do.
     if steps_of(changes):
         changes += _live_remarks(layout)
     release = _release_of(layout)
@@ -64,8 +67,10 @@ def ages_of_moved(app: Application, plan: Plan) -> list[Age]:
         for step in plan.steps
         if isinstance(step, MoveStore)
     }
-    ages = read_ages(app.path) if names else ()
-    return [replace(age, store=names[age.store]) for age in ages if age.store in names]
+    if not names:
+        return []
+    # Entries are copied under the new names and the old ones stay: an undo brings the old names back.
+    return [replace(age, store=names[age.store]) for age in read_ages(app.path) if age.store in names]
 
 
 def _task_name(path: str) -> str:
@@ -95,7 +100,11 @@ def _release_of(layout: RehomeLayout) -> Release:
 def _application_remarks(snapshot: RehomeSnapshot) -> Iterator[Change]:
     """Yield what concerns the directory as a whole."""
     for problem in snapshot.app.all_problems():
-        yield note(problem.reasoned) if problem.passing else warning(problem.reasoned)
+        remark = warning(problem.reasoned)
+        # Only while the application is running, so nothing is wrong.
+        if problem.passing:
+            remark = note(problem.reasoned)
+        yield remark
     yield from map(note, as_of_note(snapshot.app))
 
 
@@ -157,8 +166,10 @@ def leave_out(layout: RehomeLayout, changed_tasks: Collection[str]) -> tuple[Reh
     changes: list[Change] = []
     for rule in (_partial_copies(layout), _uneven_stores(layout, tasks), _stores_without_offset(layout, tasks)):
         for outcome in rule:
+            # A rule yields omissions and remarks in one order, that of the tasks: so does the plan.
             if isinstance(outcome, tuple):
                 store, reason = outcome
+                # setdefault: uncommitted rows outrank the other reasons.
                 left_out.setdefault(store, reason)
             else:
                 changes.append(outcome)
@@ -178,6 +189,7 @@ def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStor
     reasons: list[str] = []
     for name in tasks:
         for unclean in layout.snapshot.tasks[name].unclean:
+            # A sign about the whole task taints each of its stores that has rows.
             with_rows = [store for store in _kept_with_rows(layout, name) if unclean.store in (None, store)]
             if with_rows:
                 reasons.append(str(unclean))
@@ -207,6 +219,7 @@ def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
         state, key = layout.store(placement), (placement.source, placement.store)
         if key not in layout.rehoming.partial or state is None:
             continue
+        # Without a changelog nothing else has the rows: a partial copy is better than none.
         if not state.offsets:
             yield warning(
                 f"{placement.source}/{placement.store}: several sub-topologies had a copy of it, and no changelog: "
@@ -236,6 +249,8 @@ def _stores_without_offset(layout: RehomeLayout, tasks: Iterable[str]) -> Iterat
             state = layout.store(placement)
             if placement.target is None or state is None or state.offsets or state.store.empty:
                 continue
+            # Another partition of the store has an offset, so the store is logged, and this one has
+            # lost its own.
             if any(other.offsets for other in layout.snapshot.elsewhere(name, placement.store)):
                 yield (name, placement.store), "it has rows and no offset any more"
             elif placement.moves:
@@ -284,6 +299,7 @@ def _directory_changes(layout: RehomeLayout) -> Iterator[Change]:
     """Yield the steps about directories: what leaves, then what moves, then the tasks that are empty after that."""
     moves: list[MoveStore] = []
     for placement in layout.rehoming.placements:
+        # No directory moves: the offset goes into the files of the new task.
         if placement.offset_only:
             yield from _offset_only_remark(placement)
             continue
@@ -293,6 +309,7 @@ def _directory_changes(layout: RehomeLayout) -> Iterator[Change]:
             yield from _omission_remarks(layout, placement)
         elif placement.moves:
             moves.append(_move(layout, placement))
+    # After all omissions: a store may move to the place that another one leaves.
     yield from moves
     for name in _ending_tasks(layout):
         yield OmitTree(name, "nothing is left of it")
@@ -303,7 +320,9 @@ def _omission_reason(layout: RehomeLayout, placement: Placement) -> str | None:
     if placement.target is None:
         return str(placement.reason)
     reason = layout.left_out.get((placement.source, placement.store))
-    return None if reason is None else f"{reason}: {placement.target} restores it"
+    if reason is None:
+        return None
+    return f"{reason}: {placement.target} restores it"
 
 
 def _store_path(layout: RehomeLayout, placement: Placement) -> str:
@@ -317,7 +336,9 @@ def _store_path(layout: RehomeLayout, placement: Placement) -> str:
 
 def _move(layout: RehomeLayout, placement: Placement) -> MoveStore:
     state, source = layout.store(placement), _store_path(layout, placement)
-    databases = () if state is None else state.store.databases
+    databases: tuple[Database, ...] = ()
+    if state is not None:
+        databases = state.store.databases
     below_task = Path(source).relative_to(placement.source)
     return MoveStore(f"{placement.target}/{below_task}", source, databases, f"from {source}")
 
@@ -333,6 +354,7 @@ def _omission_remarks(layout: RehomeLayout, placement: Placement) -> Iterator[Ch
     if placement.target is not None:
         yield warning(f"{placement.source}/{placement.store}: {reason}: left out, so that Streams restores it")
     state = layout.store(placement)
+    # A start of the new topology made that copy: its rows are in the changelog of the store that moves.
     if placement.reason is LeaveReason.STARTED or state is None or state.offsets or state.store.empty:
         return
     if not any(other.offsets for other in layout.snapshot.elsewhere(placement.source, placement.store)):
@@ -344,6 +366,7 @@ def _omission_remarks(layout: RehomeLayout, placement: Placement) -> Iterator[Ch
 
 def _global_store_remarks(layout: RehomeLayout) -> Iterator[Change]:
     new = layout.snapshot.options.new
+    # ``global`` has no sub-topology, so no number of it ever changes.
     here = {store.name for task in layout.snapshot.app.tasks if task.is_global for store in task.stores}
     if new is not None and (removed := sorted(here - new.global_stores)):
         yield note(f"{GLOBAL}: the new topology has not {some(removed, _MOST)}: global stores stay where they are")
@@ -361,6 +384,8 @@ def _global_checkpoint(layout: RehomeLayout) -> Iterator[Change]:
         return
     topics = frozenset(new.text.global_stores.values())
     lines = {tp: offset for tp, offset in task.checkpoint.entries.items() if tp.topic in topics}
+    # Without any remaining line nothing is written: the old topology still needs the file on the way
+    # back.
     if lines and lines.keys() != task.checkpoint.entries.keys():
         yield Keeping(GLOBAL).lines(lines)
 
@@ -418,6 +443,8 @@ def _task_times(layout: RehomeLayout) -> dict[str, int]:
         target = placement.target
         if target is not None and any(other.moves for other in layout.rehoming.into(target)):
             mtime = layout.snapshot.tasks[placement.source].task.mtime_ns
+            # The oldest store decides: the cleaner compares the mtime of the directory, never that of a
+            # store.
             times[target] = min(mtime, times.get(target, mtime))
     for name, restored in layout.completion.times.items():
         times[name] = min(restored, times.get(name, restored))

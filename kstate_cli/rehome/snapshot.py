@@ -68,10 +68,13 @@ class RehomeSnapshot:
     def _directory_task(self, name: str) -> DirectoryTask:
         resolved = self.tasks[name]
         task = resolved.task
+        # A failed start of 4.3 creates all stores in left-over directories: these prove nothing about
+        # the task.
         strays = frozenset(state.store.name for state in resolved.stores if is_stray(state))
         unwritten = frozenset(state.store.name for state in resolved.stores if is_unwritten(state))
         lost = frozenset(state.store.name for state in resolved.stores if not state.offsets) - strays
         stores = {store.name for store in task.stores} - strays - unwritten | self.custom[name].keys()
+        # In-memory and custom stores: the offset moves although there is no database to move.
         offset_only = {*resolved.absent, *self.owners[name].absent, *task.store_files} - stores - strays - unwritten
         return DirectoryTask(task.id, frozenset(stores), frozenset(offset_only), lost, unwritten, strays)
 
@@ -92,7 +95,9 @@ class RehomeSnapshot:
     def new_part(self, task: TaskId) -> Subtopology | None:
         """Return the sub-topology of a task in the new text; None without a text, or if it has none of that number."""
         new = self.options.new
-        return None if new is None else new.part(Home.of(task))
+        if new is None:
+            return None
+        return new.part(Home.of(task))
 
     def relative(self, path: Path) -> str:
         """Return a path as steps have it: relative to the application directory."""
@@ -111,6 +116,7 @@ def is_unwritten(state: StoreOffsets) -> bool:
 
 def read_snapshot(app: Application, options: RehomeOptions) -> RehomeSnapshot:
     """Return what a rehoming goes by. Raises Refused for damage, and for a specification that contradicts the disk."""
+    # Unlike a migration no task is skipped here: its stores may be those that others wait for.
     fatal = [problem.reasoned for problem in app.all_problems() if problem.fatal]
     if fatal:
         raise Refused(
@@ -119,8 +125,10 @@ def read_snapshot(app: Application, options: RehomeOptions) -> RehomeSnapshot:
             where=str(app.path),
             hint=f"what to do about each: {command('check', app.path, '--for', release_of(app).name)}",
         )
+    # Only kinds are compared: the file may be of the new topology, whose numbers differ by design.
     if options.spec is not None:
         refuse_other_kinds(app, options.spec, file_name=options.spec_name)
+    # Read once: all rules below go by this moment, and none of them lists a directory again.
     resolved = tuple(resolve_to_plan(app))
     tasks = {state.task.name: state for state in resolved if not state.task.is_global}
     foreign = {name: _foreign_entries(state) for name, state in tasks.items()}
@@ -147,6 +155,8 @@ def _foreign_entries(resolved: TaskOffsets) -> dict[str, Path]:
 def _custom_stores(resolved: TaskOffsets, foreign: Mapping[str, Path], options: RehomeOptions) -> dict[str, Path]:
     """Return the directories of a task that a text, or an offset, names as a store."""
     task = resolved.task
+    # A directory that nothing names as a store may be anybody's: it is refused in tasks that stores
+    # leave.
     names = {*resolved.absent, *task.store_files}
     for described in (options.new, options.old):
         if described is not None:
@@ -224,11 +234,14 @@ def complete_halves(layout: RehomeLayout) -> tuple[RehomeLayout, list[Change]]:
     completer = layout.snapshot.options.completer
     if not halves or completer is None:
         return layout, changes
+    # After the texts were compared: they alone decide, so that every host comes to the same answer.
     decision = _decide(layout, halves)
     changes += _leaving_remarks(layout, decision)
     layout = replace(layout, rehoming=layout.rehoming.without(decision.leaving))
     if decision.completed:
         _refuse_other_release(layout, completer.release)
+        # ``restore`` plans into the same change: stores that move and stores that are built switch in
+        # together.
         completion = completer.complete(layout.snapshot.app, decision.completed)
         layout = replace(layout, completion=completion)
         changes += [warning(text) for text in completion.warnings]
@@ -249,6 +262,7 @@ def _restorable(layout: RehomeLayout) -> dict[str, tuple[str, ...]]:
 def _unrestorable_remarks(layout: RehomeLayout) -> Iterator[Change]:
     unlogged = layout.snapshot.options.unlogged
     for name, stores in layout.rehoming.halves.items():
+        # No dump has these rows: they exist on the other host only, and only a warning can say so.
         if without := sorted(set(stores) & unlogged):
             yield warning(f"{name}: no changelog has {some(without, _MOST)}: what other hosts have of it stays there")
 
@@ -271,6 +285,8 @@ def _decide(layout: RehomeLayout, halves: Mapping[str, tuple[str, ...]]) -> Half
     if complete:
         here = halves.keys() & complete
     else:
+        # The lowest task of the old text exists on one host only, so exactly one host completes each
+        # half.
         here = {name for name in halves if _first_source(layout, name) in layout.snapshot.tasks}
     return HalfTasks({name: halves[name] for name in sorted(here)}, frozenset(halves.keys() - here))
 
@@ -299,6 +315,7 @@ def _first_source(layout: RehomeLayout, task: str) -> str:
     assert old is not None
     target = TaskId.parse(task)
     home, nowhere = Home.of(target), options.in_memory | options.unlogged
+    # In-memory and unlogged stores are on no host that could be asked, so they do not decide.
     keys = [StoreKey(home.topology, store) for store in new.stores_of(home) if store not in nowhere]
     return min(old.homes[key] for key in keys if key in old.homes).task(target.partition or 0)
 
@@ -307,7 +324,10 @@ def _refuse_other_release(layout: RehomeLayout, release: Release) -> None:
     """Raise Refused if the release cannot open what is here: the restored stores would not fit the others."""
     snapshot = layout.snapshot
     inside = release.offsets_home is OffsetsHome.COLUMN_FAMILY
-    wrong = sorted(_unreadable(layout, release)) if inside == snapshot.inside else ["it keeps offsets elsewhere"]
+    wrong = sorted(_unreadable(layout, release))
+    # KIP-1035: one task must not have offsets in two places, of which a release reads only one.
+    if inside != snapshot.inside:
+        wrong = ["it keeps offsets elsewhere"]
     if wrong:
         raise Refused(
             f"{release} cannot open the directory as it is",

@@ -53,6 +53,7 @@ def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Ch
 
 
 def _task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> Iterator[Change]:
+    # Removals before writes: a store of the same name may write its own files into the place.
     yield from _removed_files(layout, target)
     lines: dict[TopicPartition, int] = {}
     for placement in layout.rehoming.into(target):
@@ -70,7 +71,9 @@ def _task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> Iterat
 def _checkpoint(layout: RehomeLayout, target: str, lines: Offsets) -> Iterator[Change]:
     """Write ``.checkpoint`` if its lines change; remove it if none is left."""
     keeping, here = Keeping(target), layout.snapshot.tasks.get(target)
-    before = here.task.checkpoint.entries if here is not None and here.task.checkpoint is not None else None
+    before: Offsets | None = None
+    if here is not None and here.task.checkpoint is not None:
+        before = here.task.checkpoint.entries
     if before and not lines:
         yield keeping.without_lines("no offset of what is in it now")
     elif lines and lines != before:
@@ -82,7 +85,9 @@ def _lines_of_store(layout: RehomeLayout, guesses: Guesses, keeping: Keeping, pl
     lines = layout.lines_of(placement)
     if (placement.source, placement.store) in layout.left_out:
         return _left_out_lines(layout, guesses, keeping, placement)
-    return _Lines(lines, tuple(_moved_files(layout, keeping, placement)) if placement.moves else ())
+    if not placement.moves:
+        return _Lines(lines)
+    return _Lines(lines, tuple(_moved_files(layout, keeping, placement)))
 
 
 def _left_out_lines(layout: RehomeLayout, guesses: Guesses, keeping: Keeping, placement: Placement) -> _Lines:
@@ -95,15 +100,19 @@ def _left_out_lines(layout: RehomeLayout, guesses: Guesses, keeping: Keeping, pl
         # Killed under exactly-once, Streams leaves no .checkpoint: whether the store had a line is unknown.
         topic = usual_changelog(snapshot.app.app_id, resolved.task, placement.store)
         offsets = {topic: OFFSET_UNKNOWN}
+    # ``guesses`` collects warnings of the whole application: only the new ones belong to this store.
     earlier = len(guesses.warnings)
+    # A guess is reported: a wrong changelog would make exactly-once wipe the task.
     offsets = offsets or guesses.offsets(resolved, state)
     changes: list[Change] = [warning(text) for text in guesses.warnings[earlier:]]
     unknown = dict.fromkeys(offsets, OFFSET_UNKNOWN)
     changes += left_behind(keeping, state.store, unknown, inside=snapshot.inside)
     if state.store.position_file is not None and not placement.moves:
         changes.append(keeping.without_position(placement.store, "its store is left out"))
-    in_checkpoint = bool(layout.lines_of(placement)) or not snapshot.inside
-    return _Lines(unknown if in_checkpoint else {}, tuple(changes))
+    # 4.3 reads the offset in the store; a line beside it would override it again.
+    if snapshot.inside and not layout.lines_of(placement):
+        unknown = {}
+    return _Lines(unknown, tuple(changes))
 
 
 def _moved_files(layout: RehomeLayout, keeping: Keeping, placement: Placement) -> Iterator[Change]:
@@ -112,6 +121,8 @@ def _moved_files(layout: RehomeLayout, keeping: Keeping, placement: Placement) -
     if (file := task.store_files.get(placement.store)) is not None:
         yield keeping.lines_of(placement.store, file.entries)
     position_file = task.position_files.get(placement.store)
+    # A Position from 4.3 on is in the database, which moves as it is; only the file of 4.2 is written
+    # again.
     if position_file is not None and position_file.content is not None:
         position = Position.from_checkpoint(position_file.content)
         text = f"position: {', '.join(typed_offsets(position.as_map()))}"
@@ -128,6 +139,8 @@ def _removed_files(layout: RehomeLayout, name: str) -> Iterator[Change]:
     for store in sorted({*task.store_files, *task.position_files} & stores):
         if _stays(layout, name, store):
             continue
+        # The file of the successor is written over the old one: a removal after it would take the new
+        # file.
         files = _files_of_successor(layout, name, store)
         if store in task.store_files and (files is None or store not in files.store_files):
             yield keeping.without_lines_of(store, "its store is elsewhere")
@@ -146,20 +159,25 @@ def _files_of_successor(layout: RehomeLayout, task: str, store: str) -> Task | N
     sources = [
         placement.source for placement in layout.rehoming.into(task) if placement.store == store and placement.moves
     ]
-    return layout.snapshot.tasks[sources[-1]].task if sources else None
+    if not sources:
+        return None
+    return layout.snapshot.tasks[sources[-1]].task
 
 
 def _unowned_lines(layout: RehomeLayout, target: str) -> _Lines:
     """Return the lines that belong to no store here: they stay, or go to the sub-topology that reads their topic."""
     task, snapshot = TaskId.parse(target), layout.snapshot
     part = snapshot.new_part(task)
-    topics = part.topics if part is not None else ()
+    topics: tuple[str, ...] = ()
+    if part is not None:
+        topics = part.topics
     lines: dict[TopicPartition, int] = {}
     changes: list[Change] = []
     sources = {placement.source for placement in layout.rehoming.into(target)} | ({target} & snapshot.tasks.keys())
     for source in sorted(sources):
         whole = {move.target for move in layout.rehoming.of(source) if move.target is not None} <= {target}
         for tp, offset in snapshot.owners[source].unknown.items():
+            # Everything of the task stays together, so a line whose owner is unknown stays with it.
             if source == target and whole:
                 lines[tp] = offset
             elif tp.partition == task.partition and (whole or tp.topic in topics):
@@ -179,7 +197,8 @@ def _missing_lines(layout: RehomeLayout, target: str) -> _Lines:
         restored = layout.completion.offsets.get((target, missing.store))
         if restored is not None:
             # From 4.3 on they are written into the database that is built.
-            lines |= {} if inside else restored
+            if not inside:
+                lines |= restored
             continue
         changes += _assumed_new(layout, target, missing)
         unknown = _unknown_offsets(layout, target, missing)

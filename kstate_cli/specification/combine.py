@@ -60,6 +60,8 @@ def merge(
     if isinstance(in_file, Spec):
         in_file = draft_of(in_file)
     described = _described(topology)
+    # The prefix of every changelog depends on it: with another id each store would be restored from a
+    # foreign topic.
     if app is not None and in_file.application not in (None, app.app_id):
         raise Refused(
             f"{file_name} is about application {in_file.application}, the directory is that of {app.app_id}",
@@ -149,6 +151,8 @@ def refuse_other_kinds(app: Application, spec: SpecDraft, *, file_name: str) -> 
         in_directory = inferred.draft.store(in_file.name)
         if in_file.kind is None or in_directory is None:
             continue
+        # Only the kind is compared here: other fields may be about another application of the same
+        # code.
         only = StoreDraft(name=in_file.name, kind=in_file.kind)
         _refuse_any(in_file.name, _contradictions(only, file_name, in_directory, str(app.path)))
         if in_file.name in inferred.evidence:
@@ -175,6 +179,8 @@ def _merge(
     # the other.
     _refuse_any(name, _contradictions(in_file, file_name, in_directory, _DIRECTORY))
     _refuse_any(name, _contradictions(described, FROM, in_directory, _DIRECTORY))
+    # The user's file first, since the bytes prove only what they contradict; the checks above found no
+    # contradiction.
     merged = in_file.over(described).over(in_directory)
     if name in inferred.evidence:
         _refuse_any(name, _against_evidence(in_file, file_name, merged, inferred.evidence[name]))
@@ -189,6 +195,7 @@ def _contradictions(draft: StoreDraft, source: str, other: StoreDraft, by: str) 
             key = key_of(name)
             why = other.inferred[name]
             yield f"{source} says {key} = {literal(first)}, {by} says {key} = {literal(second)} ({why})"
+    # Not a difference of one field: a global store has no sub-topology at all.
     if draft.is_global and other.subtopology is not None:
         yield f"{source} says that it is global, {by} says that it is in subtopology {other.subtopology}"
     if other.is_global and draft.subtopology is not None:

@@ -87,6 +87,7 @@ class StoreDraft:
             if self.changelog != other.changelog:
                 fields.pop("source", None)
         inferred = {**self.inferred, **{name: why for name, why in other.inferred.items() if name in fields}}
+        # The stronger source asks more precisely; an answered question is dropped later, by its field.
         questions = {**other.questions, **self.questions}
         return replace(self, **fields, inferred=inferred, questions=questions)
 
@@ -95,6 +96,7 @@ class StoreDraft:
         values: dict[str, Any] = {}
         inferred = dict(self.inferred)
 
+        # A field with a question keeps it: a default would answer what a source found doubtful.
         def default(name: str, value: object, why: str) -> None:
             if self.get(name) is None and name not in self.questions:
                 values[name], inferred[name] = value, why
@@ -111,6 +113,7 @@ class StoreDraft:
             default(
                 "source", SOURCE_TOPIC, f"the name of its changelog does not end in {changelog_topic('', self.name)}"
             )
+        # Streams derives the interval from the retention unless a custom supplier states one.
         if self.retention_ms is not None and self.kind is not None:
             interval = default_segment_interval(self.kind, self.retention_ms)
             # The retention answers a question about the interval.
@@ -123,6 +126,7 @@ class StoreDraft:
 
     def missing(self) -> tuple[Missing, ...]:
         """Return the required fields without a value, of a draft that was :meth:`filled`."""
+        # The kind decides how rows are written, so no store is built without it.
         required = {"kind": "nothing tells the kind of the store"}
         if self.is_global:
             required["source"] = (
@@ -134,6 +138,8 @@ class StoreDraft:
         # kstate never builds an unlogged store, so its retention is not needed.
         if has_retention(self.kind) and self.logged is not False:
             required["retention_ms"] = "nothing tells the retention"
+        # An index row that is missing or superfluous makes lookups by key miss rows, silently
+        # (KIP-825).
         if is_time_ordered(self.kind) and not store_kind(str(self.kind)).always_indexed:
             required["indexed"] = "true for sliding windows, false for others"
         questions = {name: Question(why) for name, why in required.items() if self.get(name) is None}
@@ -153,6 +159,8 @@ class StoreDraft:
             settled |= {"changelog", "retention_ms", "segment_interval_ms"}
         if self.kind is not None and not has_retention(self.kind):
             settled |= {"retention_ms", "segment_interval_ms"}
+        # A task's store is restored from a changelog; its source matters for global stores and source
+        # topics only.
         if self.is_global is False:
             settled.add("source")
         return {name: question for name, question in self.questions.items() if name not in settled}
@@ -256,6 +264,7 @@ def complete(draft: SpecDraft, *, file_name: str, only: Collection[str] | None =
     stores: list[StoreSpec] = []
     missing: list[Missing] = []
     for store in draft.stores:
+        # Defaults come last: every source has been merged, so they replace no statement.
         filled = store.filled(draft.application)
         open_fields = filled.missing()
         if not open_fields:

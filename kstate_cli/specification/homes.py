@@ -78,6 +78,8 @@ class Described:
         places: dict[StoreKey, list[Home]] = {}
         for part in tasks:
             for name in part.stores:
+                # Releases before KAFKA-20464 print a store in each sub-topology whose processors share
+                # its builder.
                 places.setdefault(StoreKey(part.topology or "", name), []).append(home_of(part))
         copies = {key: tuple(those) for key, those in places.items() if len(those) > 1}
         return cls(text, {key: those[0] for key, those in places.items()}, frozenset(text.global_stores), copies)
@@ -118,6 +120,8 @@ def generated(store: str) -> bool:
 
 def of_another_operator(key: StoreKey, new: Described, old: Described) -> bool:
     """Return whether a generated name that both texts have belongs to another operator now: it is another store."""
+    # A given name identifies a store. A generated one only counts operators, so its sources must agree
+    # as well.
     return generated(key.store) and new.text.origin(key.store) != old.text.origin(key.store)
 
 
@@ -135,6 +139,7 @@ def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
         # Given twice with one target is no contradiction: scripts repeat options.
         if numbers.setdefault(old, new) != new:
             raise UsageError(f"two new numbers of sub-topology {old}", hint=_HINT)
+    # ``gone`` may repeat: any number of sub-topologies can disappear.
     targets = [new for new in numbers.values() if new is not None]
     for twice in sorted({new for new in targets if targets.count(new) > 1}):
         raise UsageError(f"two sub-topologies become {twice}", hint="what is merged say two texts: --topology, --from")

@@ -146,6 +146,7 @@ def _kinds_by_rows() -> tuple[str, ...]:
 
 
 def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset[str]]:
+    # One certain task is enough: all tasks of a store are written by the same code.
     certain = {_stored_as(store): store.kind for store in stores if store.kind.certain}
     if len(certain) == 1:
         name, kind = next(iter(certain.items()))
@@ -162,6 +163,7 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     if unsure.name == AMBIGUOUS:
         likely = _kinds_by_rows()
     answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
+    # A grace buffer has segment 0 only, so it has no retention to ask for.
     if segmented and not has_key(unsure.name, KeySchema.BUFFER):
         answers.ask("retention_ms", "it follows from the rows of a store of known kind")
     return None, possible
@@ -177,6 +179,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
     if len(topologies) > 1:
         answers.ask("topology", "it lies in several named topologies", *sorted(map(str, topologies)))
         return
+    # A store belongs to one sub-topology: more mean left-over directories, and their rows may be old.
     if len(parts) > 1:
         numbers = sorted(number for _, number in parts)
         answers.ask("subtopology", "it lies in tasks of several subtopologies: all but one are left over", *numbers)
@@ -244,6 +247,7 @@ def _times(answers: _Answers, kind: str | None, databases: list[Database], *, re
         return _history(answers, databases)
     if kind is None or not expires(kind):
         return Interval()
+    # The segments of all tasks together: each start that is added makes the common divisor smaller.
     interval = segment_interval(kind, databases, read=read)
     exact = interval.exact
     if exact is None:
@@ -325,10 +329,12 @@ def topic_of(app_id: str, name: str, places: Sequence[tuple[Task, Store]], owner
     ``owners`` has the owners of the topics of each task's ``.checkpoint``, by the name of the task. The evidence of the
     store itself counts first, then lines with its name, then source topics, and at last the absence of an offset.
     """
+    # The offsets in the store itself: Streams wrote them for this store alone.
     own = _legal(topic for task, store in places for topic in own_topics(task, store))
     if own:
         return _single_topic(app_id, name, places, own, "the offsets in the store")
     in_tasks = [owners[task.name] for task, _ in places]
+    # ``.checkpoint`` has the lines of all stores of a task: a line counts if the topic names the store.
     lines = _legal(topic for in_task in in_tasks for topic, owner in in_task.changelogs.items() if owner == name)
     if lines:
         return _single_topic(app_id, name, places, lines, CHECKPOINT)
@@ -352,6 +358,7 @@ def _single_topic(
         return Topic(topic, where)
     if topic in {changelog_topic(prefix_of(app_id, task), name) for task, _ in places}:
         return Topic(topic, where)
+    # A topic in the Position is an input: then the store is restored from its source topic.
     built_from = any(topic in store.position.topics for _, store in places)
     if prefix_of_changelog(topic, name) is not None and not built_from:
         # Another prefix (an internal setting), or a source topic that is itself the changelog of an application.

@@ -121,6 +121,8 @@ class Interval:
         """Return the greatest proper divisor of :attr:`divides`; a bound above it if it would take long to find."""
         if self.divides == 1:
             return 0
+        # The smallest factor gives the greatest proper divisor. A million steps take a fraction of a
+        # second.
         for factor in range(2, _MAX_FACTOR):
             if factor * factor > self.divides:
                 return 1
@@ -187,6 +189,7 @@ def _read(divides: int, farthest: int, databases: Sequence[Database], time_of: C
     for database in databases:
         if database.empty:
             continue
+        # The shadow is closed before the next segment is opened: a store may have hundreds of them.
         with Shadow(database.path) as shadow:
             for family in (name for name in shadow.column_families if name != OFFSETS_CF):
                 for key, _ in shadow.rows(family):
@@ -207,6 +210,8 @@ def _farthest(database: Database, keys: Iterable[bytes], time_of: Callable[[byte
 
 def _distance(database: Database, key: bytes, time_of: Callable[[bytes], int]) -> int:
     distance = time_of(key) - (database.segment_start or 0)
+    # A row before its segment proves another key layout or another store, so no interval may be
+    # inferred.
     if distance < 0:
         raise _OutsideError(f"a row before the start of its segment {database.segment_start}")
     return distance
@@ -251,10 +256,12 @@ def versioned_span(databases: Iterable[Database]) -> int:
 
 def _ends(key: bytes, value: bytes) -> Iterator[tuple[int, int]]:
     """Yield (segment, end of validity in ms) for each version in a segment's row."""
+    # The latest versions are in segment -1 and state no end, so they prove nothing about the interval.
     where = VersionedKey.from_bytes(key)
     if where.is_latest:
         return
     row = SegmentValue.from_bytes(value)
     yield where.segment, row.next_timestamp
+    # From the newest to the oldest: each version ends where the next newer one begins.
     for version in row.versions[:-1]:
         yield where.segment, version.valid_from

@@ -65,6 +65,7 @@ def fitting(where: str, table: str, members: object, keys: Mapping[str, KeyRule]
 
 def similar(value: object, keys: Iterable[str]) -> str | None:
     """Return a hint with the word of ``keys`` that is closest to a value; None if none is close."""
+    # A typing error is the usual cause: the hint names the word that was meant.
     close = close_to(str(value), keys)
     return None if close is None else f"did you mean {close!r}?"
 

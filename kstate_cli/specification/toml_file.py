@@ -100,6 +100,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 def _text(path: Path) -> str:
     try:
+        # Bounded: a path that names a device or a huge file by mistake must not fill the memory.
         data = read_given(path, _MAX_BYTES)
     except NotReadableError as error:
         raise UsageError(f"{path} {error.why}", hint=f"name a file of the form of {example('kstate.toml')}") from None
@@ -282,6 +283,7 @@ def _contradictions(store: StoreDraft) -> Iterator[tuple[str, str]]:
         for key in ("retention_ms", "segment_interval_ms"):
             if store.get(key) is not None:
                 yield f"is of kind {store.kind} and has {key}", f"that kind has none: remove {key}"
+    # Silently ignored it would look as if kstate had built an index.
     if store.indexed and not is_time_ordered(store.kind):
         yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
 

@@ -85,6 +85,7 @@ def report_of_dump(dump: Dump) -> TopicReport:
     partitions = _by_topic((key, bool(part.log_end)) for key, part in dump.partitions.items())
     newest: dict[str, PartitionDump] = {}
     for key, part in dump.partitions.items():
+        # Settings change between readings: those of the last one are what Streams would see today.
         if key.topic in partitions and (key.topic not in newest or _ended(newest[key.topic]) < _ended(part)):
             newest[key.topic] = part
     topics = {}
@@ -203,6 +204,8 @@ def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | 
         return None
     tasks = [task for task in app.tasks if _has_store(task, store)]
     others = {other.name for task in tasks for other in task.stores}
+    # A task that lacks another store was interrupted while it was created, and proves nothing about
+    # this one.
     complete = all({other.name for other in task.stores} == others for task in tasks)
     if not tasks or not others or not complete or any(task.problems for task in tasks):
         return None
@@ -221,6 +224,7 @@ def apply_settings(
     topic = store.changelog
     if topic is None and "changelog" in store.questions:
         return store  # the owner of these settings is unknown
+    # Reports are looked up by the usual name, so that a topic can contradict "logged = false".
     if topic is None and application is not None and not store.is_global:
         topic = changelog_topic(changelog_prefix(application, store.topology), store.name)
     statements = [

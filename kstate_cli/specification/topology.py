@@ -278,6 +278,7 @@ def parse_topology(text: str, where: str = "the topology") -> TopologyText:
 def _read_line(where: str, number: int, line: str, topology: str | None, parts: list[_SubtopologyDraft]) -> None:
     head = _SUBTOPOLOGY.fullmatch(line)
     if head is not None:
+        # Java's int: a larger number is no output of Streams.
         if int(head["id"]) > MAX_I32:
             raise _wrong(where, number, f"{head['id']} is no number of a subtopology")
         parts.append(_SubtopologyDraft(int(head["id"]), topology, head["global"] is not None, number))
@@ -345,6 +346,8 @@ def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
             other = numbers.setdefault((part.topology, part.number), part)
         if other is not part:
             raise _wrong(where, part.line, f"subtopology {part.number} is already on line {other.line}")
+        # Streams gives each global store a sub-topology of its own with one source
+        # (InternalTopologyBuilder.addGlobalStore).
         if part.is_global and (len(part.stores) != 1 or len(part.topics) != 1 or part.pattern):
             raise _wrong(where, part.line, "a global store has one store and one topic")
         for name in part.stores:

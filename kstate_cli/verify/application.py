@@ -64,8 +64,10 @@ def verify_application(request: VerifyRequest, watcher: VerifyWatcher) -> AppRep
     """Read every database of the selection. Raises UsageError if a name of the selection does not exist."""
     app = read_application(request.app, workers=request.workers)
     selected = [(task, store) for task in app.tasks for store in task.stores if request.selects(task.name, store.name)]
+    # An empty application is no error, a misspelt name is: it would be a good verdict on nothing.
     if not selected and (request.tasks or request.stores):
         raise unknown_selection(app, request.tasks, request.stores)
+    # By a hash of the names: over t runs each store is read once, whatever stores come or go meanwhile.
     part = [(task, store) for task, store in selected if in_subset(task.name, store.name, request.subset)]
     gathered = [Gathered(task, store) for task, store in part]
     reports = _store_reports(app, gathered, request, watcher)
@@ -89,6 +91,7 @@ def _store_reports(
     # Closed even after an error: the generator owns worker processes and a temporary folder.
     with closing(_run(request, [job for _, job in jobs], watcher)) as answers:
         for (store, job), (report, seconds) in zip(jobs, answers, strict=True):
+            # Databases come back in the order of their size, so reports are gathered by path.
             store.reports[job.path] = report
             store.seconds += seconds
             for finding in report.findings:
@@ -131,10 +134,13 @@ def _run(
 ) -> Generator[tuple[DatabaseReport, float], None, None]:
     if not jobs:
         return
+    # Shadows copy small files only: in memory they spare the disk that is being read.
     parent = temporary.in_memory(sum(_small_bytes(job.path) for job in jobs))
     with temporary.private_folder("verify", parent) as scratch:
         watcher.begin(sum(job.size for job in jobs))
+        # No process without work: each one costs the import of RocksDB.
         processes = max(1, min(request.workers, len(jobs)))
+        # The counters are files in the scratch folder, since workers share no memory with this process.
         with progress_counters(scratch, len(jobs), watcher.at) as counters, Processes(processes) as workers:
             arguments = [
                 (replace(job, each_sst=request.each_sst, counter=counters.counter(number)), scratch)
@@ -220,8 +226,10 @@ def store_report(gathered: Gathered, *, running: bool) -> StoreReport:
     task, store = gathered.task, gathered.store
     reports = [gathered.reports[database.path] for database in store.databases]
     findings = [finding for report in reports for finding in report.findings]
+    # A malformed offset file makes a store as unusable as a damaged block.
     findings += [finding for finding in _of_task(task) if _belongs(finding, task, store)]
     digest = None
+    # A digest of a part would be equal for two stores that lost the same block.
     if not findings:
         digest = store_digest((d.segment_start, r.digest) for d, r in zip(store.databases, reports, strict=True))
     return StoreReport(
@@ -273,6 +281,7 @@ def _of_task(task: Task) -> list[VerifyFinding]:
     for problem in task.problems:
         if not problem.fatal:
             continue
+        # Unknown before damaged: a disk that does not answer proves nothing about the bytes.
         if problem.code is ProblemCode.UNREADABLE:
             code = UNREADABLE
         elif problem.place in malformed:

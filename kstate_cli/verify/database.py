@@ -101,9 +101,11 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
                 return DatabaseReport(dropped=True, remarks=(f"{job.place.text} was dropped meanwhile",))
         except OSError as error:
             if not cannot_be_read(error):
+                # Out of descriptors or memory: every other database would fail in the same way.
                 raise host_error(error) or error from None
             text = f"cannot be read: {error.strerror}"
             return DatabaseReport(findings=(VerifyFinding(UNREADABLE, _place_in(job, error.filename), text),))
+        # Longer each time: a compaction of a large store takes seconds.
         time.sleep(_PAUSE * attempt)
     busy = VerifyFinding(IN_USE, job.place, f"its files were others after each of {_ATTEMPTS} readings")
     return DatabaseReport(findings=(*firm, busy))
@@ -136,6 +138,7 @@ class _Verification:
         options_families, findings, remarks = files.check_options(path, place)
         self._findings += findings
         self._remarks += remarks
+        # Files first: RocksDB would report only the first defect that it meets.
         manifest, findings = files.check_current(path, place)
         if self._job.running and findings and all(finding.code == MISSING for finding in findings):
             return DatabaseReport(remarks=(f"{place.text} {_UNDER_WAY}",), dropped=True)
@@ -186,6 +189,7 @@ class _Verification:
     def _read(self, database: WholeDatabase, manifest: str) -> None:
         live = {family: database.live_files(family) for family in database.column_families}
         self._orphans(manifest, {file.name for family_files in live.values() for file in family_files})
+        # A family whose SSTs are in another folder cannot be read, and that proves no damage.
         absent = self._absent_families(live)
         readable = {family: family_files for family, family_files in live.items() if family not in absent}
         files_of_readable = [file for family_files in readable.values() for file in family_files]
@@ -199,6 +203,7 @@ class _Verification:
         """Return the column families none of whose SSTs exists: the application may store them in another folder."""
         absent = set()
         for family, family_files in live.items():
+            # An empty family has no SST, and nothing is absent then.
             names = [file.name for file in family_files if is_sst(file.name)]
             if names and not any(map(self._exists, names)):
                 text = f"column family {family}: {no_ssts(len(names))}"
@@ -211,6 +216,7 @@ class _Verification:
     ) -> None:
         tables = database.tables(family)
         blobs = tuple(file.name for file in family_files if not is_sst(file.name))
+        # The family as a whole would fail at the damaged file, so the other SSTs are read one by one.
         if damaged & {table.name for table in tables}:
             self._alone(database, [table for table in tables if table.name not in damaged])
         elif damaged.intersection(blobs):
@@ -255,9 +261,13 @@ class _Verification:
         last: bytes | None = None
         for flat, lengths in database.pieces(family):
             keys = flat[::2]
+            # Strictly ascending: equal keys would be two visible rows of one key. map keeps the
+            # comparison out of Python's loop.
             if (last is not None and keys[0] <= last) or not all(map(operator.lt, keys, islice(keys, 1, None))):
                 self._out_of_order(family, last, keys, tables)
             last = keys[-1]
+            # Each piece is tested as a whole first; only a piece that does not fit is decoded row by
+            # row.
             if rule is not None:
                 values = flat[1::2]
                 if not rule.fits(keys, values):
@@ -299,6 +309,7 @@ class _Verification:
         most = counts.entries - counts.deletions
         apart = all(table.last < other.first for table, other in pairwise(tables))
         exact = apart and not counts.range_deletions and not counts.merges
+        # More rows than entries cannot be: an entry lost its key order or its deletion.
         if rows > most or (exact and rows != most):
             text = f"column family {family} has {rows:,} rows, the properties of its SSTs count {most:,}"
             self._findings.append(self._in_tables(CORRUPT, tables, None, text))
@@ -317,6 +328,8 @@ class _Verification:
         with os.fdopen(open_regular(self._job.path / name), "rb") as file:
             try:
                 for record in blob_records(file, file.seek(0, os.SEEK_END)):
+                    # A blob whose key was overwritten is unreachable: only its own checksum tells about
+                    # it.
                     if not _reads(database, family, record.key) and not is_whole_blob(file, record):
                         return f"column family {family}: the blob at byte {record.at} does not match its checksum"
             except MalformedBytesError as error:
@@ -337,6 +350,7 @@ class _Verification:
                 self._add(code_of(error), place, error.plain)
                 continue
             counts = contents.counts
+            # Then the visible rows of one SST are not what its properties count.
             if counts is None or counts.range_deletions or counts.merges:
                 continue
             most = counts.entries - counts.deletions
@@ -352,6 +366,8 @@ class _Verification:
         if not orphans:
             return
         newer = files.newer_manifest(path, manifest)
+        # RocksDB replaces CURRENT once a new MANIFEST is complete: unnamed SSTs beside a newer one mean
+        # that CURRENT is an old one.
         if newer is not None:
             text = f"names {manifest}, but {newer} is newer, and {', '.join(orphans)} are in none that is named"
             self._findings.append(VerifyFinding(CORRUPT, place / CURRENT, text))
@@ -373,6 +389,7 @@ class _Verification:
     def _in_tables(self, code: VerifyCode, tables: Iterable[Table], key: bytes | None, text: str) -> VerifyFinding:
         """Return a finding about the SSTs that may contain a key: one SST, if they do not overlap."""
         names = sorted(table.name for table in tables if key is None or table.first <= key <= table.last)
+        # SSTs of upper levels overlap: then the finding names all that may have the key.
         if len(names) == 1:
             return VerifyFinding(code, self._job.place / names[0], text)
         return VerifyFinding(code, self._job.place, text, tuple(names))

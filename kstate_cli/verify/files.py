@@ -47,6 +47,7 @@ def fingerprint(path: Path) -> dict[str, tuple[int, int, int]]:
     """Names, inodes, sizes and times of the files of a database: equal before and after means that nobody wrote."""
     stats = {}
     for entry in os.scandir(path):
+        # RocksDB's log for people: it changes without any change of the data.
         if entry.name.startswith("LOG"):
             continue
         stat = entry.stat(follow_symlinks=False)
@@ -72,6 +73,7 @@ def check_entries(path: Path, place: Place) -> list[VerifyFinding]:
 def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFinding]]:
     """The MANIFEST that CURRENT names, and what is wrong with CURRENT, or with the MANIFEST's being there."""
     where = place / CURRENT
+    # By number: as text MANIFEST-1000000 would come before MANIFEST-999999.
     manifests = sorted(filter(is_manifest, os.listdir(path)), key=manifest_number)
     try:
         reading = health.current(path)
@@ -81,7 +83,10 @@ def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFind
         return None, []  # check_entries has named it
     name = reading.manifest
     if name is None:
-        code, text = TRUNCATED if reading.cut else CORRUPT, f"holds {reading.content[:40]!r}"
+        code, text = CORRUPT, f"holds {reading.content[:40]!r}"
+        # A full disk leaves a name without its line end: a cut file, not changed bytes.
+        if reading.cut:
+            code = TRUNCATED
         return None, [VerifyFinding(code, where, f"{text}, not the name of a MANIFEST and a line end")]
     if name in manifests:
         return name, []
@@ -103,7 +108,9 @@ def check_manifest(path: Path, place: Place) -> list[VerifyFinding]:
         text = health.manifest_end(path)
     except NotReadableError:
         return []  # check_entries has named it
-    return [] if text is None else [VerifyFinding(TRUNCATED, place, text)]
+    if text is None:
+        return []
+    return [VerifyFinding(TRUNCATED, place, text)]
 
 
 def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list[VerifyFinding], list[str]]:
@@ -174,6 +181,8 @@ def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Veri
         size = health.live_size(path, file)
         if size is None:
             findings.append(VerifyFinding(MISSING, where, "is not there; the MANIFEST names it"))
+        # RocksDB appends nothing to a finished SST: a shorter one lost its end, a longer one was
+        # changed.
         elif size < file.size:
             findings.append(
                 VerifyFinding(TRUNCATED, where, f"has {size:,} bytes of the {file.size:,} that the MANIFEST names")
@@ -181,6 +190,8 @@ def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Veri
         elif size > file.size:
             findings.append(VerifyFinding(CORRUPT, where, f"has {size:,} bytes, {file.size:,} in the MANIFEST"))
         else:
+            # Size and ends first: a cut file is named as such, before RocksDB fails on it with another
+            # text.
             check = check_footer if is_sst(file.name) else check_blob_ends
             findings += check(path / file.name, place)
     return findings
@@ -205,6 +216,7 @@ class FamilyDigest:
         self.rows += len(flat) // 2
         self.size += len(content)
         self._content.update(content)
+        # The digest is of little-endian lengths, so that hosts of both byte orders agree.
         if sys.byteorder == "big":
             lengths = lengths[:]
             lengths.byteswap()
@@ -218,6 +230,8 @@ class FamilyDigest:
 def database_digest(families: Mapping[str, FamilyDigest]) -> bytes:
     """The data column families of one database; empty bytes where none has a row."""
     whole = hashlib.sha256()
+    # Sorted by name, and empty families skipped: a release that adds a family without rows changes
+    # nothing.
     filled = sorted((name, family) for name, family in families.items() if family.rows)
     for name, family in filled:
         whole.update(_sized(name.encode()) + family.rows.to_bytes(8, "big") + family.digest())
@@ -229,7 +243,11 @@ def store_digest(databases: Iterable[tuple[int | None, bytes]]) -> str:
     whole = hashlib.sha256(_LABEL)
     for start, content in sorted(databases, key=lambda database: database[0] or 0):
         if content:
-            whole.update(_sized(b"" if start is None else str(start).encode()) + content)
+            # Rows of one segment in another one are other contents: Streams would not find them there.
+            name = b""
+            if start is not None:
+                name = str(start).encode()
+            whole.update(_sized(name) + content)
     return whole.hexdigest()[:_HEX_DIGITS]
 
 

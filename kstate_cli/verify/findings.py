@@ -174,6 +174,8 @@ class VerifyFinding:
 
     def in_ssts_of(self, database: Place) -> bool:
         """Return True if it is about the contents of SSTs or blob files of a database."""
+        # SSTs and blob files never change, so damage in them is a fact even while the application is
+        # running.
         names = self.among or ((self.place.name,) if self.place != database else ())
         return bool(names) and all(map(is_never_changed, names))
 
