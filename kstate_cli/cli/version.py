@@ -29,6 +29,7 @@ def lines(*, verbose: bool) -> Iterator[str]:
 def _read_or_unknown(read: Callable[[], str]) -> str:
     try:
         return read()
+    # A report about a broken installation is what --verbose is for: no line may keep the others from being printed.
     except Exception as error:
         return f"unknown: {type(error).__name__}: {first_line(error)}"
 
@@ -69,6 +70,7 @@ def _documentation() -> str:
     if site:
         return site
     repository = Path(__file__).parents[2]
+    # A checkout: its pages are those of this version.
     if (repository / INTERNALS).is_dir():
         return str(repository)
     # Where the installer has put it: below a virtual environment, the user's own files or the whole system's.
@@ -81,6 +83,7 @@ def _file_system() -> str:
     from kstate_cli.statedir.locks import mount_of, read_mounts
 
     here = Path.cwd()
+    # The working directory, since bug reports are written where the state is.
     mount = mount_of(here.resolve(), read_mounts())
     return f"{'unknown' if mount is None else mount.kind}, of {here}"
 

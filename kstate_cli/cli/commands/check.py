@@ -155,6 +155,7 @@ def check(
             delete_retention=retained,
             topology=changed,
         )
+        # Pure rules over what was read: nothing is read twice, and nothing is written.
         report = predict(application, request)
         start = start_of(application, report, request, logs)
         parts: list[CheckDumpPartLine] = []

@@ -65,6 +65,7 @@ def clean(
         report.choice(choice)
         for candidate in choice.runs:
             report.run(candidate.name, pinned_bytes(candidate), deleted=False)
+        # A plan that was interrupted before its run began leaves a draft.
         if not dry_run and not runs and runs_folder(path).parent.is_dir():
             with kstate_lock(path, wait):
                 remove_drafts(path)
@@ -80,6 +81,7 @@ def clean(
             if run.name not in request.names:
                 raise
             # Whoever names a run knows what it is about; nothing else could ever delete it.
+            # A warning and exit code 1: something is left that only the user can remove.
             stays.append(run.name)
             say(
                 f"warning: {error.headline}: inspect it and remove it yourself: "

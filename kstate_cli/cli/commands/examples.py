@@ -71,6 +71,7 @@ def _below(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosix
     for entry in sorted(folder.iterdir(), key=lambda child: child.name):
         if entry.is_file():
             yield path / entry.name, entry
+        # Python leaves it beside examples that were run from an installation.
         elif entry.name != _LEFT_BY_PYTHON:
             yield from _below(entry, path / entry.name)
 
@@ -89,6 +90,7 @@ def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
         for path, content in example_files():
             data = content.read_bytes()
             target = new / path
+            # In the temporary folder: nothing is in DIR before all files are written.
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
             if data.startswith(_SCRIPT):

@@ -86,6 +86,7 @@ def export(
         last_flush=last_flush,
     )
     results: Output[ExportLine] = output_of(output, request.app, quiet=quiet)
+    # Also for Spark, whose executors report through the driver.
     with ExportProgress(request.engine, quiet=quiet) as progress:
         exported = export_store(request, progress)
     for remark in exported.remarks:

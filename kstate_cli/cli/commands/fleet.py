@@ -135,6 +135,7 @@ def _read_logs(
     copies = [copy for report in reports for copy in report.copies]
     # Only topics that some store has an offset in: others say nothing about these hosts.
     facts = ask({key.topic for copy in copies for key in copy.offsets or ()})
+    # The group is called as the application: with several of them there is no one to ask.
     if bootstrap is None or not application:
         return facts, None
     from kstate_cli.broker.client import ask_group
@@ -183,6 +184,7 @@ def _notes(fleet: Fleet) -> list[str]:
 
 def _topics_without_end(fleet: Fleet) -> list[str]:
     """Return the changelogs that stores have an offset in, and of which the broker, or the file, gave no end."""
+    # Nobody has asked for ends, so none is missing.
     if fleet.facts is None:
         return []
     keys = {key for report in fleet.reports for copy in report.copies for key in copy.offsets or ()}

@@ -64,6 +64,7 @@ def inspect_position(
 
     bound = bound_of(at or ())
     logs = LogSources(offsets, bootstrap_server, kafka_settings, from_changelog)
+    # Before the directory is read, which may take minutes.
     logs.validate()
     path = find_application(app)
     results: Output[InspectPositionLine] = output_of(output, path)
@@ -145,6 +146,7 @@ def _behind(rows: list[InspectPositionStoreLine], bound: PositionBound) -> list[
     behind = []
     for row in rows:
         partition = TaskId.parse(row["task"]).partition
+        # A global store has no partition that a bound could be about.
         if bound.is_unbounded or partition is None:
             continue
         # A Position that cannot be read may be anywhere, so it is below every bound.
@@ -213,6 +215,7 @@ def _wrong(app: Application, rows: Sequence[StoreLine], *, everything: bool) -> 
     fatal = [problem for problem in app.all_problems() if problem.fatal]
     if everything:
         return fatal
+    # Files beside the database that state how far the store is, for releases that keep it there.
     own = [task_place(row["task"]) / name(row["store"]) for row in rows for name in (position_file, store_checkpoint)]
     own += [task_place(row["task"]) / CHECKPOINT for row in rows]
     folders = [folder for row in rows for folder in both_places(row["task"], row["store"])]

@@ -35,6 +35,7 @@ def ls_dump(
     """
     from kstate_cli.dump_reader.open import read_overview
 
+    # Manifests and footers only, so that it is quick in a bucket too.
     overview = read_overview(dump)
     verified_ms = _verified_ms(dump)
     results: Output[LsDumpLine] = output_of(output, None, quiet=quiet)

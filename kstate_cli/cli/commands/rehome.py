@@ -296,9 +296,12 @@ class FromDump:
         topologies = {store: TaskId.parse(task).topology for task, stores in missing.items() for store in stores}
         draft = _without_places(self.request.spec, app.app_id, topologies)
         spec = resolve_spec(app, draft, only=topologies.keys(), file_name=self.request.spec_name)
+        # The other stores are here already.
         only = Spec(spec.application, tuple(store for store in spec.stores if store.name in topologies))
         options = replace(self.request.options, stores=frozenset(topologies))
+        # None: no snapshot of the directory, because these stores must be built as if nothing were here.
         plan = plan_restore(app.path, None, only, self.dump, options, stores_by_task=missing)
+        # Kept: the steps go into the plan of rehome, and the work to the engine.
         self.work = plan.work
         # rehome writes these files for the whole task, with the lines of the moved stores.
         files = {f"{task}/{CHECKPOINT}" for task in missing}

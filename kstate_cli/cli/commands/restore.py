@@ -277,6 +277,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
         )
     if fleet.before is not None and fleet.host is None:
         raise UsageError("--before needs the name of this host", hint="--host NAME: this one's, as the file has it")
+    # Their tasks stay where they are, and are restored by nobody.
     elsewhere = held_elsewhere(read_fleet(fleet.missing), application, fleet.host)
     if fleet.before is None or fleet.host is None:
         return elsewhere, None
@@ -368,11 +369,14 @@ class StateCommand:
             status = process.wait(seconds)
         except BaseException as error:
             # The whole session: a shell script leaves its children behind, and they would hold standard error open.
+            # It may have ended by itself meanwhile.
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
+            # Or it would stay as a zombie until kstate ends.
             process.wait()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
+            # From now on it gets a few seconds only: a restoration must not wait a minute at every state.
             self._hangs = True
             self._warn(before, after, f"not ended after {error.timeout:g} s: killed")
             return

@@ -51,6 +51,7 @@ def undo(
         results.lines([{"type": "summary", "run": run, "executed": run is not None, "message": message}])
         return 0
 
+    # Without a run there is nothing to lock, and no .kstate is created.
     if not read_runs(path):
         results.say("nothing to undo")
         return end(None, "nothing to undo")

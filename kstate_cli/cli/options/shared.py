@@ -74,6 +74,7 @@ def workers_option(subject: str) -> Any:
     return typer.Option("--workers", metavar="N", min=0, help=f"{subject} at once; 0 means one per core.")
 
 
+# A setting of the application, which nothing in its directory records.
 DslStoreFormat = Annotated[
     StoreFormat,
     typer.Option(
@@ -88,6 +89,7 @@ Unproven = Annotated[
     bool,
     typer.Option(UNPROVEN, help="Allow releases that are not tested yet."),
 ]
+# readable=False on every path: Typer would refuse an unreadable one itself, without the hint about rights.
 App = Annotated[
     Path,
     typer.Argument(
@@ -116,6 +118,7 @@ Stores = Annotated[
         rich_help_panel=WHICH,
     ),
 ]
+# -o as in kubectl, which the users of kstate type all day.
 OutputFormat = Annotated[
     Format,
     typer.Option(
@@ -126,6 +129,7 @@ OutputFormat = Annotated[
         rich_help_panel=OUTPUT_PANEL,
     ),
 ]
+# Warnings are printed all the same: they say that a result is not what it seems.
 Quiet = Annotated[
     bool,
     typer.Option("--quiet", "-q", help="Print only results and errors.", rich_help_panel=OUTPUT_PANEL),
@@ -134,12 +138,14 @@ Verbose = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Print each step before the run, too.", rich_help_panel=OUTPUT_PANEL),
 ]
+# The lock of the application and that of kstate: 0 means one attempt, since a command in cron must not pile up.
 Wait = Annotated[
     float,
     typer.Option(
         "--wait", metavar="SECONDS", help="Wait up to SECONDS for the application's lock.", min=0, rich_help_panel=HOW
     ),
 ]
+# fcntl locks of another host may be invisible on a shared file system: then only the user knows.
 LockIsShared = Annotated[
     bool,
     typer.Option(
@@ -148,18 +154,23 @@ LockIsShared = Annotated[
         rich_help_panel=HOW,
     ),
 ]
+# For whoever reads kstate status later: the journal has the user and the command, but no purpose.
 Reason = Annotated[
     str | None,
     typer.Option(
         "--reason", metavar="TEXT", help="Record this reason in the run's journal.", rich_help_panel=OUTPUT_PANEL
     ),
 ]
+# For set -e and cron, which treat every code but 0 as a failure.
 WarningsOk = Annotated[
     bool, typer.Option("--warnings-ok", help="Exit 0, not 1, if there are warnings.", rich_help_panel=OUTPUT_PANEL)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")]
+# A hard link keeps the owner and is forbidden for files of others (fs.protected_hardlinks).
 CopySsts = Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")]
+# A title of its own: these options matter only then, and then they are looked for.
 KILLED: Final = "After a crash"
+# Exactly-once is the default because it is the cautious one: Streams wipes an unclean task under it.
 LeftGuarantee = Annotated[
     Guarantee,
     typer.Option(
@@ -169,10 +180,12 @@ LeftGuarantee = Annotated[
         rich_help_panel=KILLED,
     ),
 ]
+# Once a person has looked at the cause: a loop of restarts must not wipe stores again and again.
 AfterError = Annotated[
     bool,
     typer.Option("--after-error", help="You fixed the cause of the last run's ERROR."),
 ]
+# A file and no port: a command that ends cannot be scraped.
 MetricsFile = Annotated[
     Path | None,
     typer.Option(
@@ -183,6 +196,7 @@ MetricsFile = Annotated[
         readable=False,
     ),
 ]
+# For hosts without a way to the broker: the file is made elsewhere, and may be old.
 LogOffsets = Annotated[
     Path | None,
     typer.Option(
@@ -193,6 +207,7 @@ LogOffsets = Annotated[
         readable=False,
     ),
 ]
+# Without it no command opens a connection.
 BootstrapServer = Annotated[
     str | None,
     typer.Option(
@@ -212,6 +227,7 @@ KafkaSettings = Annotated[
         readable=False,
     ),
 ]
+# --dump is accepted too, in every command with a dump (other_names.py).
 Dump = Annotated[
     str | None,
     typer.Option(
@@ -221,6 +237,7 @@ Dump = Annotated[
         rich_help_panel=LOGS,
     ),
 ]
+# Some kinds have the same bytes: then only the topology tells them apart.
 SpecFile = Annotated[
     Path | None,
     typer.Option(
@@ -230,6 +247,7 @@ SpecFile = Annotated[
         readable=False,
     ),
 ]
+# Off by default: rows in the memtables of the running application would be missing silently.
 LastFlush = Annotated[
     bool,
     typer.Option("--last-flush", help="While the application is running: read its last flush."),
@@ -248,6 +266,7 @@ def draft_of(spec: Path | None) -> SpecDraft | None:
 
 def at_once(workers: int) -> int:
     """Return the value of ``--workers``, or for 0 the cores that this process may use."""
+    # The cores of the container or the affinity mask, and not those of the host.
     return workers or cores_here()
 
 
@@ -261,6 +280,7 @@ def age(option: str, text: str) -> timedelta:
 
 def part_of(option: str, text: str, hint: str) -> tuple[int, int]:
     """Return ``2/3``, the second of three parts, as two numbers. Raise UsageError, which names the option."""
+    # At most six digits, so that no number is too large for what it is used for.
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"{option} {text!r} is not I/N with 1 <= I <= N", hint=hint)

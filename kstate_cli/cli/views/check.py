@@ -53,12 +53,14 @@ def show_report(release: str, report: Report, start: Start, *, every_store: bool
         style = _STYLES[level]
     headline = "; ".join(filter(None, (verdict(report.predictions), start.text)))
     print_prose(f"{release}: {headline}", style)
+    # Errors first: on a terminal the verdict above and the actions below frame them.
     for level in _STYLES:
         for alike in _grouped(finding for finding in report.findings if finding.level is level):
             _show_finding(alike)
     others = [
         prediction
         for prediction in report.predictions
+        # Stores that simply open are only counted in the verdict.
         if prediction.outcome is not Outcome.OPENS or prediction.or_else is not None
     ]
     if others:
@@ -96,6 +98,7 @@ def _show_outcomes(release: str, predictions: Iterable[Prediction]) -> None:
     print_line(f"the next start of {release}:", "bold")
     for group in _by_cause(predictions):
         names = ["/".join(filter(None, (prediction.task, prediction.store))) for prediction in group]
+        # A change of release often affects all stores alike: hundreds of equal lines would hide the others.
         print_prose(some(names, _MAX_LISTED), indent=_INDENT)
         print_prose(_group_outcome(group), indent=_INDENT * 2)
         if group[0].code is not None:
@@ -143,6 +146,7 @@ def _show_actions(release: str, report: Report) -> None:
 
 
 def _show_hint(hint: str) -> None:
+    # A hint may end in a command: the text before it may fold, the command may not.
     match = _COMMAND.fullmatch(hint)
     if match is None:
         print_prose(hint, indent=_INDENT * 2)
@@ -161,6 +165,7 @@ def worst_of(findings: Iterable[Finding]) -> Finding | None:
 
 def verdict(predictions: Iterable[Prediction]) -> str:
     """Return the effect of the start in one sentence: ``44 stores open, task 0_1 is wiped and restores everything``."""
+    # By both outcomes, since a store that may be wiped is not one that is.
     by_outcome: dict[tuple[Outcome, Outcome | None], list[Prediction]] = {}
     for prediction in predictions:
         by_outcome.setdefault((prediction.outcome, prediction.or_else), []).append(prediction)

@@ -57,6 +57,7 @@ def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
 
 def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     """Print a row for each task, including tasks without a host."""
+    # Tasks that should exist and that no host has: they have no row of their own in the listings.
     absent = [finding.task for finding in findings if finding.task is not None and finding.task not in fleet.tasks]
     rows: list[tuple[object, ...]] = [_task_row(fleet, task) for task in fleet.tasks]
     rows += [(task, 0, UNKNOWN, UNKNOWN, "-", "-") for task in dict.fromkeys(absent)]
@@ -77,8 +78,10 @@ def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
 def _task_row(fleet: Fleet, task: str) -> tuple[object, ...]:
     """Return the cells of a task: the lag of its best copy, the distance of its worst, the hosts (* is active)."""
     hosts = fleet.tasks[task]
+    # The best copy decides how long a failover takes, the worst one what a standby lacks.
     lags = [lag for copies in hosts.values() if (lag := fleet.task_lag(copies)) is not None]
     behind = [records for copies in hosts.values() if (records := fleet.task_behind(copies)) is not None]
+    # Known only from a broker: on disk an active task and a standby look alike.
     active = fleet.active.get(task)
     names = [f"{name}*" if name == active else name for name in hosts]
     size = sum(copy.size for copies in hosts.values() for copy in copies)
@@ -119,8 +122,10 @@ def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
 
 def totals(fleet: Fleet) -> str:
     """Return the totals, and the source of the number of tasks."""
+    # Every host has the global stores: they are no task that could be missing.
     tasks = [task for task in fleet.tasks if task != GLOBAL]
     sources = {expectation.source for expectation in fleet.expected.values()}
+    # How many there are: from the logs, the specification, or the highest task that a host has.
     should = sum(expectation.count for expectation in fleet.expected.values())
     limit = "; tasks above the highest listed one are unknown" if CountSource.TASKS in sources else ""
     size = size_text(sum(report.size for report in fleet.reports))
@@ -135,6 +140,7 @@ def show_totals(fleet: Fleet) -> None:
 
 def show_findings(findings: Sequence[FleetFinding]) -> None:
     """Print the findings, each code once."""
+    # By code, so that the rule and the hint are printed once.
     groups: dict[FleetCode, list[FleetFinding]] = defaultdict(list)
     for finding in findings:
         groups[finding.code].append(finding)
@@ -172,6 +178,7 @@ def host_behind(fleet: Fleet, report: HostReport) -> int | None:
 
 def state_of(report: HostReport) -> str:
     """Return the state of a host in a word or two."""
+    # A listing that was cut, as of a host that lost its connection.
     if not report.whole:
         return "not all known" if report.copies else "not known"
     return {True: "running", False: "stopped", None: "may run"}[report.running]

@@ -53,9 +53,11 @@ code{font:13px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
 
 def write_page(path: Path, fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     """Write the page, whole or not at all. Raise UsageError if it cannot be written."""
+    # Replacing the file would remove a link, a pipe or a device.
     if path.is_dir() or (os.path.lexists(path) and not path.is_file()):
         kind = kind_of(os.lstat(path).st_mode)
         raise UsageError(f"--html {quoted(path)} is {kind}", hint="name a regular file, or a new one")
+    # Made completely before the file is touched: an error must not leave half a page.
     text = "".join(_page(fleet, findings))
     try:
         replace_text(path, text, mode=0o666)
@@ -66,6 +68,7 @@ def write_page(path: Path, fleet: Fleet, findings: Sequence[FleetFinding]) -> No
 
 
 def _e(text: object) -> str:
+    # Names come from disks of other hosts: they must become neither markup nor control characters.
     return escape(printable(text), quote=True)
 
 
@@ -74,6 +77,7 @@ def _page(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
     title = f"Hosts and tasks of {', '.join(names) or 'no application'}"
     yield (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        # No script and nothing from elsewhere: the page may be opened on a host without a network.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{_e(title)}</title><style>{_STYLE}</style></head><body>\n<h1>{_e(title)}</h1>\n<p>{_e(totals(fleet))}</p>\n"
@@ -91,6 +95,7 @@ def _findings(findings: Sequence[FleetFinding]) -> Iterator[str]:
     for finding in findings:
         groups[finding.code].append(finding)
     for code, alike in groups.items():
+        # The same text as kstate explain has: the page must not say it in other words.
         (explanation,) = find(f"fleet:{code.name}")
         name, level = _e(code.name), code.level.value
         yield (
@@ -113,9 +118,11 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
     columns = len(tasks) + len(absent) <= _MOST_COLUMNS
     heads = ["tasks"]
     if columns:
+        # By number: as a text, 0_10 would come before 0_2.
         heads = sorted([*tasks, *absent], key=lambda name: TaskId.parse(name).order)
     yield "".join(f"<th>{_e(head)}</th>" for head in heads) + "</tr></thead><tbody>\n"
     for report in fleet.reports:
+        # The stores of this host by task.
         mine: dict[str, list[StoreCopy]] = defaultdict(list)
         for copy in report.copies:
             mine[copy.task].append(copy)
@@ -171,6 +178,7 @@ def _task(fleet: Fleet, report: HostReport, copies: Sequence[StoreCopy], *, bad:
     # A single copy leads itself: that does not show whether it is good.
     alone = len(fleet.tasks[task]) == 1
     far = None
+    # The ends of the logs are the better measure: all copies of a task may be far behind.
     if fleet.facts is not None:
         far = fleet.task_lag(copies)
     elif not alone:

@@ -61,6 +61,7 @@ def show_runs(
         return
     is_locked, pid = lock
     backup_bytes = sum(row["bytes_pinned"] for row in rows)
+    # First, because a full disk is why most people look.
     print_line(safe(f"{app}: {_in_use(is_locked, pid)}; runs keep {size_text(backup_bytes)}"), "bold")
     _show_standby(standby)
     print_line("")
@@ -81,6 +82,7 @@ def show_runs(
         print_prose(f"{len(rows) - len(newest)} older runs are not shown: a pipe and -o json have them")
     _show_staging(rows)
     _show_progress(rows)
+    # Of all runs, not only of those in the table: an old lost copy matters as well.
     lines = list(_next(app, rows, copies, is_locked=is_locked))
     if lines:
         print_line("")
@@ -124,6 +126,7 @@ def _time(at: str | None) -> str:
     """Return a time to the minute, in UTC."""
     if at is None:
         return "-"
+    # UTC, since the hosts of an application may be in several time zones.
     return datetime.fromisoformat(at).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%MZ")
 
 
