@@ -32,7 +32,7 @@ def warm_up(
     from kstate_cli.spark.warming import warm_up as make
 
     results: Output[WarmUpLine] = output_of(output, None, quiet=quiet)
-    # It starts Spark twice: once to see the classes, once to measure.
+    # Spark is started here, which takes long: each phase is reported.
     warmed = make(for_all=for_all, phase=results.say)
     size, where = size_text(warmed.bytes), printable(str(warmed.archive))
     line: WarmUpSummaryLine = {
