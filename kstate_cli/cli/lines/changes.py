@@ -46,6 +46,7 @@ class MigrateSummaryLine(TypedDict):
 MigrateLine = shared.StepLine | shared.WarningLine | shared.NoteLine | MigrateSummaryLine | shared.ErrorLine
 
 
+# false after --purge: the backup was deleted with the stores.
 Undoable = Annotated[bool, Meaning("Whether the command undo takes it back.")]
 
 
@@ -153,10 +154,13 @@ RestoreLine = (
 
 Phase = Annotated[str, Meaning("Where the run is.")]
 Before = Annotated[str, Meaning("The state of the restoration before.")]
+# The words of Streams, which its users know from their own dashboards.
 Restoration = Annotated[str, Meaning("State of a restoration (KIP-728, KIP-696).")]
 Predecessor = Annotated[str, Meaning("The run that this one resumes.")]
+# A slice is what one task of the engine sorts: the unit of resuming.
 Slices = Annotated[int, Meaning("Slices that are done.", minimum=0)]
 TotalSlices = Annotated[int, Meaning("The number of slices of the store, or of the run.", minimum=0)]
+# Kept for one version, since programs read it.
 Of = Annotated[int, Meaning("The old name of total_slices.", minimum=0, deprecated=True)]
 RecordsPerSecond = Annotated[int, Meaning("Pace.", minimum=0)]
 SecondsLeft = Annotated[float, Meaning("Estimate.", minimum=0)]
@@ -247,6 +251,7 @@ UndoLine = UndoSummaryLine | shared.ErrorLine
 
 Command = Annotated[str, Meaning("What the run was: migrate --to 4.2.")]
 State = Annotated[str, Meaning("State of a run.", enum=RUN_STATES)]
+# Such a run has no error of its own: repeating it is safe, and continues where it was.
 CutShort = Annotated[
     bool,
     Meaning(
@@ -271,6 +276,7 @@ class RunOrigin(TypedDict, total=False):
 
 By = Annotated[RunOrigin, Meaning("Who began it: argv, user, host, version of kstate, reason.")]
 BytesPinned = Annotated[int, Meaning("Bytes that it keeps for undo.", minimum=0)]
+# By phase, so that two restorations can be compared where they differ.
 Spent = Annotated[
     Mapping[str, float],
     Meaning(
@@ -306,6 +312,7 @@ class SlicesOfStore(TypedDict):
 
 Progress = Annotated[list[SlicesOfStore], Meaning("How far a restoration is.")]
 Runs = Annotated[int, Meaning("Runs.", minimum=0)]
+# A standby that was used must not be followed: Streams has written to it.
 Standby = Annotated[
     str,
     Meaning(

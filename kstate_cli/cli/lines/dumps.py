@@ -12,6 +12,7 @@ from kstate_cli.cli.lines.shared import Meaning
 from kstate_cli.maintain.rounds import FAILED, FINDINGS, NOT_DUE, NOT_THERE, PLANNED, SUCCEEDED, TIMED_OUT
 
 Topic = Annotated[str, Meaning("A topic.")]
+# A gap, a recreated topic or lost deletes make an increment worthless: then all is read again.
 Dumped = Annotated[
     str,
     Meaning(
@@ -19,9 +20,12 @@ Dumped = Annotated[
         enum=("continued", "full"),
     ),
 ]
+# A full dump costs hours: the reason must not be a secret.
 Why = Annotated[str, Meaning("Why what the dump has is not continued; null where it is, or where it has nothing.")]
 Start = Annotated[int, Meaning("The first offset of what is read.", minimum=0)]
+# Exclusive, as the end offset of a log is.
 End = Annotated[int, Meaning("The offset below which it is read: the next call goes on there.", minimum=0)]
+# Records of an open transaction may still be aborted: reading stops before it.
 OpenFrom = Annotated[
     int, Meaning("Where a transaction begins that is open, which the next call reads; null: none is.", minimum=0)
 ]
@@ -142,10 +146,13 @@ class OffsetGap(TypedDict):
     end: End
 
 
+# A restoration of older state across a gap would lose deletes.
 Gaps = Annotated[list[OffsetGap], Meaning("Offsets that lie between two full dumps and are in neither.")]
+# The age of a dump is that of its last look at the broker, and not of its last record.
 DumpedAt = Annotated[
     str, Meaning("When the broker was last asked for the end of the log, in UTC; null where no manifest states it.")
 ]
+# Only the first file: verify-dump lists them all.
 Damage = Annotated[str, Meaning("The first file that is missing or damaged, and why; null where there is none.")]
 
 
@@ -187,6 +194,7 @@ class LsDumpSummaryLine(TypedDict):
 LsDumpLine = LsDumpPartitionLine | LsDumpSummaryLine | shared.ErrorLine
 
 
+# Apart from files, so that a verification over several calls adds up.
 ReadBefore = Annotated[
     int,
     Meaning("Files of the part that an interrupted call had read whole: this call did not read them again.", minimum=0),
@@ -235,6 +243,7 @@ Subject = Annotated[
     str, Meaning("Which directory it is about: the application's own, or its standby.", enum=("directory", "standby"))
 ]
 Words = Annotated[list[str], Meaning("The words of the command, after kstate.")]
+# More than the exit code: a step that is not due ends nothing.
 Came = Annotated[
     str,
     Meaning(

@@ -12,7 +12,9 @@ from kstate_cli.cli.lines import shared
 from kstate_cli.cli.lines.shared import Meaning, values
 from kstate_cli.cli.options import shared as options
 
+# Of the store, and not of the release: one start can wipe a task and open another.
 Outcome = Annotated[str, Meaning("What the next start does with the store.", enum=values(check_findings.Outcome))]
+# Two outcomes, where the order of threads or of a rebalance decides.
 OrElse = Annotated[
     str,
     Meaning(
@@ -24,10 +26,12 @@ RecordsExact = Annotated[bool, Meaning("false: at most so many.")]
 Damaged = Annotated[
     int, Meaning("How many of its files were damaged or missing then; null where the part was never read.", minimum=0)
 ]
+# It decides whether an unclean task is wiped, and no file records it.
 Guarantee = Annotated[str, Meaning("processing.guarantee.", enum=values(options.Guarantee))]
 StartFails = Annotated[bool, Meaning("Whether the next start fails.")]
 Errors = Annotated[int, Meaning("Findings of level error.", minimum=0)]
 Expected = Annotated[int, Meaning("Findings of level expected.", minimum=0)]
+# A lower bound of the work: stores in memory restore too, and are not on disk.
 Restores = Annotated[
     int,
     Meaning(
@@ -37,6 +41,7 @@ Restores = Annotated[
     ),
 ]
 RestoresExact = Annotated[bool, Meaning("false: at most so many.")]
+# The least: kstate writes sorted files, and Streams puts record by record.
 SecondsToRunning = Annotated[
     float,
     Meaning("restores at this rate: the least that a start needs, since Streams is slower than kstate.", minimum=0),
@@ -122,6 +127,7 @@ Source = Annotated[str, Meaning("The file that it was read from, - for standard 
 Directory = Annotated[str, Meaning("The application directory on that host.")]
 Hostname = Annotated[str, Meaning("What the host calls itself; null of an older kstate.")]
 Tasks = Annotated[int, Meaning("How many tasks.", minimum=0)]
+# What a failover to this copy would have to restore at least.
 BehindFront = Annotated[
     int,
     Meaning(
@@ -130,9 +136,12 @@ BehindFront = Annotated[
         minimum=0,
     ),
 ]
+# false: what is not in the lines may exist all the same.
 Complete = Annotated[bool, Meaning("Whether all that was said could be read.")]
 Hosts = Annotated[list[str], Meaning("Names of hosts.")]
+# Only the group knows: on disk an active task and a standby look alike.
 Active = Annotated[str, Meaning("The host that the group has given the task to; null where that is not known.")]
+# The source decides what a missing task means: of "seen" there may be more above it.
 KnownFrom = Annotated[
     str,
     Meaning(
@@ -145,6 +154,7 @@ Member = Annotated[str, Meaning("member.id in the group.")]
 Client = Annotated[str, Meaning("client.id of a member.")]
 Address = Annotated[str, Meaning("The address at which the broker sees a member.")]
 Instance = Annotated[str, Meaning("group.instance.id of a static member.")]
+# Source topics, because the consumer is assigned these and no tasks.
 Assigned = Annotated[
     Mapping[str, list[int]],
     Meaning("Partitions of source topics that a member reads, by topic: those of its active tasks."),
@@ -156,6 +166,7 @@ GroupState = Annotated[str, Meaning("State of the group, as Kafka calls it; null
 GroupProtocol = Annotated[
     str, Meaning("Protocol of the group: classic, consumer, unknown; null where it was not asked for.")
 ]
+# A reason instead of an empty list, which would mean that nobody is in the group.
 GroupWhy = Annotated[
     str, Meaning("Why nothing is known of the group's members; null where they are known, or were not asked for.")
 ]

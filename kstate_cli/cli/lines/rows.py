@@ -11,8 +11,10 @@ from kstate_cli.cli.lines import shared
 from kstate_cli.cli.lines.shared import Meaning, values
 from kstate_cli.diff import model
 
+# Of any type: the serde decides.
 Key = Annotated[Any, Meaning("Key: as its serde renders it (query), in hex (diff).")]
 Value = Annotated[Any, Meaning("Value, as its serde renders it.")]
+# -1 is ConsumerRecord.NO_TIMESTAMP, which Streams stores like a time.
 Timestamp = Annotated[int, Meaning("ms since 1970; -1: none.")]
 
 
@@ -23,10 +25,13 @@ class RecordHeader(TypedDict):
     value: Any
 
 
+# A list, since a record may have a header twice.
 Headers = Annotated[list[RecordHeader], Meaning("Record headers.")]
 WindowStart = Annotated[int, Meaning("ms since 1970.")]
+# Inclusive, as session windows are; time windows print only their start.
 WindowEnd = Annotated[int, Meaning("ms since 1970, inclusive.")]
 ValidFrom = Annotated[int, Meaning("ms since 1970.")]
+# Exclusive, as VersionedRecord has it.
 ValidTo = Annotated[int, Meaning("ms since 1970, exclusive; null: the latest version.")]
 
 
@@ -44,6 +49,7 @@ class UnreadableParts(TypedDict, total=False):
     value: UnreadablePart
 
 
+# The row is printed all the same: leaving it out would look like a store without it.
 Unreadable = Annotated[
     UnreadableParts,
     Meaning("Of a key or value that its serde does not read: bytes, and why. The member itself is null."),
@@ -108,6 +114,7 @@ Seq = Annotated[int, Meaning("Sequence number in the row's key.")]
 Segment = Annotated[int | str, Meaning("Segment of a version, or latest.")]
 Side = Annotated[str, Meaning("Side of an outer join.", enum=("left", "right"))]
 ForeignKey = Annotated[str, Meaning("Foreign key, in hex.")]
+# So that a program can ask raw-key for exactly this row.
 Row = Annotated[str, Meaning("The whole key as RocksDB has it, in hex.", pattern=r"^([0-9a-f]{2})*$")]
 A = Annotated[
     Mapping[str, Any],
@@ -118,6 +125,7 @@ B = Annotated[
     Meaning('The value in B: {"value": hex, …}, {"malformed": hex} where it is none; null where there is none.'),
 ]
 OnlyIn = Annotated[str, Meaning("Which directory alone has it; null: both.", enum=("a", "b"))]
+# Two, because a migration may change the kind: with timestamps, or with headers.
 Kinds = Annotated[list[str], Meaning("Its kind in A and in B; empty where it is not.", minItems=2, maxItems=2)]
 Verdict = Annotated[
     str,
@@ -130,6 +138,7 @@ RowsB = Annotated[int, Meaning("Rows in B.", minimum=0)]
 OnlyInA = Annotated[int, Meaning("Rows that only A has.", minimum=0)]
 OnlyInB = Annotated[int, Meaning("Rows that only B has.", minimum=0)]
 Different = Annotated[int, Meaning("Rows that both have, and not the same.", minimum=0)]
+# Also if all else is equal: what was not compared may differ.
 NotCompared = Annotated[list[str], Meaning("What only one of the two layouts has, or what was to be ignored.")]
 
 
@@ -150,6 +159,7 @@ class OffsetsInBoth(TypedDict, total=False):
 Offsets = Annotated[OffsetsInBoth, Meaning("Changelog offsets and Positions in A and B, where they are not the same.")]
 Other = Annotated[str, Meaning("Absolute path of B.")]
 Equal = Annotated[bool, Meaning("All of both was read, and is the same.")]
+# The same rows may be missing on both sides.
 Doubts = Annotated[int, Meaning("Reasons why rows may be missing in both without a word.", minimum=0)]
 Differing = Annotated[int, Meaning("Stores and tasks that differ.", minimum=0)]
 AsOfA = Annotated[str, Meaning("as_of of A.")]

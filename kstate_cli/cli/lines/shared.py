@@ -34,6 +34,7 @@ def values(*kinds: type[Enum]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(member.value) for kind in kinds for member in kind))
 
 
+# One number for all commands: a reader checks it once, whatever it reads.
 SchemaVersion = Annotated[
     int,
     Meaning(
@@ -42,6 +43,7 @@ SchemaVersion = Annotated[
         const=SCHEMA_VERSION,
     ),
 ]
+# In every line, so that lines of several calls in one file still say what they are about.
 App = Annotated[
     str,
     Meaning(
@@ -49,18 +51,22 @@ App = Annotated[
         "given; null where nothing was."
     ),
 ]
+# Text and not two numbers: a named topology is part of the id, and global stores have none.
 Task = Annotated[str, Meaning("A task: 0_1, __topology__/0_1 of a named topology, global.")]
 Store = Annotated[str, Meaning("Name of a store.")]
+# Of the changelog, which has the number of the task's partition.
 Partition = Annotated[
     int,
     Meaning("Partition; null of a global store, and of rows that --collate merges where it is not known.", minimum=0),
 ]
+# The pattern has no blank and no colon: kstate explain takes GROUP:CODE as one word.
 Code = Annotated[
     str,
     Meaning(
         "What it is, for programs: stays the same, whatever the message says.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
     ),
 ]
+# The levels of three commands: a program that compares them needs one list.
 Level = Annotated[
     str,
     Meaning(
@@ -69,6 +75,7 @@ Level = Annotated[
         enum=values(check_findings.Level, verify_findings.VerifyLevel, fleet_findings.FleetLevel),
     ),
 ]
+# For people: programs decide by code, since the words of a message may change in any version.
 Message = Annotated[str, Meaning("What there is to say, for people.")]
 Messages = Annotated[list[str], Meaning("Several texts, for people or of Kafka Streams.")]
 Hint = Annotated[str, Meaning("What to do next, for people; often a command.")]
@@ -76,6 +83,7 @@ Rule = Annotated[str, Meaning("The rule that it follows from: class of Kafka Str
 Path = Annotated[str, Meaning("Where it is: relative to app where it lies in it, else absolute, or a URI.")]
 Release = Annotated[str, Meaning("A Kafka Streams release.")]
 Kind = Annotated[str, Meaning("Kind of store, as ls lists it.")]
+# As it is stored, without conversion: the two meanings are those of ProcessorStateManager and GlobalStateManagerImpl.
 Changelog = Annotated[
     Mapping[str, Mapping[int, int]],
     Meaning(
@@ -83,10 +91,13 @@ Changelog = Annotated[
         " applied, of the next one that a global store reads. null: not readable."
     ),
 ]
+# Topic by topic, because a store may have several input topics.
 Position = Annotated[
     Mapping[str, Mapping[int, int]], Meaning("Position of IQv2: topic, partition, offset. null: not known.")
 ]
+# Three values: a lock of another host may be invisible, and unknown must not look like stopped.
 Running = Annotated[bool, Meaning("Whether the application runs; null where that cannot be told.")]
+# A reader of two calls can tell whether the second may have seen more.
 AsOf = Annotated[
     str,
     Meaning(
@@ -94,7 +105,9 @@ AsOf = Annotated[
         enum=("closed", "last-flush"),
     ),
 ]
+# Names and no range: between two releases that open a store there may be one that does not.
 OpensIn = Annotated[list[str], Meaning("Releases that open it.")]
+# As an estimate it is RocksDB's: entries that were overwritten and not compacted count twice.
 Rows = Annotated[int, Meaning("Rows.", minimum=0)]
 Host = Annotated[str, Meaning("Name of a host. ls: what the host calls itself; fleet: as its file is called, or said.")]
 ProcessId = Annotated[
@@ -127,11 +140,13 @@ Lag = Annotated[
 Bytes = Annotated[int, Meaning("Bytes of files.", minimum=0)]
 Stores = Annotated[int, Meaning("How many stores.", minimum=0)]
 Records = Annotated[int, Meaning("Records of a changelog.", minimum=0)]
+# Compaction leaves holes: the difference of two offsets is an upper bound.
 LagExact = Annotated[bool, Meaning("false: at most so many, by the bounds of the log.")]
 LagSeconds = Annotated[
     float, Meaning("How old the first record is that the store has not seen; 0 where it has seen all.", minimum=0)
 ]
 Warnings = Annotated[int, Meaning("Warnings.", minimum=0)]
+# With milliseconds at most: more digits would differ in every run without a meaning.
 Seconds = Annotated[float, Meaning("How long it took.", minimum=0)]
 Ok = Annotated[bool, Meaning("Nothing was found, and nothing is in doubt.")]
 Findings = Annotated[Mapping[str, int], Meaning("Code of a finding, and how many there are.", each={"minimum": 0})]
@@ -139,9 +154,11 @@ Subset = Annotated[str, Meaning("Which part of the stores, or of the files of a 
 LeftOut = Annotated[int, Meaning("Stores, or files of a dump, in other parts.", minimum=0)]
 Application = Annotated[str, Meaning("application.id.")]
 Out = Annotated[str, Meaning("Absolute path of the folder of what was written, or s3://BUCKET/PREFIX.")]
+# Stated, since the choice is automatic and decides how long the next call takes.
 Engine = Annotated[str, Meaning("What did the work: spark or local; of an export spark, processes or one process.")]
 EngineReason = Annotated[str, Meaning("Why this engine did the work.")]
 Files = Annotated[int, Meaning("How many files.", minimum=0)]
+# The steps of change/plan.py, by the words that the table has.
 Action = Annotated[
     str,
     Meaning(
@@ -159,18 +176,22 @@ Action = Annotated[
         ),
     ),
 ]
+# Apart from the exit code, which is 0 for a dry run too.
 Executed = Annotated[bool, Meaning("Whether it was done; false: with --dry-run, or because there was nothing to do.")]
 Deleted = Annotated[int, Meaning("Rows that the changelog has deleted.", minimum=0)]
 Expired = Annotated[int, Meaning("Rows that are past their retention.", minimum=0)]
 NullKeys = Annotated[int, Meaning("Records without a key, which Streams skips too.", minimum=0)]
 HasPosition = Annotated[bool, Meaning("Whether the changelog told a Position.")]
+# Counts manifests, so that a program can wait for the next one.
 Generation = Annotated[int, Meaning("Of the manifest that was written; null where none was.", minimum=1)]
 Verified = Annotated[
     str, Meaning("When the part of the dump was last read in full by verify-dump, in UTC; null: never here.")
 ]
+# In the line as well, for whoever only has the file.
 Exit = Annotated[int, Meaning("The exit code.", minimum=2)]
 Where = Annotated[str, Meaning("What it is about, where the message does not say so.")]
 Details = Annotated[list[str], Meaning("More of the message, a line each.")]
+# One command in each, ready to be run.
 HintDetails = Annotated[list[str], Meaning("More of the hint, a line each: often commands to be pasted.")]
 
 

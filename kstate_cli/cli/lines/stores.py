@@ -11,15 +11,20 @@ from kstate_cli.cli.lines import shared
 from kstate_cli.cli.lines.shared import Meaning, values
 from kstate_cli.cli.views import stores
 
+# Some kinds have the same bytes, such as key-value and list-value.
 KindCertain = Annotated[bool, Meaning("Whether the bytes leave no doubt about the kind.")]
 KindFrom = Annotated[str, Meaning("What the kind was taken from.")]
+# 4.3 moved offsets from .checkpoint into the store (KIP-1035).
 OffsetsIn = Annotated[
     str, Meaning("Where the changelog offset is kept.", enum=("column-family", "checkpoint", "store-file", "none"))
 ]
 Status = Annotated[str, Meaning("How the store was left, where it says so itself (from 4.3 on).")]
+# RocksDB refuses to open a table of a newer format than its own: this decides about a downgrade.
 SstFormats = Annotated[list[int], Meaning("Format versions of the SSTs.")]
 ColumnFamilies = Annotated[list[str], Meaning("Column families of its databases.")]
+# The names of its databases are these times; all rows of a segment expire together.
 Segments = Annotated[list[int], Meaning("Start of each segment in ms since 1970; null: of a store without segments.")]
+# The offset that the other segments state does not hold for its rows.
 SegmentsWithoutOffset = Annotated[
     list[int],
     Meaning(
@@ -27,8 +32,10 @@ SegmentsWithoutOffset = Annotated[
         "is unknown, and rows may be missing."
     ),
 ]
+# Only small stores are counted, because that reads every row.
 RowsExact = Annotated[bool, Meaning("Whether rows were counted; false: estimated.")]
 Leftovers = Annotated[list[str], Meaning("Names in the task's directory that no running application leaves.")]
+# Under exactly-once Streams wipes such a task at its next start.
 Unclean = Annotated[list[str], Meaning("Why uncommitted data may be in the store.")]
 NewTask = Annotated[
     str, Meaning("The task that has the store in the topology of --topology; null where it has no such store.")
@@ -98,6 +105,7 @@ class LsSummaryLine(TypedDict):
 LsLine = shared.ProblemLine | LsStoreLine | LsLackedLine | LsSummaryLine | shared.ErrorLine
 
 
+# As PositionBound of IQv2 decides, by the partition of the task only.
 UpToBound = Annotated[bool, Meaning("Whether it has come as far as --at says.")]
 Behind = Annotated[int, Meaning("How many of them are not up to --at.", minimum=0)]
 
@@ -138,10 +146,13 @@ InspectPositionLine = (
 
 
 Databases = Annotated[int, Meaning("RocksDB databases.", minimum=0)]
+# Uncompressed: equal for equal rows, whatever RocksDB makes of them.
 ContentBytes = Annotated[int, Meaning("Bytes of keys and values.", minimum=0)]
+# Of rows and not of files: it survives a compaction, and a migration that keeps the rows.
 Digest = Annotated[str, Meaning("Digest of the rows, the same on every host.")]
 Remarks = Annotated[list[str], Meaning("What whoever reads it should know, for people.")]
 Doubtful = Annotated[list[str], Meaning("TASK/STORE of which rows may be missing without a word.")]
+# In the output, so that "ok" is not read as more than it says.
 NotCovered = Annotated[list[str], Meaning("What is not looked at.")]
 
 
