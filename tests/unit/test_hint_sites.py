@@ -382,6 +382,8 @@ def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
     """What local names are bound to: a hint that is put together first is a hint too."""
     values: dict[str, list[ast.expr]] = {}
     for node in _nodes_of(scope):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            values.setdefault(node.target.id, []).append(node.value)
         if isinstance(node, ast.Assign):
             for name in [
                 entry.id for target in node.targets for entry in ast.walk(target) if isinstance(entry, ast.Name)

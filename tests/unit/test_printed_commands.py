@@ -77,6 +77,8 @@ _WRITTEN_OUT = {
     "kstate dump": "what Spark's web pages call the job",
     "kstate warm-up": "what Spark's web pages call the job",
     "kstate \x00": "kstate --version",
+    "kstate ": "how a command in a message begins, which no terminal folds",
+    "cli/list_of_commands.py": "the generated text of the list of commands",
 }
 """Modules, and whole texts, that may write a command out."""
 

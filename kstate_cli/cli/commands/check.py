@@ -145,6 +145,7 @@ def check(
             changed = read_topologies(application, topology, old, spec, at_least_once=at_least_once)
             # Changelogs of stores that are new here: their logs decide whether they restore anything.
             homes = tuple(changed.new.homes)
+        # All that the prediction depends on, so that two equal requests predict the same.
         request = CheckRequest(
             to,
             exactly_once=not at_least_once,
@@ -193,6 +194,7 @@ def _verdict(report: Report, release: str) -> str:
 
     counts = []
     for level in (Level.ERROR, Level.WARNING):
+        # Expected findings are no reason for exit code 3.
         codes = [finding.code.name for finding in report.findings if finding.level is level]
         if codes:
             counts.append(f"{plural(len(codes), level.value)} ({some(list(dict.fromkeys(codes)), _MAX_LISTED)})")

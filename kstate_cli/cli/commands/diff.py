@@ -67,6 +67,7 @@ def diff(
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.statedir.find import find_application
 
+    # Both directories are found before either is read: a typing error in B must not cost the reading of A.
     request = DiffRequest(
         a=find_application(a),
         b=find_application(b),
@@ -109,6 +110,7 @@ def diff(
 def _verdict(compared: Diff, store: StoreDiff) -> str:
     from kstate_cli.diff.model import In
 
+    # First: of a store that cannot be read nothing else is certain.
     if store.unreadable is not None:
         return "unreadable"
     if store.where is not In.BOTH:

@@ -54,6 +54,7 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
             if source.follow is not None:
                 # Ends with a signal only, as an exception.
                 follow(request, progress, source.follow, round_done)
+            # One round: with --follow this line is never reached.
             outcome = dump_round(request, progress)
         _measure(metrics, outcome)
         results.show(_lines(request, outcome), lambda: _show(request, outcome, quiet=report.quiet))
@@ -88,6 +89,7 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
         rate = bytes_of(how.max_rate, "--max-rate")
         if rate == 0:
             raise UsageError("--max-rate 0 would never end", hint="leave it out for no limit")
+    # A specification states the topics of its stores, and the group to ask about transactions.
     application, topics = _specified(source.spec)
     return DumpRequest(
         bootstrap=source.bootstrap_server,

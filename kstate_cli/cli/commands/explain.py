@@ -54,6 +54,7 @@ def explain(
         text = " ".join(words)
         if words == ["-"]:
             text = _standard_input()
+        # A code before a sentence: a word may be both.
         entries = find(text)
         if not entries:
             entries, sentences = _fitting(text)
@@ -75,6 +76,7 @@ def _standard_input() -> str:
     """Return the pasted text."""
     if sys.stdin is None:
         return ""
+    # A log may be cut in the middle of a character.
     return sys.stdin.buffer.read().decode(errors="replace")
 
 
@@ -177,6 +179,7 @@ def _filled(text: str, *, hanging: int = 0) -> list[str]:
     if not sys.stdout.isatty():
         return [f"{_INDENT}{text}"]
 
+    # Words and commands are never broken: they are to be copied.
     wrapper = TextWrapper(min(console(stderr=False).width, _WIDEST), break_long_words=False, break_on_hyphens=False)
     wrapper.initial_indent, wrapper.subsequent_indent = _INDENT, _INDENT + " " * hanging
     return wrapper.wrap(text)

@@ -226,12 +226,14 @@ def _say_remarks(
     if application.running:
         flushed = f"this is the state of its last flush{flush_condition}"
         say(f"the application is running (pid {application.pid}): {flushed}", quiet=quiet)
+    # With their reasons: what Streams does because of them.
     for problem in application.all_problems():
         say(problem.reasoned, quiet=quiet)
     say_backups(emptied, quiet=quiet)
     if doubt is not None:
         say(doubt, quiet=quiet)
     for task in application.tasks:
+        # Files of kstate's or an editor's, perhaps: Streams ignores them, and a person may wonder.
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
     is_incomplete = count_rows and say_incomplete_stores(application, quiet=quiet)
@@ -260,6 +262,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
     from kstate_cli.statedir.problems import ProblemCode
 
     fatal = [problem for problem in application.all_problems() if problem.fatal]
+    # Each place once, however much is wrong there.
     wrong = sorted({problem.place.text for problem in fatal} | uncounted)
     if not wrong:
         return

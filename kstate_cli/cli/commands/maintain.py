@@ -95,6 +95,7 @@ def maintain(
                 on_end=lambda end: _show_end(end, results),
                 warnings_ok=warnings_ok,
             )
+            # Raises for a code above 1: metrics are written by the end of with.
             code = _end(ends, results)
             if code == EXIT_WARNINGS and warnings_ok:
                 code = EXIT_OK
@@ -160,6 +161,7 @@ def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
     if quiet:
         yield
         return
+    # Before it begins: what hangs must have a name in the log.
     say(f"kstate: {task.name}")
     # It prints its own progress, and two voices would mix.
     if task.step == "dump":
@@ -218,6 +220,7 @@ def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
     read_only = (errors.UsageError, errors.ConditionNotMet, errors.Refused)
     kinds = {kind.exit_code: kind for kind in (*read_only, errors.InUse, errors.RunFailed, errors.RunHalfway)}
     kind = kinds.get(bad.exit or 0, errors.RunFailed)
+    # All failures, since the next ones do not wait for the first to be fixed.
     others = [f"{end.task.name}: exit code {end.exit}: {end.message}" for end in ends if end.exit and end is not bad]
     return kind(
         f"{bad.task.name} ended with exit code {bad.exit}, the worst of {len(ends)}: {bad.message}",

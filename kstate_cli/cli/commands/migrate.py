@@ -159,6 +159,7 @@ def migrate(
         if ages:
             add_ages(path, ages)
 
+    # Resolved once, so that the plan shows the number that runs.
     stores_at_once = at_once(workers)
     view = PlanView(results, verbose=verbose, dry_run=dry_run, workers=stores_at_once, copied=copy)
     request = ChangeRequest(
@@ -182,6 +183,7 @@ def migrate(
                 show_plan(plan, view)
 
             outcome = change(request, on_plan=on_plan, progress=progress, tell=results.say)
+        # The same settings as the plan had: the prediction must be about the same start.
         check_request = CheckRequest(
             target,
             exactly_once=not options.at_least_once,

@@ -80,6 +80,7 @@ def restore(
     if logs.verify_dump is False and not selection.dry_run:
         raise UsageError("--no-verify-dump goes with --dry-run: a restoration reads its rows", hint="add --dry-run")
     if cases.follow is not None:
+        # Before anything is read.
         _refuse_beside_follow(selection, cases)
     # May not exist: a lost directory is created.
     path = application_path(app)
@@ -183,6 +184,7 @@ def _request(
         complete=logs.dump_is_complete,
         committed_only=logs.dump_is_committed,
         ask=facts_source(logs.offsets, logs.bootstrap_server, logs.kafka_settings, group=path.name),
+        # Checked by default: a damaged file of a dump is otherwise found when its page is decoded, or never.
         digests=not logs.skip_digests,
         verify_dump=logs.verify_dump,
         after_error=cases.after_error,
@@ -197,6 +199,7 @@ def _options(
     from kstate_cli.restore.planning.judge import Permissions
     from kstate_cli.restore.planning.plan import RestoreOptions
 
+    # Tasks of other hosts stay there: two hosts with one task are a standby that nobody planned.
     elsewhere, only = tasks_of(selection.fleet, path.name)
     return RestoreOptions(
         release=chosen_release("--for", selection.release_name, selection.for_jar, quiet=is_silent),

@@ -138,6 +138,7 @@ def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: 
     """Record that the part was read; return a warning if that fails. An unreadable file keeps it unverified."""
     from kstate_cli.dump_writer.verified import record
 
+    # A record would claim that the part was read.
     if any(finding.code == _unreadable() for finding in findings):
         return None
     try:
@@ -151,6 +152,7 @@ def _show(findings: Sequence[FileFinding], warning: str | None, files_text: str)
     """Print the findings as a table, then the number of files and the verdict."""
     verdict = "nothing is damaged"
     if findings:
+        # Relative to the dump: absolute paths of a bucket would fill the line.
         rows = [(finding.file.relative, finding.code, finding.message) for finding in findings]
         table(None, ("file", "code", Column("message", fold=Fold.WORDS)), rows)
         verdict = f"{plural(len(findings), 'file')} not as written"
@@ -222,6 +224,7 @@ class _PartReading:
     def read(self, file: DumpFile, finding: FileFinding | None) -> None:
         """Note a file that was read; a damaged one is read again by every call."""
         with self._lock:
+            # Only with its digest can the next call know that it is still the same file.
             if finding is None and file.sha256 is not None:
                 self._whole[file.relative] = file.sha256
             if time.monotonic() - self._written_at >= _RECORD_SECONDS:

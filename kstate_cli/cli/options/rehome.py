@@ -127,6 +127,7 @@ class CompletionOptions:
         from kstate_cli.restore.running.restoration import RestoreRequest
 
         assert self.from_changelog is not None
+        # Parsed first: contradicting options are found before the dump is read.
         spark = spark_settings(self.spark.master, self.spark.conf)
         if options.old is None:
             raise UsageError(

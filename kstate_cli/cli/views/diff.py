@@ -50,6 +50,7 @@ class DiffReport(DiffWatcher):
         if self._shown[of_store] >= self._limit:
             return
         self._shown[of_store] += 1
+        # By the kind of the store: a window is part of the key in RocksDB.
         key = key_fields(row.kind, row.key)
 
         def line() -> Iterator[DiffLine]:
@@ -93,6 +94,7 @@ class DiffReport(DiffWatcher):
             say(f"not compared: {text} ({', '.join(names)})", quiet=self._quiet)
         for text in compared.remarks:
             say(text, quiet=self._quiet)
+        # Rows may differ only because one application had not flushed yet.
         for side, as_of in zip("AB", compared.as_of, strict=True):
             if as_of != "closed":
                 say(f"{side}: the application is running: this is the state of its last flush", quiet=self._quiet)
@@ -115,6 +117,7 @@ def _skipped(stores: Sequence[StoreDiff]) -> dict[str, dict[str, None]]:
     skipped: dict[str, dict[str, None]] = {}
     for store in stores:
         for text in store.left_out:
+            # A dict, which keeps the order; the same reason often holds for many stores.
             skipped.setdefault(text, {})[store.store] = None
     return skipped
 

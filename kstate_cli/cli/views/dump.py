@@ -72,6 +72,7 @@ class DumpProgress(DumpWatcher):
         # Monotonic, because a clock that is set while a dump runs would make rates negative.
         now = time.monotonic()
         self._look_whether_it_stands_still(records, now)
+        # Over the whole round: a broker answers in bursts.
         rate = records / max(now - self._began, 1e-9)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=records, size=f"{size_text(size)}, {rate:,.0f} records/s")

@@ -103,6 +103,7 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
 
     # The same function that refuses a run for lack of space: the number printed is the number that is checked.
     room = required_space(plan, how.workers, copy_ssts=how.copied)
+    # By kind of step: a plan may have hundreds.
     counts = Counter(step.action for step in plan.steps)
     actions = ", ".join(f"{count} x {action}" for action, count in counts.most_common())
     yield f"{_extent(plan)}; {plural(len(plan.steps), 'step')}: {actions}"
@@ -110,6 +111,7 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
     if how.engine is not None:
         yield f"engine: {engine_text(how.engine)}"
     yield _time(plan, how)
+    # A lost directory that is restored has nothing to keep.
     if how.is_undoable and plan.app.exists():
         yield f"the current directory stays in {runs_folder(plan.app)}, until:"
         yield f"  {command('clean', plan.app)}"
@@ -124,6 +126,7 @@ def _extent(plan: Plan) -> str:
     # The files of a task, such as .checkpoint, are no stores.
     places = [Place(tuple(step.path.split("/"))) for step in plan.steps if step.action != "write file"]
     stores = {(place.task, place.store.name) for place in places if place.task is not None and place.store is not None}
+    # Including those of which only a file is written.
     tasks = {place.task for step in plan.steps if (place := Place(tuple(step.path.split("/")))).task is not None}
     extent = plural(len(tasks), "task")
     if stores:
@@ -135,6 +138,7 @@ def _time(plan: Plan, how: PlanView) -> str:
     from kstate_cli.change.earlier_runs import expected
     from kstate_cli.change.folder import read_runs
 
+    # Only restorations have an engine.
     is_spark = how.engine is not None and how.engine.is_spark
     # From earlier runs of the same kind here: another host has other disks.
     forecast = expected(plan, how.workers, read_runs(plan.app))
@@ -364,6 +368,7 @@ class RunProgress:
         if phase == "sync":
             return  # part of what is said before it
         if phase != self._phase:
+            # Phases follow each other, and each is named once.
             self._phase = phase
             name = self._NAMES.get(phase, phase)
             self._meter.call(name)

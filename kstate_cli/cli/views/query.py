@@ -54,6 +54,7 @@ class View(ABC):
 
     def row(self, partition: int | None, row: Row) -> None:
         """Print a row of a partition; None for a global store."""
+        # Before printing, so that a message about an unreadable value can name its row.
         self.count += 1
         self._print(partition, row)
 
@@ -79,10 +80,10 @@ class View(ABC):
         if name in self._serdes:
             cell = self._cell(name, row, value, self._serdes[name].text)
             if isinstance(cell, Unreadable):
-                shown = ""
+                text = ""
                 if cell.data is not None:
-                    shown = bytes_text(cell.data)
-                return f"(unreadable) {shown}"
+                    text = bytes_text(cell.data)
+                return f"(unreadable) {text}"
             return str(cell)
         if value is None:
             return ""
@@ -123,6 +124,7 @@ class JsonView(View):
 
     def _print(self, partition: int | None, row: Row) -> None:
         marks: Row = {}
+        # In this order: type begins every line (json_lines.py).
         line: Row = {"type": "row", "partition": partition}
         line.update((name, self._json(name, row, value, marks)) for name, value in row.items())
         if marks:
@@ -154,14 +156,15 @@ class CsvView(View):
         # UTF-8, whatever the locale: an escaped character would be other data.
         as_data()
         self._for_people = sys.stdout.isatty()
+        # The names come first, even if no row follows: a program can read the file all the same.
         _write_csv(self._columns)
 
     def _print(self, partition: int | None, row: Row) -> None:
         # Programs get the data unchanged; a terminal must not interpret it. A lone surrogate has no bytes.
-        shown: Callable[[str], str] = _writable
+        text_of: Callable[[str], str] = _writable
         if self._for_people:
-            shown = safe
-        _write_csv([shown(cell) for cell in self._cells(partition, row)])
+            text_of = safe
+        _write_csv([text_of(cell) for cell in self._cells(partition, row)])
 
 
 class TableView(View):
@@ -185,6 +188,7 @@ class TableView(View):
         if rows:
             texts = [
                 at
+                # A column that is empty in all rows, such as the headers of a store without headers, only takes space.
                 for at, name in enumerate(self._columns)
                 if (name not in _NOT_ALWAYS or any(row[at] for row in rows))
                 and (name != "partition" or any(row[at] for row in rows))

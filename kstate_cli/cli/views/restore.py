@@ -157,6 +157,7 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
     for report in outcome.reports:
         if report.null_keys:
             say(f"warning: {report.title}: {report.null_keys:,} records without a key, which Streams skips too")
+    # Interactive queries with a bound wait for a Position.
     without = sum(not report.has_position for report in outcome.reports)
     if without:
         whose = f"{without} stores: their Positions are"
@@ -201,6 +202,7 @@ class RestoreProgress(RestoreWatcher):
 
     def expect(self, plan: RestorePlan) -> None:
         """Take the plan; the run follows."""
+        # Without work no progress follows.
         if not self._quiet and plan.work:
             records = sum(work.records for work in plan.work)
             self._line(
@@ -212,6 +214,7 @@ class RestoreProgress(RestoreWatcher):
         """Start a phase."""
         if self._quiet or name == self._phase:
             return
+        # The engine reports a phase for every store: it is printed once.
         self._phase = name
         # Of a dry run: the reading is all that it does, and its pace is that of the run.
         if name == "check":
@@ -228,6 +231,7 @@ class RestoreProgress(RestoreWatcher):
                 {"type": "state", "before": before.value, "restoration": after.value},
                 f"{before.value} -> {after.value}",
             )
+        # Also if quiet: the command is the user's, and no message.
         if self._on_state is not None:
             self._on_state(before.value, after.value)
         # The rate counts from here: planning and the start of Spark read no record.
@@ -245,6 +249,7 @@ class RestoreProgress(RestoreWatcher):
 
     def resumed(self, predecessor: str, slices: int, total: int) -> None:
         """Report that an interrupted run is resumed."""
+        # The records of the slices that exist were read by another process: they say nothing about this one's rate.
         self._resumed = True
         if not self._quiet:
             self._line(
@@ -287,6 +292,7 @@ class RestoreProgress(RestoreWatcher):
         # A program that watches must see the last slice, however soon it follows the one before.
         if count == self._done or (now - self._said < OFTEN_SECONDS and count < total):
             return
+        # Both: a slice that takes long must not print the same line again and again.
         self._said, self._done = now, count
         yield {
             "type": "progress",

@@ -52,8 +52,10 @@ def store_rows(app: Application, *, transactional: bool = False) -> list[StoreLi
     ``transactional``: the user states that the application has transactional stores.
     """
     rows: list[StoreLine] = []
+    # By resolve, which gives every offset of a .checkpoint to its store: the files alone do not tell which.
     for task in resolve(app, transactional=transactional):
         rows += [_store_row(app, task, offsets) for offsets in task.stores]
+        # After those with a directory, so that a table begins with what is there.
         rows += [_absent_row(app, task, name, offsets) for name, offsets in sorted(task.absent.items())]
     return rows
 
@@ -103,6 +105,7 @@ def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping
         "type": "store",
         "task": task.task.name,
         "store": name,
+        # No kind of the table of kinds: Streams has an offset, and nothing else is here.
         "kind": "no-directory",
         "kind_certain": False,
         "kind_from": "an offset without a RocksDB: a custom store, or a removed one",
@@ -152,6 +155,7 @@ def short_offsets(offsets: Offsets | None, *, all_of_them: bool) -> str:
     """Return the offset of a store, or ``partition=offset`` for each of several; ``?`` if it is unknown."""
     if offsets is None:
         return "?"
+    # Only global stores, and stores of several partitions, have more than one.
     offset_pairs = sorted((p, o) for of_topic in offsets.values() for p, o in of_topic.items())
     if len(offset_pairs) <= 1:
         return str(offset_pairs[0][1]) if offset_pairs else "-"
@@ -165,7 +169,9 @@ def span(names: Sequence[str]) -> str:
     """Return ``3.6-4.2`` for consecutive releases, else all of them."""
     if not names:
         return "none"
+    # In the order of the table of releases: as texts, 3.10 would come before 3.2.
     release_names = [release.name for release in RELEASES]
+    # A range would claim a release in between that does not open it.
     if release_names.index(names[-1]) - release_names.index(names[0]) != len(names) - 1:
         return " ".join(names)
     if len(names) == 1:
@@ -175,6 +181,7 @@ def span(names: Sequence[str]) -> str:
 
 def legend(rows: Iterable[StoreLine]) -> list[str]:
     """Return the meaning of each sign in these rows of ``store_rows``."""
+    # Read several times below.
     rows = list(rows)
     kinds = [short_kind(row["kind"], certain=row["kind_certain"]) for row in rows]
     signs = [f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if any(mark in kind for kind in kinds)]
@@ -211,6 +218,7 @@ def say_incomplete_stores(
 def problem_lines(problems: Iterable[Problem]) -> Iterator[ProblemLine]:
     """Yield a line for each problem."""
     for problem in problems:
+        # A problem of a file of the task has no store.
         store = problem.place.store
         yield {
             "type": "problem",
@@ -295,6 +303,7 @@ def add_homes(
     if old is not None:
         before = Described.by(read_topology(old))
     topologies = RequestedTopology(Described.by(read_topology(new)), before)
+    # From the same rules as check --topology: ls must not tell another story.
     homes = read_homes(app, topologies)
     for row in rows:
         row["new_task"], row["home"] = _home(topologies, homes, row)
@@ -305,6 +314,7 @@ def add_homes(
         if not home.other_task
     ]
     stores = {store.name for task in app.tasks for store in task.stores}
+    # If no store of the directory is among them, the text is probably that of another application.
     has = {key.store for key in topologies.new.homes} | topologies.new.global_stores
     return lacked, _doubt(stores, has)
 
@@ -378,14 +388,17 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     from kstate_cli.specification.toml_file import to_toml
     from kstate_cli.specification.topology import read_topology
 
+    # Before the broker is asked.
     refuse_settings_alone(sources.bootstrap, sources.settings)
     topology = None
     if sources.topology is not None:
         topology = read_topology(sources.topology)
     topics = _topic_sources(app, sources, topology)
+    # A draft may have gaps: what no source states is asked in a comment of the file.
     draft, notes = draft_of_directory(app, topology, topics)
     missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
     about = "Written by kstate (ls --spec); comments say what a value was taken from, and what is to fill in."
+    # TOML is UTF-8 by definition, whatever the locale.
     as_data()
     sys.stdout.write(to_toml(draft, notes=(about, *notes)))
     for entry in missing:
@@ -429,7 +442,9 @@ def _broker_topics(
 
     conf = client_settings(settings)
     with admin_client(bootstrap, conf) as admin:
+        # Of all topics only their names: a cluster may have thousands, and settings cost a request for each.
         on_broker, groups = names_on(admin)
+    # By the prefix application.id, unless another group's id begins with it too.
     own, _ = own_changelogs(app.app_id, on_broker, groups)
     topics = {*own, *topics_of(app)}
     if topology is not None:
@@ -449,6 +464,7 @@ def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[
         {topic for source in topics for topic in source.topics if is_changelog(topic)}
         - {topic for topic in changelogs if topic is not None}
     )
+    # The directory has a store for each changelog.
     if not others:
         return []
     names = some(others, _MAX_LISTED)
