@@ -33,12 +33,12 @@ def _print_list() -> bool:
         return False
     from kstate_cli.cli.list_of_commands import TEXT
 
-    left = TEXT.encode("ascii")
+    rest = TEXT.encode("ascii")
     try:
         # Past the stream, since an error must leave nothing in a buffer that is written at the exit of Python. A pipe
         # takes so few bytes whole or not at all (PIPE_BUF), so that nothing is printed twice.
-        while left:
-            left = left[os.write(1, left) :]
+        while rest:
+            rest = rest[os.write(1, rest) :]
     except OSError:
         return False
     return True

@@ -234,8 +234,8 @@ def _lines(report: AppReport, subset: str, seconds: float) -> Iterator[VerifyLin
     yield _summary_line(report, subset, seconds)
 
 
-def _store_line(store: StoreReport, named: tuple[str, str], report: AppReport) -> VerifyStoreLine:
-    name, kind = named
+def _store_line(store: StoreReport, identity: tuple[str, str], report: AppReport) -> VerifyStoreLine:
+    name, kind = identity
     return {
         "type": "store",
         "task": store.task,
