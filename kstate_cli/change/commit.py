@@ -91,8 +91,7 @@ def commit(
     run.write(way.announced, **announced)
     try:
         if lost:
-            # The name is free, so nothing is replaced; a directory that appeared meanwhile makes the
-            # rename fail.
+            # The name is free. If a directory with files has taken it meanwhile, rename(2) fails.
             os.rename(run.tree, app)
         else:
             exchange(app, run.tree)
@@ -216,7 +215,7 @@ def recover(app: Path, tell: Callable[[str], None]) -> list[SettledRun]:
     is not proved to be staged only: nothing is touched then.
     """
     runs = require_understood(read_runs(app))
-    # All refusals before the first change: a doubtful run must not leave others half settled.
+    # Refusals about staged trees come before the first change: they must not leave other runs settled in part.
     for run in runs:
         if run.state is RunState.STAGING:
             refuse_unproved(app, run)

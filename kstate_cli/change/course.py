@@ -160,8 +160,7 @@ def _read(course: Course[Planned, Outcome], terms: Terms) -> Application | None:
     application = read_application(
         terms.app, workers=course.workers, on_store=lambda name: course.progress("read", name, 0)
     )
-    # The lock is held, yet a RocksDB LOCK may not be: a program other than Streams may have a store
-    # open.
+    # The application lock is held, yet a program other than Streams may hold the LOCK of a store.
     if application.running and not terms.dry_run:
         raise in_use(application.path, application.pid)
     return application

@@ -168,8 +168,7 @@ def _stage_and_verify(plan: Plan, run: Run, options: RunOptions, workers: Worker
         verify_staged(plan, run.tree, workers, full=options.verify_full, linked=not options.copy_ssts)
     progress("sync", str(plan.app), 0)
     with timed(_LOG, "written to disk"):
-        # One syncfs makes every file of the clone durable; until here nothing in the tree was synced
-        # but the mark and small files.
+        # One syncfs makes every file of the clone durable: copies and links were not synced singly.
         sync_file_system(run.path)
     return counts
 

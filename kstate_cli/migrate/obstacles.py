@@ -175,7 +175,7 @@ def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
 def _older(kind: StoreKind, family: str, store_name: str) -> tuple[str, str]:
     """Return the older family for rows of a family with headers, and how their values change (``layouts.STRIP``)."""
     number = next(number for number, other in enumerate(kind.families) if other.name == family)
-    # Families are listed newest first, so the next one is the layout of the release before.
+    # Families are listed newest first, so the next one is the older layout of the same kind.
     newer, older = kind.families[number : number + 2]
     # Joins store plain values, without the timestamp that other windows have.
     if kind.key is KeySchema.WINDOW and JOIN_WINDOW.fullmatch(store_name):

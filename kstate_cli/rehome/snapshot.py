@@ -155,8 +155,7 @@ def _foreign_entries(resolved: TaskOffsets) -> dict[str, Path]:
 def _custom_stores(resolved: TaskOffsets, foreign: Mapping[str, Path], options: RehomeOptions) -> dict[str, Path]:
     """Return the directories of a task that a text, or an offset, names as a store."""
     task = resolved.task
-    # A directory that nothing names as a store may be anybody's: it is refused in tasks that stores
-    # leave.
+    # A directory that nothing names as a store has no known owner: it is refused in tasks that stores leave.
     names = {*resolved.absent, *task.store_files}
     for described in (options.new, options.old):
         if described is not None:

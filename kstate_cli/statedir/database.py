@@ -258,7 +258,7 @@ def check_files(path: Path, place: Place, problems: list[Problem]) -> int:
             if not entry.own and not is_special(mode):
                 continue
             code = ProblemCode.NOT_A_FILE
-            # A FIFO or a device would block a reader, so nothing is read below this directory.
+            # RocksDB would wait at a FIFO for ever, so a database with one is not opened.
             if is_special(mode):
                 code = ProblemCode.SPECIAL
             text, rule = f"is {kind_of(mode)}, not a regular file", "a RocksDB directory holds regular files only"

@@ -140,7 +140,7 @@ def _run(
         watcher.begin(sum(job.size for job in jobs))
         # No process without work: each one costs the import of RocksDB.
         processes = max(1, min(request.workers, len(jobs)))
-        # The counters are files in the scratch folder, since workers share no memory with this process.
+        # The counters are in the scratch folder, since workers share no memory with this process.
         with progress_counters(scratch, len(jobs), watcher.at) as counters, Processes(processes) as workers:
             arguments = [
                 (replace(job, each_sst=request.each_sst, counter=counters.counter(number)), scratch)

@@ -309,7 +309,7 @@ class _Verification:
         most = counts.entries - counts.deletions
         apart = all(table.last < other.first for table, other in pairwise(tables))
         exact = apart and not counts.range_deletions and not counts.merges
-        # More rows than entries cannot be: an entry lost its key order or its deletion.
+        # Each visible row is at least one entry, so more rows than entries prove damage.
         if rows > most or (exact and rows != most):
             text = f"column family {family} has {rows:,} rows, the properties of its SSTs count {most:,}"
             self._findings.append(self._in_tables(CORRUPT, tables, None, text))
