@@ -23,7 +23,9 @@ EXAMPLES: Final = "examples"
 LOCK_IS_SHARED: Final = "--lock-is-shared"
 TRANSACTIONAL_STORES: Final = "--transactional-stores"
 COMMANDS_WITH_OPTION: Final = {
-    LOCK_IS_SHARED: frozenset({"clean", "migrate", "rehome", "restore", "undo", "wipe"}),
+    LOCK_IS_SHARED: frozenset(
+        {"clean", "migrate", "rehome", "restore", "restore-snapshot", "snapshot", "undo", "wipe"}
+    ),
     TRANSACTIONAL_STORES: frozenset({"check", "ls", "migrate", "restore"}),
 }
 """Each option that is repeated, and the commands that have it."""

@@ -12,6 +12,8 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from kstate_cli.cli.registry import other_words
+
 Line = dict[str, Any]
 HEAD: Final = ("schema_version", "type", "app")
 PROGRESS: Final = "restore-progress"
@@ -51,7 +53,8 @@ def error(out: str) -> Line:
 
 def check(arguments: Sequence[object], status: int, out: str, err: str = "") -> None:
     """Fails unless what a command has printed is as the schemas say; of commands without `-o json` nothing is known."""
-    words = [str(argument) for argument in arguments]
+    # Some commands have other words: what they print is of the command that they mean.
+    words = other_words([str(argument) for argument in arguments])
     _check_warnings(words, status, out, err)
     if not _asks_for_json(words) or _WITHOUT_JSON & {*words}:
         return

@@ -31,6 +31,7 @@ GROUPS: Final = {
     "predict a start": ("check", "fleet"),
     "change a directory": ("migrate", "rehome", "wipe", "restore", "undo"),
     "keep dumps and standbys": ("dump", "ls-dump", "verify-dump", "maintain", "start-barrier"),
+    "copy stores": ("snapshot", "restore-snapshot", "ls-snapshots", "verify-snapshots"),
     "see and delete what kstate keeps": ("status", "clean"),
     "learn": ("explain", "demo", "examples", "warm-up"),
 }

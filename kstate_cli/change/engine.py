@@ -42,6 +42,7 @@ from kstate_cli.change.plan import (
     EditDatabase,
     MoveStore,
     OmitTree,
+    PlaceDatabase,
     Plan,
     RemoveFile,
     Step,
@@ -300,7 +301,7 @@ def _jobs(plan: Plan, staged: Path, *, copy_ssts: bool) -> list[EditJob]:
     jobs = [
         EditJob(step, plan.app, staged, copy_ssts, target)
         for step in plan.steps
-        if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))
+        if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase, PlaceDatabase))
     ]
     jobs.sort(key=_rewritten_bytes, reverse=True)
     return jobs

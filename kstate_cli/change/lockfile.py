@@ -13,9 +13,12 @@ import errno
 import fcntl
 import logging
 import os
+import struct
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.change.access import own_like, reading
 from kstate_cli.change.folder import read_runs, runs_folder
@@ -31,6 +34,8 @@ from kstate_cli.texts import LOCK_IS_SHARED, command, size_text
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
+_FLOCK: Final = struct.Struct("hhqqi0q")
+"""``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
 
 
 @contextlib.contextmanager
@@ -76,6 +81,54 @@ def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
             if _in_place(descriptor, app):
                 yield
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderLock:
+    """The hold of a command that reads a directory for long (:func:`reader_lock`)."""
+
+    descriptor: int | None
+    """Of the lock file; None if the directory has none."""
+
+    def application_pid(self) -> int | None:
+        """Return the process that holds Java's lock, 0 if another pid namespace hides it; None if none holds it."""
+        if self.descriptor is None:
+            return None
+        # F_GETLK asks the kernel for a lock that would conflict. It needs no right to write, and it also sees locks of
+        # other pid namespaces, which /proc/locks does not list.
+        request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(self.descriptor, fcntl.F_GETLK, request))
+        if kind == fcntl.F_UNLCK:
+            return None
+        return max(int(pid), 0)
+
+
+@contextlib.contextmanager
+def reader_lock(app: Path, wait: float = 0.0) -> Iterator[ReaderLock]:
+    """Keep other commands of kstate from exchanging a directory while this one reads it. Nothing is written.
+
+    The application may start meanwhile: Streams would fail at a lock, and a reader must never be the cause. The caller
+    asks :meth:`ReaderLock.application_pid` before and after. Raise InUse if a command is changing the directory, and
+    Refused if the lock file cannot be opened.
+    """
+    path = app / LOCK
+    try:
+        # For reading: a read-only mount and a user without the right to write can be read too.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        yield ReaderLock(None)
+        return
+    except OSError as error:
+        raise Refused(f"{path} cannot be opened: {error.strerror}", hint=access_hint(path)) from None
+    try:
+        if _tells_locks_apart(app):
+            # Shared: two snapshots do not exclude each other, and a change takes the same lock exclusively.
+            deadline = time.monotonic() + wait
+            _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB), app, deadline)
+        yield ReaderLock(descriptor)
+    finally:
+        # This process holds no POSIX lock on the file, which closing it would drop.
+        os.close(descriptor)
 
 
 def _in_place(descriptor: int, app: Path) -> bool:
@@ -213,12 +266,7 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
     if exchanges:
         _check_mounts_of_app(app, mounts)
     _check_mounts_of_runs(app, mounts, exchanges=exchanges)
-    mount = mount_of(app, mounts)
-    if mount is not None and mount.may_not_share_locks and not lock_is_shared:
-        raise Refused(
-            f"{app} lies on {mount.kind} ({mount.point}): its locks may not be seen by the host of the application",
-            hint=f"make sure that the application is stopped everywhere, then say {LOCK_IS_SHARED}",
-        )
+    check_locks(app, mounts, lock_is_shared=lock_is_shared)
     if exchanges:
         _check_devices(app)
     # Before access(2), which answers EROFS as if rights were missing.
@@ -230,6 +278,16 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
     if not os.access(app.parent, os.W_OK | os.X_OK):
         raise Refused(
             f"{app.parent} is not writable for this user", hint=access_hint(app.parent, os.R_OK | os.W_OK | os.X_OK)
+        )
+
+
+def check_locks(app: Path, mounts: tuple[Mount, ...], *, lock_is_shared: bool) -> None:
+    """Raise Refused if the lock of a directory does not prove that the application is stopped on every host."""
+    mount = mount_of(app, mounts)
+    if mount is not None and mount.may_not_share_locks and not lock_is_shared:
+        raise Refused(
+            f"{app} lies on {mount.kind} ({mount.point}): its locks may not be seen by the host of the application",
+            hint=f"make sure that the application is stopped everywhere, then say {LOCK_IS_SHARED}",
         )
 
 

@@ -199,7 +199,35 @@ class BuildDatabase:
         return f"{sum(map(len, self.layers))} sorted files with {self.rows} rows into {self.family}"
 
 
-Step = OmitTree | RemoveFile | WriteFile | MoveStore | EditDatabase | CreateDatabase | BuildStore | BuildDatabase
+@dataclass(frozen=True, slots=True)
+class PlaceDatabase:
+    """Move a complete RocksDB into the new application directory: the copy of one in a snapshot."""
+
+    path: str
+    source: str
+    """The folder of the copy, on the file system of the application directory; it has this database's files alone."""
+    live: Mapping[str, tuple[tuple[str, int], ...]]
+    """Column family -> name and size in bytes of each SST and blob file that it consists of."""
+    offsets: OffsetsRecord | None
+    """The whole content of the column family ``offsets``; None without one."""
+    action: str = field(default="place database", init=False)
+
+    def describe(self) -> str:
+        """Return a line for the journal."""
+        return f"{sum(map(len, self.live.values()))} SSTs and blob files of a snapshot"
+
+
+Step = (
+    OmitTree
+    | RemoveFile
+    | WriteFile
+    | MoveStore
+    | EditDatabase
+    | CreateDatabase
+    | BuildStore
+    | BuildDatabase
+    | PlaceDatabase
+)
 
 
 def _record_text(record: OffsetsRecord) -> str:
@@ -240,7 +268,7 @@ class Plan:
         """Return how many RocksDBs are changed, moved or created, as far as the plan knows them."""
         in_moved_stores = sum(len(step.databases) for step in self.steps if isinstance(step, MoveStore))
         return in_moved_stores + sum(
-            1 for step in self.steps if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase))
+            1 for step in self.steps if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase, PlaceDatabase))
         )
 
     @property

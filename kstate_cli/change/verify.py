@@ -16,8 +16,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from kstate_cli.change.edit import DatabaseStep, verify_database
-from kstate_cli.change.plan import BuildDatabase, Conversion, CreateDatabase, EditDatabase, MoveStore, Plan
+from kstate_cli.change.edit import DatabaseStep, verify_database, verify_placed
+from kstate_cli.change.plan import (
+    BuildDatabase,
+    Conversion,
+    CreateDatabase,
+    EditDatabase,
+    MoveStore,
+    PlaceDatabase,
+    Plan,
+)
 from kstate_cli.formats import sst
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.layouts import STRIP
@@ -49,7 +57,7 @@ def verify_staged(plan: Plan, staged: Path, workers: Workers, *, full: bool, lin
     checks = [
         _Check(step, plan.app, staged, full, linked)
         for step in plan.steps
-        if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase, MoveStore))
+        if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase, PlaceDatabase, MoveStore))
     ]
     for _ in workers.map(_verify, checks):
         pass
@@ -59,6 +67,12 @@ def _verify(check: _Check) -> None:
     step, path = check.step, check.staged / check.step.path
     if isinstance(step, BuildDatabase):
         verify_database(step, check.staged, full=check.full)
+        return
+    if isinstance(step, PlaceDatabase):
+        try:
+            verify_placed(step, check.staged, full=check.full)
+        except MalformedBytesError as error:
+            raise VerificationError(f"{step.path}: {error}") from None
         return
     if isinstance(step, MoveStore):
         _verify_moved(check, step)

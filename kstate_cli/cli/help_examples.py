@@ -191,6 +191,22 @@ EXAMPLES: Final = {
         Example("Print the plan", "restore /data/app --from-changelog /dump/app --for 4.3 --dry-run"),
         Example("On a Spark cluster", "restore app --from-changelog dump --for 4.3 --master spark://m:7077"),
     ),
+    "snapshot": (
+        Example("All cleanly closed tasks, into a folder", "snapshot /data/app --out /backup/snapshots"),
+        Example("How much would be new", "snapshot /data/app --out /backup/snapshots --dry-run"),
+    ),
+    "restore-snapshot": (
+        Example("A lost directory: see the plan", "restore-snapshot /data/app --from-snapshot /backup/app --dry-run"),
+        Example("The first of two empty hosts", "restore-snapshot /data/app --from-snapshot /backup/app --share 1/2"),
+    ),
+    "ls-snapshots": (
+        Example("All snapshots", "ls-snapshots /backup/snapshots"),
+        Example("The stores of some snapshot", "ls-snapshots /backup/snapshots --generation 20261126T120000Z"),
+    ),
+    "verify-snapshots": (
+        Example("Read every file once", "verify-snapshots /backup/snapshots"),
+        Example("A seventh each night, for cron", "verify-snapshots /backup/snapshots --subset 1/7 --quiet"),
+    ),
     "start-barrier": (
         Example("The second of three hosts, in a folder that all reach", "start-barrier /backup/app --hosts 3"),
         Example("In an init container, with the pod's name", "start-barrier s3://bucket/app --hosts 3 --host app-1"),

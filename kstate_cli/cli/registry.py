@@ -8,6 +8,7 @@ it would be the working directory.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -52,6 +53,10 @@ COMMANDS: Final = {
     "ls-dump": Entry("ls_dump", "ls_dump", "List a dump: offsets, gaps, age, health."),
     "verify-dump": Entry("verify_dump", "verify_dump", "Read every file of a dump, and report damage."),
     "restore": Entry("restore", "restore", "Restore stores in bulk from a changelog dump."),
+    "snapshot": Entry("snapshot", "snapshot", "Copy the files of closed stores, each once."),
+    "restore-snapshot": Entry("restore_snapshot", "restore_snapshot", "Copy stores back from snapshots."),
+    "ls-snapshots": Entry("ls_snapshots", "ls_snapshots", "List snapshots: time, host, tasks, size, health."),
+    "verify-snapshots": Entry("verify_snapshots", "verify_snapshots", "Read every file of snapshots: report damage."),
     "start-barrier": Entry("start_barrier", "start_barrier", "Wait until all hosts are ready to start."),
     "maintain": Entry("maintain", "maintain", "Run the steps that are due, for cron and timers."),
     "undo": Entry("undo", "undo", "Undo the newest change."),
@@ -129,11 +134,8 @@ class LazyGroup(HelpfulGroup):
         self.commands = _Commands()
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Accept ``dump ls`` and ``dump verify``: ``dump`` is a command with options, and no group."""
-        if args[:1] == ["dump"] and args[1:2] in (["ls"], ["verify"]):
-            # A dump cannot be called ls or verify here, because dump has no argument.
-            args = [f"{args[1]}-dump", *args[2:]]
-        return super().resolve_command(ctx, args)
+        """Accept other words for some commands: see :func:`other_words`."""
+        return super().resolve_command(ctx, other_words(args))
 
     def _main_shell_completion(self, ctx_args: Any, prog_name: str, complete_var: str | None = None) -> None:
         answer_shell(self, prog_name)
@@ -142,6 +144,36 @@ class LazyGroup(HelpfulGroup):
         """Write the list of commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+def other_words(args: list[str]) -> list[str]:
+    """Return the words of a command line with the name of the command that they mean.
+
+    ``dump ls`` and ``dump verify``: ``dump`` is a command with options, and no group. Snapshots have commands with
+    options of their own, and are also reached by the commands for directories: ``restore --from-snapshot``, ``ls REPO``
+    and ``verify --snapshot REPO``.
+    """
+    if args[:1] == ["dump"] and args[1:2] in (["ls"], ["verify"]):
+        # A dump cannot be called ls or verify here, because dump has no argument.
+        return [f"{args[1]}-dump", *args[2:]]
+    if args[:1] == ["restore"] and _has_option(args, "--from-snapshot"):
+        return ["restore-snapshot", *args[1:]]
+    if args[:1] == ["verify"] and _has_option(args, "--snapshot"):
+        words = [word.removeprefix("--snapshot=") for word in args[1:]]
+        return ["verify-snapshots", *(word for word in words if word != "--snapshot")]
+    if args[:1] == ["ls"] and any(_is_repository(word) for word in args[1:]):
+        return ["ls-snapshots", *args[1:]]
+    return args
+
+
+def _has_option(args: list[str], option: str) -> bool:
+    return any(word.partition("=")[0] == option for word in args)
+
+
+def _is_repository(word: str) -> bool:
+    from kstate_cli.statedir.names import SNAPSHOTS_MARKER
+
+    return not word.startswith("-") and os.path.isfile(os.path.join(word, SNAPSHOTS_MARKER))
 
 
 MAY_BE_EMPTY: Final = frozenset({"KEY"})

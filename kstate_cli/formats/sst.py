@@ -71,6 +71,12 @@ _PROPERTIES: Final = (b"rocksdb.properties", b"rocksdb.stats")
 _EXTERNAL: Final = b"rocksdb.external_sst_file.version"
 _FAMILY: Final = b"rocksdb.column.family.name"
 _MAX_VARINT: Final = 10
+_UNIQUE: Final = (
+    b"rocksdb.creating.db.identity",
+    b"rocksdb.creating.session.identity",
+    b"rocksdb.original.file.number",
+)
+"""Of these RocksDB computes the unique id of a table file (``GetUniqueIdFromTableProperties``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class SstProperties:
     """``rocksdb.newest.key.time``, which later releases of RocksDB keep through compactions."""
     external: bool
     """Written outside of any database, and taken in later (``SstFileWriter``)."""
+    has_unique_id: bool = False
+    """Database, session and number of its making are recorded: then no other file has these properties."""
 
     @property
     def newest_data(self) -> int | None:
@@ -139,6 +147,7 @@ def read_properties(file: BinaryIO) -> SstProperties:
         oldest_key=_number(properties, b"rocksdb.oldest.key.time"),
         newest_key=_number(properties, b"rocksdb.newest.key.time"),
         external=_EXTERNAL in properties,
+        has_unique_id=all(properties.get(name) for name in _UNIQUE),
     )
 
 

@@ -15,7 +15,7 @@ from kstate_cli.regular_files import access_hint, read_small
 from kstate_cli.rocks.files import CURRENT, is_log, is_sst
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE, ROCKSDB
-from kstate_cli.texts import command, did_you_mean
+from kstate_cli.texts import command, did_you_mean, shell
 
 DATABASE: Final = "database"
 SST: Final = "SST"
@@ -120,6 +120,28 @@ def find_application_or_runs(path: Path) -> Path:
     if not path.is_symlink() and (path.is_dir() or not path.exists()) and has_runs:
         return absolute
     return find_application(path)
+
+
+def find_application_to_create(path: Path) -> Path:
+    """Return the application directory; one that was lost may be named, it is created again.
+
+    Raises UsageError unless its parent exists, Refused for what may not be read.
+    """
+    try:
+        exists = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
+    except PermissionError as error:
+        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=access_hint(error.filename)) from None
+    # An empty folder counts as lost: a mount point, or what an operator made again. A link that leads nowhere does not.
+    if exists:
+        return find_application(path)
+    absolute = Path(os.path.realpath(path.parent)) / path.name
+    if not absolute.parent.is_dir():
+        raise UsageError(
+            f"{absolute.parent} does not exist",
+            hint="give state.dir/application.id; where that is right, make its state.dir, as the application's user:",
+            hint_details=[shell("mkdir", "-p", absolute.parent)],
+        )
+    return absolute
 
 
 def looks_like_application(path: Path) -> bool:

@@ -41,7 +41,10 @@ from .warm import FULL, ROOT, Ended, Warm
 SIGNAL = 128 + signal.SIGTERM
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
-OF_NO_DIRECTORY = ("fleet", "dump", "start-barrier", "maintain", "explain", "warm-up", "demo", "examples")
+OF_NO_DIRECTORY = (
+    *("fleet", "dump", "ls-snapshots", "verify-snapshots"),
+    *("start-barrier", "maintain", "explain", "warm-up", "demo", "examples"),
+)
 """Commands that are given no application."""
 SPARK = ("--from-changelog", DUMP, "--for", "4.3", "--spec", DUMP.parent / "dump.toml")
 LOCAL = ("--engine", "local")
@@ -79,12 +82,21 @@ class World:
             "rehome": ("--map", "0=9", "--warnings-ok"),
             "dump": ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", self.folder / "dump", *LOCAL),
             "restore": (*SPARK, "--dry-run"),
+            "snapshot": ("--out", self.folder / "snapshots"),
+            "restore-snapshot": ("--from-snapshot", self.templates["REPO"], "--accept-resurrected", "--dry-run"),
+            "ls-snapshots": (self.templates["REPO"],),
+            "verify-snapshots": (self.templates["REPO"],),
             "examples": ("--out", self.folder / "examples"),
             "start-barrier": (self.folder, "--hosts", "1", "-o", "json"),
             "maintain": ("--config", self.config(), "--dry-run"),
         }
         words = ("query", "range") if command == "query" else (command,)
         return [*words, *(() if command in OF_NO_DIRECTORY else (app,)), *more.get(command, ())]
+
+    def lost(self, command: str) -> Path | None:
+        """The directory that a command creates; None of one that needs a directory."""
+        names = {"restore": "orders", "restore-snapshot": self.templates["APP"].name}
+        return self.folder / "lost" / names[command] if command in names else None
 
     def config(self) -> Path:
         """What ``maintain`` is told: to check an application."""
@@ -116,7 +128,10 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     with Warm() as warm:
         result = warm("migrate", changed, "--to", "4.2", "-q")
     assert result.status == 0, result.told
-    return {"APP": app, "CHANGED": changed, "WARNED": warned}
+    with Warm() as warm:
+        result = warm("snapshot", app, "--out", top / "snapshots", "-q")
+    assert result.status == 0, result.told
+    return {"APP": app, "CHANGED": changed, "WARNED": warned, "REPO": top / "snapshots"}
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +147,7 @@ Cell = Callable[[World, str], Ended]
 def _usual(world: World, command: str) -> Ended:
     name = "CHANGED" if command in ("undo", "clean", "status") else "APP"
     app = world.fresh(name) if command in ("undo", "clean", "migrate", "wipe", "rehome") else world.templates[name]
-    argv = world.argv(command, world.folder / "orders" if command == "restore" else app)
+    argv = world.argv(command, world.lost(command) or app)
     return world.run(app, argv)
 
 
@@ -198,7 +213,7 @@ def _metrics_locked(world: World, command: str) -> Ended:
 def _disk_full(world: World, command: str) -> Ended:
     """Standard output is what a full disk leaves of it."""
     app = world.templates["CHANGED" if command == "status" else "APP"]
-    argv = world.argv(command, world.folder / "orders" if command == "restore" else app)
+    argv = world.argv(command, world.lost(command) or app)
     return world.run(app, argv, stdout=FULL)
 
 
@@ -288,7 +303,7 @@ def _signalled(world: World, command: str) -> Ended:
         while True:
             os.write(other_end, b" ")
     before = digest(app)
-    argv = world.argv(command, world.folder / "orders" if command == "restore" else app)
+    argv = world.argv(command, world.lost(command) or app)
     streams: dict[str, Any] = {"stderr" if on_stderr else "stdout": str(pipe)}
     pid = world.warm.start(*argv, **streams)
     _wait_for_room(pid)
@@ -370,6 +385,7 @@ OWN = "its directory is its own, in a temporary folder"
 NEW = "its directory is a new one, which is there whole or not at all"
 WAY_ON = "it is asked for one thing: there is nothing to warn of"
 OF_ITS_STEPS = "it is the code of a command that it ran: test_maintain.py"
+OF_SNAPSHOTS = "of snapshots: test_snapshot.py"
 OF_A_DUMP = "of a dump: test_verify_dump.py"
 OF_A_LISTING = "of a dump: test_ls_dump.py"
 OF_A_BROKER = "it takes a broker: tests/interop/test_dump_moves.py"
@@ -396,6 +412,10 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "verify-dump": {0: OF_A_DUMP, 1: OF_A_DUMP, 2: OF_A_DUMP, 3: OF_A_DUMP, 4: OF_A_DUMP, 5: "it takes no lock", 6: OF_A_DUMP,
                     7: READS, SIGNAL: OF_A_DUMP},
     "restore": {1: _unlogged, 3: ASKS_NOTHING, 5: _locked("application"), 7: _summary_lost},
+    "snapshot": {1: OF_SNAPSHOTS, 3: ASKS_NOTHING, 5: _locked("application"), 7: "a snapshot is there whole or not at all"},
+    "restore-snapshot": {1: OF_SNAPSHOTS, 3: ASKS_NOTHING, 5: _locked("application"), 7: OF_SNAPSHOTS},
+    "ls-snapshots": {1: NO_WARNINGS, 3: OF_SNAPSHOTS, 4: OF_SNAPSHOTS, 5: "it takes no lock", 7: READS},
+    "verify-snapshots": {1: NO_WARNINGS, 3: OF_SNAPSHOTS, 4: OF_SNAPSHOTS, 5: "it takes no lock", 7: READS},
     "start-barrier": {1: _with("--hosts", "2", "--timeout", "0"), 3: ASKS_NOTHING, 4: _not_ours, 5: "it waits for nobody's lock",
                       7: READS},
     "maintain": {1: OF_ITS_STEPS, 3: OF_ITS_STEPS, 4: _no_memory, 5: _memory_locked, 7: OF_ITS_STEPS},

@@ -52,6 +52,11 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "rehome": ("rehome", "APP", "--map", "0=9", "--warnings-ok"),
     "help of dump": ("dump", "--help"),
     "restore": ("restore", "LOST", "--from-changelog", str(DUMP), "--for", "4.3", "--spec", "SPEC", "--dry-run"),
+    "snapshot": ("snapshot", "APP", "--out", "OUT", "-o", "json"),
+    "restore-snapshot": ("restore-snapshot", "LOST", "--from-snapshot", "REPO", "--accept-resurrected", "--dry-run"),
+    "ls-snapshots": ("ls-snapshots", "REPO"),
+    "ls-snapshots json": ("ls-snapshots", "REPO", "-o", "json"),
+    "verify-snapshots": ("verify-snapshots", "REPO"),
     "status": ("status", "CHANGED", "-o", "json"),
     "undo": ("undo", "CHANGED"),
     "clean": ("clean", "CHANGED"),
@@ -91,7 +96,14 @@ def templates(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     shutil.copytree(app, top / "changed" / app.name)
     result = warm("migrate", top / "changed" / app.name, "--to", "4.2", "-q")
     assert result.status == 0, result.told
-    return {"APP": app, "OTHER": top / "other" / app.name, "CHANGED": top / "changed" / app.name}
+    result = warm("snapshot", app, "--out", top / "snapshots", "-q")
+    assert result.status == 0, result.told
+    return {
+        "APP": app,
+        "OTHER": top / "other" / app.name,
+        "CHANGED": top / "changed" / app.name,
+        "REPO": top / "snapshots",
+    }
 
 
 class Case:
@@ -101,6 +113,7 @@ class Case:
         argv = COMMAND_LINES[name]
         places = {**templates, "OUT": folder / "out", "LOST": folder / "lost" / "orders"}
         places["PLACE"] = folder
+        places["LOST"] = folder / "lost" / (templates["APP"].name if argv[0] == "restore-snapshot" else "orders")
         places["LISTING"] = listed(templates["APP"])
         places["SPEC"] = DUMP.parent / "dump.toml"
         places["CONFIG"] = DUMP.parent / "maintain.toml"

@@ -36,6 +36,10 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "check": [("check", "APP", "--for", "4.3")],
     "fleet": [("fleet", "LISTING")],
     "verify": [("verify", "APP")],
+    "snapshot": [("snapshot", "APP", "--out", "REPO")],
+    "ls-snapshots": [("ls-snapshots", "REPO")],
+    "verify-snapshots": [("verify-snapshots", "REPO")],
+    "restore-snapshot": [("restore-snapshot", "COPY", "--from-snapshot", "REPO", "--accept-resurrected")],
     "migrate": [("migrate", "APP", "--to", "3.9", "--warnings-ok")],
     "dump": [("dump", "--help")],
     "ls-dump": [("ls-dump", "DUMP")],
@@ -69,6 +73,7 @@ class Bare:
         (folder / "site").mkdir()
         (folder / "site" / "sitecustomize.py").write_text(_AT_START)
         (folder / "bin").mkdir()
+        (folder / "copy").mkdir()
         self.app = unpack("4.3.1-demo-eos", folder / "state")
         examples = ROOT / "examples"
         self.words = {
@@ -78,6 +83,8 @@ class Bare:
             "DUMP": str(examples / "dump"),
             "SPEC": str(examples / "dump.toml"),
             "PLACE": str(folder),
+            "REPO": str(folder / "snapshots"),
+            "COPY": str(folder / "copy" / "orders"),
             "LISTING": str(listed(self.app)),
             "CONFIG": str(examples / "maintain.toml"),
         }

@@ -45,7 +45,7 @@ def test_the_list_imports_no_command() -> None:
 VIEWS = sorted(path.stem for path in (Path(kstate_cli.cli.__file__).parent / "views").glob("[a-z]*.py"))
 OF_SINGLE_COMMANDS = {
     "barrier", "check", "diff", "dump_writer", "export", "fleet", "maintain", "migrate", "query", "rehome", "restore",
-    "verify", "wipe",
+    "snapshot", "verify", "wipe",
 }  # fmt: skip
 OWN = {"dump": "dump_writer"}
 EXPLAINING = {"fleet_page"}

@@ -30,6 +30,10 @@ OF_OTHERS = {"--format": "tar", "--force-reinstall": "pip", "--help": "every com
 """Options of other programs, and those that no single command has."""
 
 CARRIED_OUT = {
+    ("snapshot/planner.py", "--accept-resurrected"): "directories/test_snapshot.py::test_old_data_is_refused",
+    ("cli/commands/ls_snapshots.py", "command('verify-snapshots'"): (
+        "directories/test_snapshot.py::test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way"
+    ),
     ("change/lockfile.py", "or wait for it "): "directories/test_hints.py::test_a_lock_that_was_waited_for",
     ("cli/commands/verify.py", "command('explain', code.name)"): (
         "directories/test_other_folders.py::test_ssts_in_other_folders_are_unknown"
@@ -119,7 +123,7 @@ CARRIED_OUT = {
         "_table_lines",
     ): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
     ("restore/planning/obstacles.py", "as in"): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
-    ("restore/running/pipeline.py", "mkdir"): "directories/test_hints.py::test_a_state_dir_that_is_not_there_yet",
+    ("statedir/find.py", "mkdir"): "directories/test_hints.py::test_a_state_dir_that_is_not_there_yet",
     ("restore/running/pipeline.py", "give --spec kstate.toml"): (
         "directories/test_hints.py::test_a_directory_that_is_lost_and_no_specification"
     ),

@@ -44,6 +44,7 @@ OTHER_MEANINGS = {
     *((f"change/{module}.py", CURRENT) for module in ("access", "edit", "fingerprint", "lockfile", "undo")),
     # Members of JSON documents and of files of kstate's own.
     ("offsets/ages.py", store_kinds.OFFSETS_CF),
+    ("snapshot/model.py", store_kinds.OFFSETS_CF),
     ("cli/commands/diff.py", store_kinds.OFFSETS_CF),
     ("specification/toml_file.py", topic_partition.GLOBAL),
     ("specification/draft.py", topic_partition.GLOBAL),
@@ -142,6 +143,8 @@ MAKERS = {
     "offsets/keeping.py": {"CreateDatabase", "OffsetsRecord"},
     # The codec reads one.
     "formats/offsets.py": {"OffsetsRecord"},
+    # A snapshot states what the database holds.
+    "snapshot/model.py": {"OffsetsRecord"},
 }
 FILES = {"CHECKPOINT", "position_file", "store_checkpoint"}
 STEPS = {"WriteFile", "RemoveFile"}

@@ -20,7 +20,7 @@ import typer.main
 import kstate_cli
 from kstate_cli.check.codes import CODES
 from kstate_cli.cli.app import app
-from kstate_cli.cli.registry import COMMANDS
+from kstate_cli.cli.registry import COMMANDS, other_words
 from kstate_cli.texts import filled
 from tests import syntax
 
@@ -44,7 +44,7 @@ _DUMMIES = {
 
 def parse(words: list[str], *, whole: bool) -> None:
     """Gives the words after ``kstate`` to the command's own parser; ``whole``: nothing that it needs may be missing."""
-    name, *rest = words
+    name, *rest = other_words(words)
     if name.startswith("-"):  # of the program itself
         assert {*words} <= {option for parameter in _CLI.params for option in parameter.opts}, words
         return

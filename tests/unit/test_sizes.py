@@ -24,6 +24,10 @@ TO_THE_BYTE = {
     "statedir/database.py": "a file that has not the size that the MANIFEST says",
     "verify/files.py": "a file that has not the size that the MANIFEST says",
     "verify/database.py": "the length of a key",
+    **dict.fromkeys(
+        ("snapshot/health.py", "snapshot/repository.py", "snapshot/restoring.py"),
+        "a file that has not the size that a snapshot says",
+    ),
     "rows/serdes.py": "the length of a key or value",
     "restore/planning/obstacles.py": "the length of a name",
     "restore/sorting/convert.py": "the length of a key",

@@ -73,8 +73,9 @@ def restore(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.plan import PlanView
     from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, show_round
-    from kstate_cli.restore.running.pipeline import application_path, engine_for, follow_dump
+    from kstate_cli.restore.running.pipeline import engine_for, follow_dump
     from kstate_cli.restore.running.pipeline import restore as run_restore
+    from kstate_cli.statedir.find import find_application_to_create
 
     # A restoration reads the rows anyway, and must not skip what it can check.
     if logs.verify_dump is False and not selection.dry_run:
@@ -83,7 +84,7 @@ def restore(
         # Before anything is read.
         _refuse_beside_follow(selection, cases)
     # May not exist: a lost directory is created.
-    path = application_path(app)
+    path = find_application_to_create(app)
     results: Output[RestoreLine] = output_of(report.output, path, quiet=report.quiet)
     progress_lines: Output[RestoreProgressLine] = output_of(
         report.output, path, quiet=report.quiet, on_standard_error=True

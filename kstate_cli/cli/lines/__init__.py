@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kstate_cli.cli.lines import changes, dumps, outlook, rows, stores
+from kstate_cli.cli.lines import changes, dumps, outlook, rows, snapshots, stores
 
 PROGRESS: Final = "restore-progress"
 """The lines of ``restore``, and of ``rehome`` with a dump, on standard error."""
@@ -26,6 +26,10 @@ LINES: Final[dict[str, Any]] = {
     "verify-dump": dumps.VerifyDumpLine,
     "restore": changes.RestoreLine,
     PROGRESS: changes.RestoreProgressLine,
+    "snapshot": snapshots.SnapshotLine,
+    "restore-snapshot": snapshots.RestoreSnapshotLine,
+    "ls-snapshots": snapshots.LsSnapshotsLine,
+    "verify-snapshots": snapshots.VerifySnapshotsLine,
     "start-barrier": dumps.StartBarrierLine,
     "maintain": dumps.MaintainLine,
     "undo": changes.UndoLine,
@@ -38,6 +42,18 @@ LINES: Final[dict[str, Any]] = {
 """The lines of each command: a union of their types."""
 
 WITHOUT_APP: Final = frozenset(
-    {"fleet", "dump", "ls-dump", "verify-dump", "start-barrier", "maintain", "explain", "warm-up", "examples"}
+    {
+        "ls-snapshots",
+        "verify-snapshots",
+        "fleet",
+        "dump",
+        "ls-dump",
+        "verify-dump",
+        "start-barrier",
+        "maintain",
+        "explain",
+        "warm-up",
+        "examples",
+    }
 )
 """Commands whose lines have a null ``app``: they are not about one application directory."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import signal
 import threading
 import time
@@ -19,7 +18,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn, Protocol
 
-from kstate_cli.change.access import reading
 from kstate_cli.change.course import Course, follow
 from kstate_cli.change.earlier_runs import refuse_after_error
 from kstate_cli.change.engine import execute
@@ -30,7 +28,7 @@ from kstate_cli.dump_reader.location import open_location, uri_text
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_reader.verification import refuse_damaged
-from kstate_cli.errors import Interrupted, KstateError, Refused, UsageError, warn_before
+from kstate_cli.errors import Interrupted, KstateError, Refused, warn_before
 from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.restore.planning.plan import RestorePlan
 from kstate_cli.restore.planning.planner import plan_restore
@@ -51,35 +49,13 @@ from kstate_cli.spark.engine import Engine, EngineChoice, check_java
 from kstate_cli.specification.combine import resolve_spec
 from kstate_cli.specification.draft import Spec
 from kstate_cli.statedir.entries import refuse_special
-from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application
-from kstate_cli.texts import command, shell
+from kstate_cli.texts import command
 
 _ROWS_NOT_READ: Final = (
     "the rows of the dump were not read (--no-verify-dump): the plan does not know of damage within its files, nor of "
     "rows that do not fit their stores"
 )
-
-
-def application_path(path: Path) -> Path:
-    """Return the application directory; one that was lost may be named, it is created again.
-
-    Raises UsageError unless its parent exists, Refused for what may not be read.
-    """
-    with reading():
-        # An empty folder counts as lost: a mount point, or what an operator made again. A link that leads nowhere does
-        # not.
-        is_there = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
-    if is_there:
-        return find_application(path)
-    absolute = Path(os.path.realpath(path.parent)) / path.name
-    if not absolute.parent.is_dir():
-        raise UsageError(
-            f"{absolute.parent} does not exist",
-            hint="give state.dir/application.id; where that is right, make its state.dir, as the application's user:",
-            hint_details=[shell("mkdir", "-p", absolute.parent)],
-        )
-    return absolute
 
 
 class Larger(Protocol):

@@ -15,7 +15,7 @@ from kstate_cli.specification.toml_file import parse_draft
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "maintain.toml"
 ROOT: Any = LazyGroup(name="kstate")
-WITHOUT = {"start-barrier", "explain", "warm-up", "demo", "examples", "verify-dump", "ls-dump"}
+WITHOUT = {"start-barrier", "explain", "warm-up", "demo", "examples", "verify-dump", "ls-dump", "ls-snapshots"}
 """Commands that the file has nothing to say to."""
 
 

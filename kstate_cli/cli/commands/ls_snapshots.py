@@ -1,0 +1,176 @@
+"""``kstate ls-snapshots``, or ``kstate ls REPO``: the snapshots of a repository."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kstate_cli.cli.options.shared import OutputFormat, Quiet
+from kstate_cli.cli.output import Format, output_of
+from kstate_cli.errors import EXIT_OK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kstate_cli.cli.lines.snapshots import LsSnapshotsLine, LsSnapshotsSnapshotLine
+    from kstate_cli.cli.output import Output
+    from kstate_cli.snapshot.health import ListedGeneration
+
+
+def ls_snapshots(
+    repository: Annotated[
+        str, typer.Argument(metavar="REPO", help="Folder that kstate snapshot --out has written to.")
+    ],
+    generation: Annotated[
+        str | None, typer.Option("--generation", metavar="NAME", help="List the stores of this snapshot, with offsets.")
+    ] = None,
+    output: OutputFormat = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """List the snapshots of a repository: time, host, tasks, size, and until when each is usable with the log.
+
+    Names and sizes of files are compared; kstate verify-snapshots reads them. After the time in the column usable
+    until, the log may have forgotten deletes: restore needs --accept-resurrected then. The time assumes the default of
+    delete.retention.ms. Exit code 3: a snapshot is damaged.
+    """
+    from kstate_cli.errors import ConditionNotMet
+    from kstate_cli.snapshot.health import list_generations
+    from kstate_cli.snapshot.repository import repository_of, require_repository
+    from kstate_cli.texts import command, plural
+
+    place = repository_of(repository)
+    require_repository(place)
+    listed = list_generations(place)
+    if generation is not None:
+        listed = [_only(listed, generation)]
+    results: Output[LsSnapshotsLine] = output_of(output, None, quiet=quiet)
+    with_stores = generation is not None
+    results.show(_lines(listed, place.where, with_stores=with_stores), lambda: _show(listed, with_stores=with_stores))
+    results.remark(f"{plural(len(listed), 'snapshot')} in {place.where}")
+    damage = [f"{row.name}: {row.damage}" for row in listed if row.damage is not None]
+    if damage:
+        raise ConditionNotMet(
+            f"{plural(len(damage), 'snapshot')} damaged",
+            details=damage[:10],
+            hint="restore from another snapshot, or copy the missing files from another copy; all damage:",
+            hint_details=[command("verify-snapshots", place.where)],
+        )
+    return EXIT_OK
+
+
+def _only(listed: Sequence[ListedGeneration], name: str) -> ListedGeneration:
+    from kstate_cli.errors import UsageError
+    from kstate_cli.texts import first_lines, quoted
+
+    fitting = [row for row in listed if row.name.startswith(name)]
+    if len(fitting) != 1:
+        raise UsageError(
+            f"{len(fitting)} snapshots begin with --generation {quoted(name)}",
+            hint="give the name, or the beginning of it:",
+            hint_details=first_lines([row.name for row in reversed(fitting or listed)]),
+        )
+    return fitting[0]
+
+
+def _show(listed: Sequence[ListedGeneration], *, with_stores: bool) -> None:
+    from kstate_cli.cli.columns import Column, Fold
+    from kstate_cli.cli.output import table
+    from kstate_cli.texts import size_text
+
+    rows: list[tuple[Any, ...]] = []
+    for row in listed:
+        if row.content is None:
+            rows.append((row.name, "", "", "", "", "", "", "", row.damage))
+            continue
+        rows.append(
+            (
+                row.name,
+                row.content.application,
+                row.content.host,
+                len(row.content.tasks),
+                len(list(row.content.stores)),
+                size_text(row.content.size),
+                size_text(row.shared_bytes),
+                _until(row),
+                row.damage or "ok",
+            )
+        )
+    names = ("snapshot", "application", "host", "tasks", "stores", "size", "shared", "usable until")
+    table(
+        None,
+        (*names, Column("health", fold=Fold.WORDS)),
+        rows,
+        right=frozenset({"tasks", "stores", "size", "shared"}),
+    )
+    if with_stores:
+        _show_stores(listed[0])
+
+
+def _until(row: ListedGeneration) -> str:
+    from kstate_cli.clock import utc_text
+
+    if row.usable_until_ms is None:
+        return "not known"
+    return utc_text(row.usable_until_ms)
+
+
+def _show_stores(row: ListedGeneration) -> None:
+    from kstate_cli.cli.output import table
+    from kstate_cli.formats.topic_partition import typed_offsets
+    from kstate_cli.offsets.model import by_topic
+    from kstate_cli.texts import size_text
+
+    if row.content is not None:
+        table(
+            None,
+            ("task", "store", "kind", "size", "offset"),
+            [
+                (task.name, store.name, store.kind, size_text(store.size), typed_offsets(by_topic(store.offsets)))
+                for task, store in row.content.stores
+            ],
+            right=frozenset({"size"}),
+        )
+
+
+def _lines(listed: Sequence[ListedGeneration], where: str, *, with_stores: bool) -> Iterator[LsSnapshotsLine]:
+    from kstate_cli.offsets.model import by_topic
+
+    for row in listed:
+        yield _snapshot_line(row)
+        if with_stores and row.content is not None:
+            for task, store in row.content.stores:
+                yield {
+                    "type": "store",
+                    "snapshot": row.name,
+                    "task": task.name,
+                    "store": store.name,
+                    "kind": store.kind,
+                    "changelog": by_topic(store.offsets),
+                    "bytes": store.size,
+                }
+    names = [row.name for row in listed]
+    yield {"type": "summary", "path": where, "snapshots": names, "ok": all(row.damage is None for row in listed)}
+
+
+def _snapshot_line(row: ListedGeneration) -> LsSnapshotsSnapshotLine:
+    from kstate_cli.clock import utc_text
+
+    if row.content is None:
+        return {"type": "snapshot", "snapshot": row.name, "damage": row.damage}
+    until = None
+    if row.usable_until_ms is not None:
+        until = utc_text(row.usable_until_ms)
+    return {
+        "type": "snapshot",
+        "snapshot": row.name,
+        "damage": row.damage,
+        "application": row.content.application,
+        "host": row.content.host,
+        "tasks": len(row.content.tasks),
+        "stores": len(list(row.content.stores)),
+        "skipped": len(row.content.skipped),
+        "bytes": row.content.size,
+        "shared_bytes": row.shared_bytes,
+        "usable_until": until,
+    }

@@ -1,0 +1,145 @@
+"""``kstate verify-snapshots``, or ``kstate verify --snapshot REPO``: read the files of a repository in full."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli.cli.options.shared import OutputFormat, Quiet, at_once, part_of, workers_option
+from kstate_cli.cli.output import Format, output_of
+from kstate_cli.cli.views.plan import BYTES, Meter
+from kstate_cli.errors import EXIT_OK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kstate_cli.cli.lines.snapshots import VerifySnapshotsLine, VerifySnapshotsSummaryLine
+    from kstate_cli.cli.output import Output
+    from kstate_cli.snapshot.health import RepositoryFinding
+
+
+def verify_snapshots(
+    repository: Annotated[
+        str, typer.Argument(metavar="REPO", help="Folder that kstate snapshot --out has written to.")
+    ],
+    subset: Annotated[
+        str,
+        typer.Option("--subset", metavar="I/N", help="Part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"),
+    ] = "1/1",
+    workers: Annotated[int, workers_option("Files")] = 0,
+    output: OutputFormat = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """Read the files of a repository of snapshots in full, and compare each with its SHA-256.
+
+    Every call reads all snapshots; --subset selects from the SSTs and blob files. A file stays in its part while the
+    repository grows. Exit 3 if a file is damaged or missing, 4 if a file cannot be read.
+    """
+    from kstate_cli.snapshot.health import verify
+    from kstate_cli.snapshot.repository import repository_of, require_repository
+
+    part = part_of("--subset", subset, "for example 1/7")
+    place = repository_of(repository)
+    require_repository(place)
+    began = time.monotonic()
+    with _ObjectMeter(quiet=quiet) as progress:
+        result = verify(place, part, workers=at_once(workers), begin=progress.begin, progress=progress.add)
+    summary: VerifySnapshotsSummaryLine = {
+        "type": "summary",
+        "path": place.where,
+        "ok": not result.findings,
+        "files": result.files,
+        "bytes": result.bytes,
+        "findings": dict(Counter(finding.code for finding in result.findings)),
+        "subset": subset,
+        "left_out": result.left_out,
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    results: Output[VerifySnapshotsLine] = output_of(output, None, quiet=quiet)
+    results.show(_lines(result.findings, summary), lambda: _show(result.findings, result.files, result.bytes))
+    if result.findings:
+        raise _verdict(result.findings)
+    return EXIT_OK
+
+
+def _lines(findings: Sequence[RepositoryFinding], summary: VerifySnapshotsSummaryLine) -> Iterator[VerifySnapshotsLine]:
+    from kstate_cli.snapshot.health import UNREADABLE
+
+    for finding in findings:
+        level = "damage"
+        if finding.code == UNREADABLE:
+            # Rights, or a disk that does not answer: nothing is known of the bytes.
+            level = "unknown"
+        yield {
+            "type": "finding",
+            "code": finding.code,
+            "level": level,
+            "path": finding.path,
+            "message": finding.message,
+        }
+    yield summary
+
+
+def _show(findings: Sequence[RepositoryFinding], files: int, size: int) -> None:
+    from kstate_cli.cli.columns import Column, Fold
+    from kstate_cli.cli.output import print_line, table
+    from kstate_cli.texts import plural, size_text
+
+    if findings:
+        table(
+            None,
+            ("file", "code", Column("message", fold=Fold.WORDS)),
+            [(finding.path, finding.code, finding.message) for finding in findings],
+        )
+    verdict = "nothing is damaged"
+    if findings:
+        verdict = f"{plural(len(findings), 'file')} not as written"
+    print_line(f"{plural(files, 'file')}, {size_text(size)}: {verdict}")
+
+
+def _verdict(findings: Sequence[RepositoryFinding]) -> Exception:
+    from kstate_cli.errors import ConditionNotMet, Refused
+    from kstate_cli.snapshot.health import damaged
+    from kstate_cli.texts import plural, some
+
+    names = some([finding.path for finding in findings], 5)
+    wrong = damaged(findings)
+    if not wrong:
+        return Refused(
+            f"{plural(len(findings), 'file')} cannot be read: {names}",
+            hint="give this user the right to read them, or check the disk; then run the command again",
+        )
+    return ConditionNotMet(
+        f"{plural(len(wrong), 'file')} damaged or missing: {names}",
+        hint="copy these files from another copy of the repository; without one, move damaged files away and take a "
+        "new snapshot, which stores them again if the application still has them",
+    )
+
+
+class _ObjectMeter:
+    """Progress in bytes, which several threads report. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._meter = Meter("verifying", quiet=quiet)
+        self._lock = threading.Lock()
+        self._read = 0
+
+    def __enter__(self) -> _ObjectMeter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._meter.stop()
+
+    def begin(self, size: int) -> None:
+        """Start with the bytes of all files."""
+        self._meter.begin(size, BYTES)
+
+    def add(self, size: int) -> None:
+        """Count bytes that were read."""
+        with self._lock:
+            self._read += size
+            self._meter.at(self._read)

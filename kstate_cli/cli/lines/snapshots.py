@@ -1,0 +1,159 @@
+"""Lines of JSON about snapshots."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from typing_extensions import NotRequired, TypedDict
+
+from kstate_cli.cli.lines import changes, dumps, outlook, shared
+from kstate_cli.cli.lines.shared import Meaning
+
+Snapshot = Annotated[str, Meaning("Name of a snapshot; null of a dry run.")]
+Snapshots = Annotated[list[str], Meaning("Names of the snapshots that stores come from, or that a repository has.")]
+NewBytes = Annotated[
+    int,
+    Meaning(
+        "Bytes of SSTs and blob files that the repository did not have before; of a dry run: at most so many.",
+        minimum=0,
+    ),
+]
+SharedBytes = Annotated[int, Meaning("Bytes of SSTs and blob files that other snapshots need too.", minimum=0)]
+UsableUntil = Annotated[
+    str,
+    Meaning(
+        "Until when the log is certain to have every later delete, if delete.retention.ms is the default, in UTC; "
+        "null: not known."
+    ),
+]
+Skipped = Annotated[int, Meaning("Tasks that are not captured.", minimum=0)]
+
+
+class SnapshotStoreLine(TypedDict):
+    """A store whose files are in the snapshot; of a dry run: would be."""
+
+    type: Literal["store"]
+    task: shared.Task
+    store: shared.Store
+    kind: shared.Kind
+    changelog: shared.Changelog
+    files: shared.Files
+    bytes: shared.Bytes
+    new_bytes: NewBytes
+
+
+class SnapshotSkippedLine(TypedDict):
+    """A task that is not captured, and why."""
+
+    type: Literal["skipped"]
+    task: shared.Task
+    message: shared.Message
+
+
+class SnapshotSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    out: shared.Out
+    host: shared.Host
+    snapshot: Snapshot | None
+    tasks: outlook.Tasks
+    stores: shared.Stores
+    files: shared.Files
+    bytes: shared.Bytes
+    new_bytes: NewBytes
+    skipped: Skipped
+
+
+SnapshotLine = SnapshotStoreLine | SnapshotSkippedLine | SnapshotSummaryLine | shared.ErrorLine
+
+
+class RestoreSnapshotSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    snapshots: Snapshots
+    stores: shared.Stores
+    left: changes.Left
+    bytes: shared.Bytes
+    steps: changes.Steps
+    warnings: shared.Warnings
+    executed: shared.Executed
+    run: changes.Run | None
+
+
+RestoreSnapshotLine = (
+    shared.StepLine
+    | shared.WarningLine
+    | shared.NoteLine
+    | changes.RestoreLeftLine
+    | RestoreSnapshotSummaryLine
+    | shared.ErrorLine
+)
+
+
+class LsSnapshotsSnapshotLine(TypedDict):
+    """A snapshot. app is null, here and below. If the snapshot cannot be read, damage is the last member."""
+
+    type: Literal["snapshot"]
+    snapshot: Snapshot
+    damage: dumps.Damage | None
+    application: NotRequired[shared.Application]
+    host: NotRequired[shared.Host]
+    tasks: NotRequired[outlook.Tasks]
+    stores: NotRequired[shared.Stores]
+    skipped: NotRequired[Skipped]
+    bytes: NotRequired[shared.Bytes]
+    shared_bytes: NotRequired[SharedBytes]
+    usable_until: NotRequired[UsableUntil | None]
+
+
+class LsSnapshotsStoreLine(TypedDict):
+    """With --generation: a store of the snapshot."""
+
+    type: Literal["store"]
+    snapshot: Snapshot
+    task: shared.Task
+    store: shared.Store
+    kind: shared.Kind
+    changelog: shared.Changelog
+    bytes: shared.Bytes
+
+
+class LsSnapshotsSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    path: shared.Path
+    snapshots: Snapshots
+    ok: shared.Ok
+
+
+LsSnapshotsLine = LsSnapshotsSnapshotLine | LsSnapshotsStoreLine | LsSnapshotsSummaryLine | shared.ErrorLine
+
+
+class VerifySnapshotsFindingLine(TypedDict):
+    """A file that is damaged, missing or unreadable; path is relative to REPO. app is null, here and below."""
+
+    type: Literal["finding"]
+    code: shared.Code
+    level: shared.Level
+    path: shared.Path
+    message: shared.Message
+
+
+class VerifySnapshotsSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    path: shared.Path
+    ok: shared.Ok
+    files: shared.Files
+    bytes: shared.Bytes
+    findings: shared.Findings
+    subset: shared.Subset
+    left_out: shared.LeftOut
+    seconds: shared.Seconds
+
+
+VerifySnapshotsLine = VerifySnapshotsFindingLine | VerifySnapshotsSummaryLine | shared.ErrorLine

@@ -1,0 +1,102 @@
+"""Print what a snapshot has captured, and show the progress of its copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstate_cli.cli.output import say, table
+from kstate_cli.cli.views.plan import BYTES, Meter
+from kstate_cli.formats.topic_partition import typed_offsets
+from kstate_cli.offsets.model import by_topic
+from kstate_cli.texts import plural, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kstate_cli.cli.lines.snapshots import SnapshotLine
+    from kstate_cli.cli.output import Output
+    from kstate_cli.snapshot.capture import CaptureReport
+
+
+class CaptureProgress:
+    """Progress of a snapshot in bytes. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._meter = Meter("copying", quiet=quiet)
+        self._copied = 0
+
+    def __enter__(self) -> CaptureProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._meter.stop()
+
+    def begin(self, size: int) -> None:
+        """Start with the bytes of all files."""
+        self._meter.begin(size, BYTES)
+
+    def add(self, size: int) -> None:
+        """Count a file that was copied, or that the repository has already."""
+        self._copied += size
+        self._meter.at(self._copied)
+
+
+def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str, host: str) -> None:
+    """Print the stores that were captured and, as warnings, the tasks that were not."""
+    results.show(_lines(report, out, host), lambda: _print_table(report))
+    size = sum(store.bytes for store in report.stores)
+    new = sum(store.new_bytes for store in report.stores)
+    amount = f"{plural(report.tasks, 'task')}, {plural(len(report.stores), 'store')}, {size_text(size)}"
+    if report.generation is None:
+        results.remark(f"dry run: {amount}, of which at most {size_text(new)} are new; nothing was written")
+        return
+    results.remark(f"snapshot {report.generation} in {out}: {amount}, of which {size_text(new)} are new")
+
+
+def _lines(report: CaptureReport, out: str, host: str) -> Iterator[SnapshotLine]:
+    for store in report.stores:
+        yield {
+            "type": "store",
+            "task": store.task,
+            "store": store.store,
+            "kind": store.kind,
+            "changelog": by_topic(store.offsets),
+            "files": store.files,
+            "bytes": store.bytes,
+            "new_bytes": store.new_bytes,
+        }
+    for task, why in sorted(report.skipped.items()):
+        yield {"type": "skipped", "task": task, "message": why}
+    yield {
+        "type": "summary",
+        "out": out,
+        "host": host,
+        "snapshot": report.generation,
+        "tasks": report.tasks,
+        "stores": len(report.stores),
+        "files": sum(store.files for store in report.stores),
+        "bytes": sum(store.bytes for store in report.stores),
+        "new_bytes": sum(store.new_bytes for store in report.stores),
+        "skipped": len(report.skipped),
+    }
+
+
+def _print_table(report: CaptureReport) -> None:
+    table(
+        None,
+        ("task", "store", "files", "bytes", "new", "offset"),
+        [
+            (
+                store.task,
+                store.store,
+                store.files,
+                size_text(store.bytes),
+                size_text(store.new_bytes),
+                typed_offsets(by_topic(store.offsets)),
+            )
+            for store in report.stores
+        ],
+        right=frozenset({"files", "bytes", "new"}),
+    )
+    for task, why in sorted(report.skipped.items()):
+        say(f"warning: {task} is not captured: {why}")

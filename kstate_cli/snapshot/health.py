@@ -1,0 +1,192 @@
+"""What a repository holds, and which of its files are damaged.
+
+:func:`list_generations` compares names and sizes only. :func:`verify` reads objects in full, a rotating part of them if
+asked. A removed generation leaves no trace by itself, so each generation is judged alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.logs import RETENTION_MS, most_ms
+from kstate_cli.snapshot.model import Generation, StoredStore, digest_of, parse
+from kstate_cli.snapshot.repository import CHUNK, DamagedError, FolderRepository, generation_path, object_path
+
+MISSING: Final = "missing"
+DAMAGED: Final = "damaged"
+UNREADABLE: Final = "unreadable"
+"""Codes of findings. What cannot be read is not damaged: the bytes are unknown."""
+_DIGITS: Final = 8
+"""Of a SHA-256: they decide in which part an object is, so that it stays in its part while the repository grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGeneration:
+    """A generation as ``ls`` shows it."""
+
+    name: str
+    content: Generation | None
+    """None if it cannot be read."""
+    shared_bytes: int
+    """Bytes of its objects that other generations need too."""
+    damage: str | None
+    """The first file that is missing or damaged, and why; None if the listing shows none."""
+
+    @property
+    def usable_until_ms(self) -> int | None:
+        """Return until when the log is certain to have every later delete, in ms since 1970; None if that is unknown.
+
+        That is 24 h, Kafka's default, less a margin: the broker may keep deletes for longer or, if it is so configured,
+        for less.
+        """
+        if self.content is None:
+            return None
+        times = [_as_of(store) for _, store in self.content.stores if store.offsets and store.has_rows]
+        times_of_rows = [time for time in times if time is not None]
+        if not times_of_rows or len(times_of_rows) < len(times):
+            return None
+        return min(times_of_rows) + most_ms(RETENTION_MS)
+
+
+def _as_of(store: StoredStore) -> int | None:
+    return store.as_of_ms
+
+
+def list_generations(repository: FolderRepository) -> list[ListedGeneration]:
+    """Return all generations, oldest first; objects are compared by name and size."""
+    sizes = repository.object_sizes()
+    read = [(name, *_read(repository, name)) for name in repository.generation_names()]
+    users = Counter(digest for _, content, _ in read if content is not None for digest in content.objects)
+    listed = []
+    for name, content, damage in read:
+        shared = 0
+        if content is not None:
+            shared = sum(size for digest, size in content.objects.items() if users[digest] > 1)
+            damage = next(_lacking(content, sizes), None)
+        listed.append(ListedGeneration(name, content, shared, damage))
+    return listed
+
+
+def _read(repository: FolderRepository, name: str) -> tuple[Generation | None, str | None]:
+    """Return a generation, or why it cannot be read."""
+    try:
+        return parse(name, repository.read_generation(name)), None
+    except (DamagedError, MalformedBytesError) as error:
+        return None, f"{generation_path(name)}: {_why(error)}"
+    except OSError as error:
+        return None, f"{generation_path(name)}: cannot be read: {error.strerror}"
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, DamagedError):
+        return error.why
+    return str(error)
+
+
+def _lacking(content: Generation, sizes: Mapping[str, int]) -> Iterator[str]:
+    """Yield a text for each object of a generation that is missing or has another size."""
+    for digest, size in sorted(content.objects.items()):
+        if digest not in sizes:
+            yield f"{object_path(digest)}: is missing"
+        elif sizes[digest] != size:
+            yield f"{object_path(digest)}: has {sizes[digest]:,} bytes, not {size:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryFinding:
+    """A file of a repository that is damaged, missing or unreadable."""
+
+    code: str
+    path: str
+    """Relative to the repository."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryReading:
+    """The result of :func:`verify`."""
+
+    findings: tuple[RepositoryFinding, ...]
+    files: int
+    bytes: int
+    left_out: int
+    """Objects of other parts."""
+
+
+def verify(
+    repository: FolderRepository,
+    part: tuple[int, int],
+    *,
+    workers: int,
+    begin: Callable[[int], None],
+    progress: Callable[[int], None],
+) -> RepositoryReading:
+    """Read every generation, and the objects of part i of n, and compare all bytes with their SHA-256."""
+    findings: list[RepositoryFinding] = []
+    needed: dict[str, int] = {}
+    names = repository.generation_names()
+    for name in names:
+        try:
+            needed.update(parse(name, repository.read_generation(name)).objects)
+        except (DamagedError, MalformedBytesError) as error:
+            findings.append(RepositoryFinding(DAMAGED, generation_path(name), _why(error)))
+        except FileNotFoundError:
+            continue  # it expired since the listing
+        except OSError as error:
+            findings.append(RepositoryFinding(UNREADABLE, generation_path(name), str(error.strerror)))
+    number, parts = part
+    # Objects that no generation needs are read too: the next snapshot may rely on one of them.
+    present = repository.object_sizes()
+    objects = sorted(digest for digest in {*present, *needed} if _part(digest, parts) == number)
+    begin(sum(present.get(digest, 0) for digest in objects))
+    with ThreadPoolExecutor(workers) as pool:
+        results = pool.map(lambda name: _verified(repository, name, needed.get(name), progress), objects)
+        findings += [finding for finding in results if finding is not None]
+    return RepositoryReading(
+        tuple(findings),
+        len(names) + len(objects),
+        sum(present.get(digest, 0) for digest in objects),
+        len({*present, *needed}) - len(objects),
+    )
+
+
+def _part(name: str, parts: int) -> int:
+    return int(name[:_DIGITS], 16) % parts + 1
+
+
+def _verified(
+    repository: FolderRepository, name: str, needed: int | None, progress: Callable[[int], None]
+) -> RepositoryFinding | None:
+    """Read an object; return what is wrong with it. ``needed`` is the size that generations state."""
+    path = object_path(name)
+    content, size = hashlib.sha256(), 0
+    try:
+        with repository.open_object(name) as file:
+            while data := file.read(CHUNK):
+                content.update(data)
+                size += len(data)
+                progress(len(data))
+    except FileNotFoundError:
+        if needed is None:
+            return None  # it expired since the listing
+        return RepositoryFinding(MISSING, path, "is missing")
+    except DamagedError as error:
+        return RepositoryFinding(DAMAGED, error.path, error.why)
+    except OSError as error:
+        return RepositoryFinding(UNREADABLE, path, f"cannot be read: {error.strerror}")
+    if needed is not None and size != needed:
+        return RepositoryFinding(DAMAGED, path, f"has {size:,} bytes, not {needed:,}")
+    if content.hexdigest() != digest_of(name):
+        return RepositoryFinding(DAMAGED, path, "has other bytes than its name states")
+    return None
+
+
+def damaged(findings: Sequence[RepositoryFinding]) -> list[RepositoryFinding]:
+    """Return the findings about bytes that are known to be wrong or missing."""
+    return [finding for finding in findings if finding.code != UNREADABLE]

@@ -1,0 +1,515 @@
+"""A generation as data: which files a snapshot consists of, and its JSON form.
+
+A generation is one file, ``generations/<name>.json``. The name ends in the first 16 hex digits of the SHA-256 of the
+file's bytes, so a damaged, truncated or swapped file no longer fits its name. It lists every file of every captured
+database with its size and SHA-256. Small files (MANIFEST, CURRENT, OPTIONS, IDENTITY, offsets of tasks) are in the
+generation itself, compressed. SSTs, blob files and large MANIFESTs are objects of the repository.
+
+The reader treats every byte as hostile: names have no path parts, numbers have bounds, and what is not understood
+raises MalformedBytesError. The format is docs/internals/snapshots.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kstate_cli.formats.binary import MAX_I32, MAX_I64, MIN_I64, MalformedBytesError, parse_json
+from kstate_cli.formats.offsets import OffsetsRecord, Position
+from kstate_cli.formats.store_kinds import OFFSETS_CF
+from kstate_cli.formats.topic_partition import TaskId, TopicPartition, legal_store_name, legal_topic
+from kstate_cli.releases import OffsetsHome
+from kstate_cli.rocks.files import CURRENT
+from kstate_cli.statedir.names import segment_start
+
+FORMAT: Final = 1
+MOST_GENERATION_BYTES: Final = 512 << 20
+"""The largest generation that is read: hundreds of thousands of files."""
+MOST_INLINE_BYTES: Final = 1 << 20
+"""Larger files are objects. A MANIFEST has some KB; one of a store with many files may grow beyond."""
+_MOST_FILES: Final = 1_000_000
+"""Files of one database. RocksDB itself fails long before."""
+_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{16}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_OBJECT: Final = re.compile(r"[0-9a-f]{64}(?:-[0-9a-f]{8})?")
+_DIGEST_LENGTH: Final = 64
+_DIGITS: Final = 16
+# RocksDB's names of the files that a database needs, and no others: LOCK and LOG are of a process, and a name with a
+# slash, a dot-dot or a leading dot would leave the folder of the database.
+_DATABASE_FILE: Final = re.compile(r"CURRENT|IDENTITY|(?:MANIFEST|OPTIONS)-[0-9]{1,20}|[0-9]{1,20}\.(?:sst|blob|log)")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One file of a database. Its bytes are an object of the repository, or in the generation."""
+
+    name: str
+    size: int
+    sha256: str
+    mtime_ns: int
+    identity: str | None = None
+    """SHA-256 of the properties of an SST, which no two SSTs share (:attr:`SstProperties.raw`); None for other files,
+    and for SSTs whose properties have no unique id."""
+    data: bytes | None = None
+    """The bytes; None for an object."""
+    stored_as: str | None = None
+    """The name of the object, if it is not the SHA-256: the object of that name was about to be deleted."""
+
+    @property
+    def object(self) -> str:
+        """Return the name of its object."""
+        return self.stored_as or self.sha256
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDatabase:
+    """One RocksDB of a store."""
+
+    folder: str | None
+    """The folder of a segment, within that of its store; None for a store of one database."""
+    families: Mapping[str, tuple[str, ...]]
+    """Column family -> its live SSTs and blob files, by name."""
+    offsets: OffsetsRecord | None
+    """The content of the column family ``offsets``; None without one."""
+    files: tuple[StoredFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its files."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStore:
+    """One store of one task."""
+
+    name: str
+    segmented: bool
+    kind: str
+    offsets: Mapping[TopicPartition, int]
+    """Of its changelog; empty for a store without one. Task stores state the last record, global ones the next."""
+    in_file: bool
+    """Streams reads its offset from ``.checkpoint_<store>``, although its release keeps offsets in the stores."""
+    position: Position | None
+    """The content of ``<store>.position``; None if it has no such file."""
+    as_of_ms: int | None
+    """As of when its data is, in ms since 1970, and never later; None if that is unknown."""
+    topic_ids: Mapping[str, str]
+    """The id of each topic, where it is known: two logs of one name are told apart by it."""
+    databases: tuple[StoredDatabase, ...]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its files."""
+        return sum(database.size for database in self.databases)
+
+    @property
+    def has_rows(self) -> bool:
+        """Return whether a column family of data has a file."""
+        return any(
+            files for database in self.databases for family, files in database.families.items() if family != OFFSETS_CF
+        )
+
+    @property
+    def files(self) -> Iterator[StoredFile]:
+        """Yield the files of all its databases."""
+        for database in self.databases:
+            yield from database.files
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTask:
+    """One task directory, or ``global``."""
+
+    name: str
+    mtime_ns: int
+    home: OffsetsHome
+    """Where the release that closed it keeps offsets."""
+    is_whole: bool
+    """Every store of the task was requested; False if ``--store`` narrowed the snapshot."""
+    stores: tuple[StoredStore, ...]
+    absent: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=dict)
+    """Changelogs of stores that kstate cannot capture (custom, in memory), by store: a restored task lacks them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One snapshot of one host."""
+
+    application: str
+    host: str
+    kstate: str
+    created_ms: int
+    tasks: tuple[StoredTask, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Task -> why it was not captured."""
+
+    @property
+    def stores(self) -> Iterator[tuple[StoredTask, StoredStore]]:
+        """Yield every store with its task."""
+        for task in self.tasks:
+            for store in task.stores:
+                yield task, store
+
+    @property
+    def files(self) -> Iterator[StoredFile]:
+        """Yield every file."""
+        for _, store in self.stores:
+            yield from store.files
+
+    @property
+    def objects(self) -> dict[str, int]:
+        """Return the name of each object that it needs, with its size."""
+        return {file.object: file.size for file in self.files if file.data is None}
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all its files, shared ones included."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedGeneration:
+    """A generation of a repository, with its name."""
+
+    name: str
+    content: Generation
+
+
+def is_generation_name(name: str) -> bool:
+    """Return whether a text is ``20261126T120000Z-<16 hex digits>``."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_object_name(text: str) -> bool:
+    """Return whether a text is the SHA-256 of an object, with or without a suffix of eight digits."""
+    return _OBJECT.fullmatch(text) is not None
+
+
+def digest_of(object_name: str) -> str:
+    """Return the SHA-256 in the name of an object."""
+    return object_name[:_DIGEST_LENGTH]
+
+
+def name_of(utc: str, data: bytes) -> str:
+    """Return the name of a generation of these bytes; ``utc`` is ``20261126T120000Z``."""
+    return f"{utc}-{hashlib.sha256(data).hexdigest()[:_DIGITS]}"
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def render(generation: Generation) -> bytes:
+    """Return the bytes of a generation."""
+    document = {
+        "format": FORMAT,
+        "application": generation.application,
+        "host": generation.host,
+        "kstate": generation.kstate,
+        "created_ms": generation.created_ms,
+        "tasks": [_task_json(task) for task in generation.tasks],
+        "skipped": dict(generation.skipped),
+    }
+    return json.dumps(document, separators=(",", ":"), sort_keys=True).encode() + b"\n"
+
+
+def _task_json(task: StoredTask) -> dict[str, Any]:
+    return {
+        "task": task.name,
+        "mtime_ns": task.mtime_ns,
+        "home": task.home.value,
+        "whole": task.is_whole,
+        "stores": [_store_json(store) for store in task.stores],
+        "absent": {name: [[tp.topic, tp.partition] for tp in keys] for name, keys in task.absent.items()},
+    }
+
+
+def _store_json(store: StoredStore) -> dict[str, Any]:
+    position = None
+    if store.position is not None:
+        position = _position_json(store.position)
+    return {
+        "store": store.name,
+        "segmented": store.segmented,
+        "kind": store.kind,
+        "offsets": _offsets_json(store.offsets),
+        "in_file": store.in_file,
+        "position": position,
+        "as_of_ms": store.as_of_ms,
+        "topic_ids": dict(store.topic_ids),
+        "databases": [_database_json(database) for database in store.databases],
+    }
+
+
+def _database_json(database: StoredDatabase) -> dict[str, Any]:
+    return {
+        "folder": database.folder,
+        "families": {name: list(files) for name, files in database.families.items()},
+        "offsets": _record_json(database.offsets),
+        "files": [_file_json(file) for file in database.files],
+    }
+
+
+def _record_json(record: OffsetsRecord | None) -> dict[str, Any] | None:
+    if record is None:
+        return None
+    position = None
+    if record.position is not None:
+        position = _position_json(record.position)
+    return {"offsets": _offsets_json(record.offsets), "position": position, "status": record.status}
+
+
+def _offsets_json(offsets: Mapping[TopicPartition, int]) -> list[list[Any]]:
+    return [[tp.topic, tp.partition, offset] for tp, offset in sorted(offsets.items())]
+
+
+def _position_json(position: Position) -> list[list[Any]]:
+    components = position.as_map()
+    return [[topic, at, offset] for topic in sorted(components) for at, offset in sorted(components[topic].items())]
+
+
+def _file_json(file: StoredFile) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": file.name,
+        "size": file.size,
+        "sha256": file.sha256,
+        "mtime_ns": file.mtime_ns,
+    }
+    if file.identity is not None:
+        document["identity"] = file.identity
+    if file.stored_as is not None:
+        document["object"] = file.stored_as
+    if file.data is not None:
+        # OPTIONS has 10 KB of text for each column family, of which a quarter remains.
+        document["data"] = base64.b64encode(zlib.compress(file.data, 6)).decode("ascii")
+    return document
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def parse(name: str, data: bytes) -> Generation:
+    """Return the generation of that name. Raise MalformedBytesError if the bytes are not its own, or not understood."""
+    if name_of(name[: -_DIGITS - 1], data) != name:
+        raise MalformedBytesError("its bytes are not those of its name: it is damaged, or another file")
+    document = parse_json(data)
+    members = _object(document, "the generation")
+    version = members.get("format")
+    if version != FORMAT or isinstance(version, bool):
+        raise MalformedBytesError(f"format {version!r} is not known (known: {FORMAT})")
+    try:
+        return _generation(members)
+    except (KeyError, TypeError, ValueError, binascii.Error) as error:
+        # A missing member, or a number that is no number: whatever it is, nothing of the generation is trusted.
+        raise MalformedBytesError(f"it cannot be understood: {error}") from None
+
+
+def _generation(members: Mapping[str, Any]) -> Generation:
+    tasks = tuple(_task(task) for task in _list(members["tasks"]))
+    _refuse_twice([task.name for task in tasks], "task")
+    skipped = {_text(task): _text(why) for task, why in _object(members["skipped"], "skipped").items()}
+    application = _text(members["application"])
+    return Generation(
+        application,
+        _text(members["host"]),
+        _text(members["kstate"]),
+        _number(members["created_ms"], 0, MAX_I64),
+        tasks,
+        skipped,
+    )
+
+
+def _task(document: Any) -> StoredTask:
+    members = _object(document, "a task")
+    name = _text(members["task"])
+    TaskId.parse(name)  # ValueError for anything that is not the name of a task: it becomes a folder
+    if not name.isascii() or not all(map(legal_topic, name.split("/"))):
+        # TaskId takes digits of every script, and any text between the underscores of a topology.
+        raise ValueError(f"{name!r} is not the name of a task")
+    stores = tuple(_store(store) for store in _list(members["stores"]))
+    _refuse_twice([store.name for store in stores], "store")
+    absent = {}
+    for store, keys in _object(members["absent"], "absent").items():
+        _require(legal_store_name(store), f"{store!r} is not the name of a store")
+        absent[store] = tuple(_key(topic, partition) for topic, partition in _list(keys))
+    return StoredTask(
+        name,
+        _number(members["mtime_ns"], 0, MAX_I64),
+        OffsetsHome(_text(members["home"])),
+        _flag(members["whole"]),
+        stores,
+        absent,
+    )
+
+
+def _store(document: Any) -> StoredStore:
+    members = _object(document, "a store")
+    name = _text(members["store"])
+    _require(legal_store_name(name), f"{name!r} is not the name of a store")
+    segmented = _flag(members["segmented"])
+    databases = tuple(_database(database, name, segmented=segmented) for database in _list(members["databases"]))
+    _refuse_twice([str(database.folder) for database in databases], "segment")
+    as_of = members["as_of_ms"]
+    if as_of is not None:
+        as_of = _number(as_of, 0, MAX_I64)
+    position = members["position"]
+    if position is not None:
+        position = _position(position)
+    return StoredStore(
+        name,
+        segmented,
+        _text(members["kind"]),
+        _offsets(members["offsets"]),
+        _flag(members["in_file"]),
+        position,
+        as_of,
+        {_text(topic): _text(topic_id) for topic, topic_id in _object(members["topic_ids"], "topic_ids").items()},
+        databases,
+    )
+
+
+def _database(document: Any, store: str, *, segmented: bool) -> StoredDatabase:
+    members = _object(document, "a database")
+    folder = members["folder"]
+    _require((folder is not None) == segmented, f"{store}: segments do not fit the kind of store")
+    if folder is not None:
+        # Only names that Streams parses as segments of this store: they have no path parts.
+        _require(segment_start(store, _text(folder)) is not None, f"{folder!r} is not a segment of {store}")
+    files = tuple(_file(file) for file in _list(members["files"]))
+    _require(len(files) <= _MOST_FILES, "a database has too many files")
+    _refuse_twice([file.name for file in files], "file")
+    families = {
+        _text(family): tuple(_text(name) for name in _list(names))
+        for family, names in _object(members["families"], "families").items()
+    }
+    names = {file.name for file in files}
+    lacking = [name for live in families.values() for name in live if name not in names]
+    _require(not lacking, f"{store}: {lacking[:1]} is live and has no entry")
+    _require_manifest(files, store)
+    return StoredDatabase(folder, families, _record(members["offsets"]), files)
+
+
+def _require_manifest(files: tuple[StoredFile, ...], store: str) -> None:
+    """Raise ValueError unless CURRENT names a MANIFEST of the database: RocksDB would open, or create, another one."""
+    by_name = {file.name: file for file in files}
+    current = by_name.get(CURRENT)
+    _require(current is not None and current.data is not None, f"{store}: a database without CURRENT")
+    assert current is not None
+    assert current.data is not None
+    manifest = current.data.decode("ascii", "replace").removesuffix("\n")
+    _require(manifest.startswith("MANIFEST-") and manifest in by_name, f"{store}: CURRENT names {manifest[:40]!r}")
+
+
+def _file(document: Any) -> StoredFile:
+    members = _object(document, "a file")
+    name, digest = _text(members["name"]), _text(members["sha256"])
+    _require(_DATABASE_FILE.fullmatch(name) is not None, f"{name[:80]!r} is not the name of a file of a database")
+    _require(_is_digest(digest), f"{name}: {digest[:80]!r} is not a SHA-256")
+    size = _number(members["size"], 0, MAX_I64)
+    identity = members.get("identity")
+    if identity is not None:
+        _require(_is_digest(_text(identity)), f"{name}: {identity[:80]!r} is not a SHA-256")
+    data, stored_as = members.get("data"), members.get("object")
+    if stored_as is not None:
+        fits = is_object_name(_text(stored_as)) and digest_of(stored_as) == digest
+        _require(fits, f"{name}: {stored_as[:80]!r} is not an object of its SHA-256")
+    if data is not None:
+        data = _inline(name, size, digest, _text(data))
+    return StoredFile(name, size, digest, _number(members["mtime_ns"], 0, MAX_I64), identity, data, stored_as)
+
+
+def _is_digest(text: str) -> bool:
+    return _DIGEST.fullmatch(text) is not None
+
+
+def _inline(name: str, size: int, digest: str, text: str) -> bytes:
+    """Return the bytes of a small file. Raise ValueError unless they have the size and the digest."""
+    _require(size <= MOST_INLINE_BYTES, f"{name}: it is too large for a generation")
+    # A bomb of zeros must not fill the memory: one byte more than the size proves enough.
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(base64.b64decode(text, validate=True), size + 1)
+    except zlib.error as error:
+        raise ValueError(f"{name}: {error}") from None
+    _require(len(data) == size, f"{name}: its bytes do not have the size")
+    _require(hashlib.sha256(data).hexdigest() == digest, f"{name}: its bytes do not have the digest")
+    return data
+
+
+def _record(document: Any) -> OffsetsRecord | None:
+    if document is None:
+        return None
+    members = _object(document, "offsets")
+    position, status = members["position"], members["status"]
+    if position is not None:
+        position = _position(position)
+    if status is not None:
+        status = _number(status, MIN_I64, MAX_I64)
+    return OffsetsRecord(_offsets(members["offsets"]), position, status)
+
+
+def _offsets(rows: Any) -> dict[TopicPartition, int]:
+    offsets = {}
+    for topic, partition, offset in _list(rows):
+        offsets[_key(topic, partition)] = _number(offset, MIN_I64, MAX_I64)
+    return offsets
+
+
+def _key(topic: Any, partition: Any) -> TopicPartition:
+    _require(legal_topic(_text(topic)), f"{topic!r} is not the name of a topic")
+    return TopicPartition(topic, _number(partition, 0, MAX_I32))
+
+
+def _position(rows: Any) -> Position:
+    components: dict[str, dict[int, int]] = {}
+    for topic, partition, offset in _list(rows):
+        components.setdefault(_text(topic), {})[_number(partition, 0, MAX_I32)] = _number(offset, MIN_I64, MAX_I64)
+    return Position.from_map(components)
+
+
+def _refuse_twice(names: list[str], noun: str) -> None:
+    """Raise ValueError if two entries would become one folder or file: the second would replace the first."""
+    if len(set(names)) != len(names):
+        raise ValueError(f"two entries for one {noun}")
+
+
+def _require(condition: bool, text: str) -> None:
+    if not condition:
+        raise ValueError(text)
+
+
+def _object(value: Any, subject: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise MalformedBytesError(f"{subject} is not an object")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{str(value)[:80]!r} is not a list")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:80]!r} is not a text")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{str(value)[:80]!r} is neither true nor false")
+    return value
+
+
+def _number(value: Any, low: int, high: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{str(value)[:80]!r} is not a number from {low} to {high}")
+    return value

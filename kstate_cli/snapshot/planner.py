@@ -1,0 +1,493 @@
+"""Plan a restoration from snapshots: from which generation each store comes, and which stores stay.
+
+Stores are matched by their changelog topic and partition, never by the number of a task alone. The newest generation
+that has a whole task decides which stores the task has. Each of these stores may come from another generation. No
+broker takes part, so every judgement is the cautious one:
+
+- An older generation with a higher offset counts only if topic ids show that both have the same log. A topic that was
+  deleted and created again has the same name, and its old offsets are higher than its new ones.
+- A store that exists, and has an offset, stays.
+- Data is usable for 24 h (Kafka's default of ``delete.retention.ms``) less a margin. Later the log may have forgotten
+  deletes, and keys would come back (docs/internals/changelogs.md#forgotten-deletes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kstate_cli.change.plan import BuildStore, Change, Plan, RemarkKind, steps_of, texts_of, warning
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition, offsets_text
+from kstate_cli.logs import RETENTION_MS, DeleteCoverage, delete_coverage, set_back
+from kstate_cli.offsets.keeping import Keeping, keeps_offsets_inside
+from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
+from kstate_cli.offsets.resolve import resolve_to_plan
+from kstate_cli.releases import RELEASES, OffsetsHome, representative
+from kstate_cli.snapshot.model import NamedGeneration, StoredStore, StoredTask
+from kstate_cli.statedir.model import Application
+from kstate_cli.statedir.problems import store_place
+from kstate_cli.texts import did_you_mean, first_lines, moment, plural, quoted, some, span_text
+
+_NS: Final = 1_000_000
+_MOST_REFUSALS: Final = 20
+_MOST_NAMES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOptions:
+    """Which stores to restore, and what the user permits."""
+
+    tasks: frozenset[str] = frozenset()
+    stores: frozenset[str] = frozenset()
+    share: tuple[int, int] | None = None
+    """(i, n), 1-based: every n-th of all tasks in order, beginning with the i-th."""
+    elsewhere: frozenset[str] = frozenset()
+    """Tasks of other hosts: they are not restored here."""
+    only: frozenset[str] | None = None
+    """The tasks of this host, if known: only these are restored, and global stores."""
+    rebuild: bool = False
+    """Existing stores are replaced, whatever their offsets."""
+    accept_resurrected: bool = False
+    """Rows whose deletes the log may have forgotten may come back."""
+
+    @property
+    def command(self) -> str:
+        """Return the command as the journal records it."""
+        words = [
+            "restore --from-snapshot",
+            *(f"--task {quoted(name)}" for name in sorted(self.tasks)),
+            *(f"--store {quoted(name)}" for name in sorted(self.stores)),
+        ]
+        if self.rebuild:
+            words.append("--rebuild")
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenStore:
+    """A store that is restored, and the generation that it comes from."""
+
+    task: str
+    store: StoredStore
+    generation: str
+    replaces: bool
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return f"{self.task}/{self.store.name}"
+
+    @property
+    def path(self) -> str:
+        """The store's folder, relative to the application directory."""
+        return store_place(self.task, self.store.name, segmented=self.store.segmented).text
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlan:
+    """The plan of the change engine, and the stores whose files it needs."""
+
+    change: Plan
+    stores: tuple[ChosenStore, ...]
+    unchanged: Mapping[str, str]
+    """``TASK/STORE`` -> why it stays."""
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of all files to copy."""
+        return sum(chosen.store.size for chosen in self.stores)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    generation: str
+    task: StoredTask
+    store: StoredStore
+
+
+@dataclass(slots=True)
+class _Outcomes:
+    """What the rules yield."""
+
+    changes: list[Change] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    too_old: dict[str, int | None] = field(default_factory=dict)
+    """``TASK/STORE`` whose deletes the log may have forgotten -> as of when its data is, in ms; None: unknown."""
+    stores: list[ChosenStore] = field(default_factory=list)
+    unchanged: dict[str, str] = field(default_factory=dict)
+    task_times: dict[str, int] = field(default_factory=dict)
+
+
+def plan_restore(
+    app: Path,
+    existing: Application | None,
+    generations: Sequence[NamedGeneration],
+    options: SnapshotOptions,
+    *,
+    now_ms: int,
+) -> SnapshotPlan:
+    """Return the plan. ``generations`` are those of the application, newest first.
+
+    Raise Refused, naming everything that stands in the way, and UsageError for an unknown task or store.
+    """
+    outcomes = _Outcomes()
+    layout = _layout(generations, outcomes)
+    _refuse_unknown(layout, options)
+    resolved = {}
+    if existing is not None:
+        resolved = {task.task.name: task for task in resolve_to_plan(existing)}
+        _judge_directory(existing, outcomes)
+    home = next((named.task.home for named in layout.values()), OffsetsHome.COLUMN_FAMILY)
+    selected = _selected(layout, options)
+    for name in selected:
+        if layout[name].task.home is not home:
+            outcomes.refusals.append(
+                f"{name}: {layout[name].generation} is of a release that keeps offsets elsewhere than "
+                "the newest generation: --generation takes all tasks from one"
+            )
+            continue
+        _plan_task(layout[name], resolved.get(name), generations, options, outcomes, now_ms)
+    if outcomes.stores and existing is not None and _other_home(existing, home):
+        outcomes.refusals.append(
+            f"{app} keeps offsets elsewhere than the snapshot does ({home.value}): migrate it first, or move it away"
+        )
+    if outcomes.refusals:
+        raise Refused(
+            f"{app} cannot be restored from the snapshot",
+            details=first_lines(outcomes.refusals, _MOST_REFUSALS),
+            hint="see each line; nothing was changed",
+        )
+    if outcomes.too_old:
+        raise _too_old(app, outcomes.too_old, now_ms)
+    release = representative([release for release in RELEASES if release.offsets_home is home])
+    change = Plan(
+        app,
+        options.command,
+        release.name,
+        release.name,
+        steps_of(outcomes.changes),
+        texts_of(outcomes.changes, RemarkKind.WARNING),
+        texts_of(outcomes.changes, RemarkKind.NOTE),
+        outcomes.task_times,
+    )
+    return SnapshotPlan(change, tuple(outcomes.stores), outcomes.unchanged)
+
+
+def _too_old(app: Path, stores: Mapping[str, int | None], now_ms: int) -> Refused:
+    """Return the refusal for data that the log may not be able to continue."""
+    names = some(list(stores), _MOST_NAMES)
+    times = [as_of for as_of in stores.values() if as_of is not None]
+    details = []
+    if times:
+        oldest = min(times)
+        details.append(f"the oldest data is of {moment(oldest)}, {span_text(max(0, now_ms - oldest))} ago")
+    if len(times) < len(stores):
+        details.append("how old the data of some stores is, is not known")
+    return Refused(
+        f"deleted keys would come back in {plural(len(stores), 'store')} of {app}: {names}",
+        details=[*details, f"a log keeps deletes for {span_text(RETENTION_MS)}, unless delete.retention.ms is longer"],
+        hint="restore from a dump of the changelogs, or start without a directory; pass --accept-resurrected if the "
+        "application deletes nothing, or if deleted keys may come back",
+    )
+
+
+# --- which tasks there are --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    generation: str
+    task: StoredTask
+
+
+def _layout(generations: Sequence[NamedGeneration], outcomes: _Outcomes) -> dict[str, _Named]:
+    """Return the task of each name that decides which stores it has: the newest whole one, else the newest in part."""
+    layout: dict[str, _Named] = {}
+    owners: dict[TopicPartition, str] = {}
+    for whole in (True, False):
+        for generation in generations:
+            for task in generation.content.tasks:
+                if task.is_whole is not whole or task.name in layout:
+                    continue
+                why = _outdated(task, layout, owners)
+                if why is not None:
+                    outcomes.changes.append(warning(f"{generation.name}: {task.name} is not restored: {why}"))
+                    # One warning for each name: older generations of the same numbering would repeat it.
+                    layout[task.name] = _Named(generation.name, _without_stores(task))
+                    continue
+                layout[task.name] = _Named(generation.name, task)
+                owners.update({key: task.name for store in task.stores for key in store.offsets})
+    return {name: named for name, named in layout.items() if named.task.stores}
+
+
+def _without_stores(task: StoredTask) -> StoredTask:
+    return StoredTask(task.name, task.mtime_ns, task.home, is_whole=True, stores=())
+
+
+def _outdated(task: StoredTask, layout: Mapping[str, _Named], owners: Mapping[TopicPartition, str]) -> str | None:
+    """Return why a task is of an older topology than a newer generation; None if it is not.
+
+    The number of a task is a position in the topology: an added or removed sub-topology shifts it. Two signs show that.
+    """
+    for store in task.stores:
+        for key in store.offsets:
+            if key in owners:
+                return f"a newer generation has {store.name} of {key} in task {owners[key]}"
+    if not task.is_whole or task.name == GLOBAL:
+        return None
+    number = _subtopology(task.name)
+    names = {store.name for store in task.stores}
+    for name, named in layout.items():
+        if name != GLOBAL and named.task.is_whole and named.task.stores and _subtopology(name) == number:
+            other = {store.name for store in named.task.stores}
+            if other != names:
+                text = ", ".join(sorted(names ^ other))
+                return f"{named.generation}, which is newer, has other stores in {name} ({text})"
+    return None
+
+
+def _subtopology(task: str) -> tuple[str | None, int | None]:
+    parsed = TaskId.parse(task)
+    return parsed.topology, parsed.subtopology
+
+
+def _refuse_unknown(layout: Mapping[str, _Named], options: SnapshotOptions) -> None:
+    stores = {store.name for named in layout.values() for store in named.task.stores}
+    for requested, names, noun in ((options.tasks, layout.keys(), "task"), (options.stores, stores, "store")):
+        unknown = sorted(requested - names)
+        if unknown:
+            raise UsageError(
+                f"no {noun} of this name in the snapshot: {', '.join(unknown)}",
+                hint=f"{did_you_mean(unknown, set(names))}{noun}s: {', '.join(sorted(names))}",
+            )
+
+
+def _selected(layout: Mapping[str, _Named], options: SnapshotOptions) -> list[str]:
+    """Return the tasks of this host, in order. Global stores are on every host."""
+    ordered = sorted(layout, key=lambda name: TaskId.parse(name).order)
+    tasks = [name for name in ordered if name != GLOBAL]
+    if options.share is not None:
+        number, parts = options.share
+        # Those that other hosts have do not count, as in a restoration from a dump.
+        tasks = [name for name in tasks if name not in options.elsewhere][number - 1 :: parts]
+    chosen = set(tasks) - options.elsewhere
+    if options.only is not None:
+        chosen &= options.only
+    chosen.add(GLOBAL)
+    if options.tasks:
+        chosen &= options.tasks
+    return [name for name in ordered if name in chosen]
+
+
+# --- one task ---------------------------------------------------------------------------------------------------------
+
+
+def _judge_directory(existing: Application, outcomes: _Outcomes) -> None:
+    """Refuse a directory with anything that kstate does not understand: a copy of it would hide that."""
+    for problem in existing.all_problems():
+        if problem.fatal:
+            outcomes.refusals.append(problem.reasoned)
+
+
+def _other_home(existing: Application, home: OffsetsHome) -> bool:
+    has_stores = any(store.databases for task in existing.tasks for store in task.stores)
+    return has_stores and keeps_offsets_inside(existing) is not (home is OffsetsHome.COLUMN_FAMILY)
+
+
+def _plan_task(
+    named: _Named,
+    resolved: TaskOffsets | None,
+    generations: Sequence[NamedGeneration],
+    options: SnapshotOptions,
+    outcomes: _Outcomes,
+    now_ms: int,
+) -> None:
+    task = named.task
+    present: dict[str, StoreOffsets] = {}
+    if resolved is not None:
+        present = {store.store.name: store for store in resolved.stores}
+    chosen: list[ChosenStore] = []
+    for store in task.stores:
+        if options.stores and store.name not in options.stores:
+            continue
+        why = _why_stays(present.get(store.name), resolved, options)
+        if why is not None:
+            outcomes.unchanged[f"{task.name}/{store.name}"] = why
+            continue
+        candidate = _best(named, store, generations, outcomes)
+        if _stands_in_the_way(present.get(store.name), options):
+            outcomes.refusals.append(
+                f"{task.name}/{store.name} exists, and the next start may not take its rows for granted: "
+                "--rebuild replaces it by that of the snapshot"
+            )
+            continue
+        if not options.accept_resurrected and _may_lack_deletes(candidate.store, now_ms):
+            outcomes.too_old[f"{task.name}/{store.name}"] = candidate.store.as_of_ms
+        chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
+    if not chosen:
+        return
+    _judge_rest(task, resolved, chosen, outcomes)
+    outcomes.stores += chosen
+    outcomes.changes += _steps(task, resolved, chosen)
+    if resolved is None:
+        outcomes.task_times[task.name] = _age_of_task(task, chosen)
+
+
+def _why_stays(present: StoreOffsets | None, resolved: TaskOffsets | None, options: SnapshotOptions) -> str | None:
+    """Return why an existing store stays; None if it is restored, or if it stands in the way.
+
+    A snapshot is older than a healthy store. A lower offset is no reason to replace it: without the log nothing shows
+    that both have the same one.
+    """
+    if present is None or resolved is None or options.rebuild or not present.store.databases:
+        return None
+    if present.has_offset and not resolved.unclean:
+        return f"it exists, with the offset {offsets_text(present.offsets)} (--rebuild replaces it)"
+    if not present.offsets and not present.store.empty and not resolved.unclean:
+        return "it exists, and has no changelog (--rebuild replaces it)"
+    return None
+
+
+def _stands_in_the_way(present: StoreOffsets | None, options: SnapshotOptions) -> bool:
+    """Return whether a store exists that neither stays nor may be replaced without ``--rebuild``."""
+    return present is not None and bool(present.store.databases) and not options.rebuild
+
+
+def _may_lack_deletes(store: StoredStore, now_ms: int) -> bool:
+    """Return whether the log may have forgotten deletes since the data of a store was written.
+
+    The data of a store without rows cannot come back, and a store without a changelog is never continued.
+    """
+    if not store.offsets or not store.has_rows:
+        return False
+    if store.as_of_ms is None or set_back(store.as_of_ms, now_ms, RETENTION_MS):
+        return True
+    return delete_coverage(store.as_of_ms, now_ms, RETENTION_MS) is not DeleteCoverage.YES
+
+
+def _best(named: _Named, store: StoredStore, generations: Sequence[NamedGeneration], outcomes: _Outcomes) -> _Candidate:
+    """Return the generation of the highest offset of the same log; the newest one if nothing shows that it is the same.
+
+    A store without a changelog comes from the newest generation: its rows are nowhere else.
+    """
+    candidates = [
+        _Candidate(generation.name, task, other)
+        for generation in generations
+        for task in generation.content.tasks
+        for other in task.stores
+        if _same_store(task, other, named.task, store)
+    ]
+    best = candidates[0]
+    if not store.offsets:
+        return _Candidate(named.generation, named.task, store)
+    for candidate in candidates[1:]:
+        if not _ahead(candidate.store.offsets, best.store.offsets):
+            continue
+        if _same_log(candidate.store, best.store):
+            best = candidate
+        else:
+            outcomes.changes.append(
+                warning(
+                    f"{named.task.name}/{store.name}: {candidate.generation} has a higher offset "
+                    f"({offsets_text(candidate.store.offsets)}) than {best.generation}, which is newer and is taken: "
+                    "nothing shows that both have the same log"
+                )
+            )
+            break
+    return best
+
+
+def _same_store(task: StoredTask, store: StoredStore, target: StoredTask, target_store: StoredStore) -> bool:
+    """Return whether two entries are of one store: of one changelog, in one layout of files."""
+    same_layout = (store.segmented, store.kind, task.home) == (target_store.segmented, target_store.kind, target.home)
+    return store.name == target_store.name and same_layout and store.offsets.keys() == target_store.offsets.keys()
+
+
+def _ahead(offsets: Mapping[TopicPartition, int], others: Mapping[TopicPartition, int]) -> bool:
+    """Return whether offsets are higher in one partition, and lower in none."""
+    return offsets != others and all(offset >= others[key] for key, offset in offsets.items())
+
+
+def _same_log(store: StoredStore, other: StoredStore) -> bool:
+    return all(
+        key.topic in store.topic_ids and store.topic_ids[key.topic] == other.topic_ids.get(key.topic)
+        for key in store.offsets
+    )
+
+
+def _judge_rest(
+    task: StoredTask, resolved: TaskOffsets | None, chosen: Sequence[ChosenStore], outcomes: _Outcomes
+) -> None:
+    """Refuse a task whose other stores would make the next start wipe, or misread, what is restored beside them."""
+    if resolved is None:
+        return
+    names = {store.store.name for store in chosen}
+    staying = [store.store.name for store in resolved.stores if store.store.name not in names]
+    if resolved.unclean and staying:
+        outcomes.refusals.append(
+            f"{task.name}: not left clean ({resolved.unclean[0]}), and {', '.join(staying)} would stay: under "
+            "exactly-once Streams wipes all of the task; wipe it first, then restore it whole"
+        )
+    if task.home is OffsetsHome.COLUMN_FAMILY and resolved.task.checkpoint is not None:
+        outcomes.refusals.append(
+            f"{task.name}: it has a .checkpoint, whose lines the next start would put over the offsets in its stores: "
+            "migrate the directory first"
+        )
+
+
+def _age_of_task(task: StoredTask, chosen: Sequence[ChosenStore]) -> int:
+    """Return the mtime of a restored task directory, in ns: not younger than its oldest data.
+
+    4.3 deletes task directories by their mtime at a start (``state.cleanup.dir.max.age.ms``).
+    """
+    times = [store.store.as_of_ms * _NS for store in chosen if store.store.as_of_ms and store.store.has_rows]
+    return min([task.mtime_ns, *times])
+
+
+def _steps(task: StoredTask, resolved: TaskOffsets | None, chosen: Sequence[ChosenStore]) -> Iterator[Change]:
+    """Yield the steps of one task: its stores, and the files beside them that state their offsets."""
+    for store in chosen:
+        offsets = offsets_text(store.store.offsets) or "no changelog"
+        text = f"{store.store.kind}, {offsets}; {plural(len(list(store.store.files)), 'file')} of {store.generation}"
+        yield BuildStore(store.path, text, replaces=store.replaces, size=store.store.size)
+        if not store.store.offsets and store.store.has_rows:
+            yield warning(
+                f"{store.title}: it has no changelog: rows that it got after {store.generation} was taken are lost"
+            )
+    keeping = Keeping(task.name)
+    if task.home is OffsetsHome.FILES:
+        yield from _offset_files(keeping, task, resolved, chosen)
+        return
+    for store in chosen:
+        if store.store.in_file:
+            yield keeping.lines_of(store.store.name, store.store.offsets)
+    if resolved is None:
+        for name, keys in sorted(task.absent.items()):
+            # A custom store has no data in a restored task: -4 has it read from the beginning of its changelog.
+            yield keeping.lines_of(name, dict.fromkeys(keys, OFFSET_UNKNOWN))
+
+
+def _offset_files(
+    keeping: Keeping, task: StoredTask, resolved: TaskOffsets | None, chosen: Sequence[ChosenStore]
+) -> Iterator[Change]:
+    """Yield ``.checkpoint`` and the Positions of a release that keeps them in files."""
+    lines: dict[TopicPartition, int] = {}
+    if resolved is not None:
+        if resolved.task.checkpoint is not None:
+            lines |= resolved.task.checkpoint.entries
+    elif task.name != GLOBAL:
+        # Under exactly-once a logged store without a line wipes the whole task (docs/internals/start.md#wiped-tasks).
+        lines |= {key: OFFSET_UNKNOWN for keys in task.absent.values() for key in keys}
+    for store in chosen:
+        lines |= store.store.offsets
+    if lines:
+        yield keeping.lines(lines)
+    for store in chosen:
+        if store.store.position is not None and not store.store.position.is_empty:
+            yield keeping.position(store.store.name, store.store.position, "Position of the snapshot")
+        elif resolved is not None and store.store.name in resolved.task.position_files:
+            yield keeping.without_position(store.store.name, "the store is replaced")

@@ -1,0 +1,305 @@
+"""Restore stores from snapshots: copy and digest the files, and let the change engine do the rest.
+
+The files of a store are copied into the folder of the run, which is beside the application directory and on its file
+system. Every byte is compared with the SHA-256 of the generation before the engine moves the databases into the staged
+directory. A damaged repository ends the run before anything of the application directory has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kstate_cli import clock
+from kstate_cli.change.course import Course, Terms, follow
+from kstate_cli.change.earlier_runs import refuse_after_error
+from kstate_cli.change.engine import RunResult, execute
+from kstate_cli.change.folder import read_runs
+from kstate_cli.change.journal import SORTED_FILES, Run, RunState
+from kstate_cli.change.plan import PlaceDatabase, Step
+from kstate_cli.change.removal import remove_sorted_files
+from kstate_cli.errors import Refused, UsageError, naming
+from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.offsets.ages import Age, LogMark, add_ages
+from kstate_cli.snapshot.model import NamedGeneration, StoredDatabase, StoredFile, is_generation_name, parse
+from kstate_cli.snapshot.planner import ChosenStore, SnapshotOptions, SnapshotPlan, plan_restore
+from kstate_cli.snapshot.repository import (
+    CHUNK,
+    DamagedError,
+    FolderRepository,
+    generation_path,
+    object_path,
+    require_repository,
+)
+from kstate_cli.texts import first_lines, printable, quoted
+
+_DAMAGED_HINT = "restore another generation (--generation), or from another copy of the repository"
+Progress = Callable[[str, str, int], None]
+"""Is called with a phase, a path and bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """The request of the user."""
+
+    terms: Terms
+    repository: FolderRepository
+    options: SnapshotOptions
+    generation: str | None = None
+    """The name of a generation, or the beginning of one; None for all of them."""
+    after_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOutcome:
+    """The plan and its result (None for a dry run, or if there was nothing to do)."""
+
+    plan: SnapshotPlan
+    result: RunResult | None
+    damaged: tuple[str, ...]
+    """Generations that could not be read, each with the reason."""
+
+
+def restore_snapshot(
+    request: SnapshotRequest,
+    *,
+    on_plan: Callable[[SnapshotPlan], None],
+    progress: Progress,
+    tell: Callable[[str], None],
+) -> SnapshotOutcome:
+    """Restore, or only plan. Raise InUse, Refused, UsageError, RunFailed and RunHalfway."""
+    app = request.terms.app
+    generations, damaged = read_generations(request.repository, app.name, request.generation)
+
+    def carry_out(plan: SnapshotPlan) -> RunResult:
+        refuse_after_error(app, after_error=request.after_error)
+        _remove_earlier_files(app)
+        files = _Files(request.repository, plan, request.terms.run.workers, progress)
+        return execute(plan.change, request.terms.run, progress, prepare=files.prepare)
+
+    course = Course(
+        plan=lambda existing: plan_restore(app, existing, generations, request.options, now_ms=clock.now_ms()),
+        on_plan=on_plan,
+        carry_out=carry_out,
+        tell=tell,
+        progress=progress,
+        workers=request.terms.run.workers,
+    )
+    plan, result = follow(course, request.terms)
+    return SnapshotOutcome(plan, result, damaged)
+
+
+def read_generations(
+    repository: FolderRepository, application: str, name: str | None
+) -> tuple[list[NamedGeneration], tuple[str, ...]]:
+    """Return the generations of an application, newest first, and which ones could not be read.
+
+    Raise Refused if there is no readable one, UsageError for a name that fits none or several.
+    """
+    require_repository(repository)
+    names = _names(repository, name)
+    generations: list[NamedGeneration] = []
+    damaged: list[str] = []
+    others: set[str] = set()
+    for candidate in reversed(names):
+        try:
+            content = parse(candidate, repository.read_generation(candidate))
+        except FileNotFoundError:
+            continue  # it expired since the listing
+        except (DamagedError, MalformedBytesError) as error:
+            damaged.append(f"{generation_path(candidate)}: {_reason(error)}")
+            continue
+        if content.application == application:
+            generations.append(NamedGeneration(candidate, content))
+        else:
+            others.add(content.application)
+    if not generations:
+        raise _no_generation(repository, application, damaged, others)
+    return generations, tuple(damaged)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, DamagedError):
+        return error.why
+    return str(error)
+
+
+def _names(repository: FolderRepository, name: str | None) -> list[str]:
+    names = repository.generation_names()
+    if name is None:
+        return names
+    if is_generation_name(name) and name in names:
+        return [name]
+    fitting = [candidate for candidate in names if candidate.startswith(name)]
+    if len(fitting) != 1:
+        raise UsageError(
+            f"{len(fitting)} snapshots begin with --generation {quoted(name)}",
+            hint="give the name, or the beginning of it:",
+            hint_details=first_lines(list(reversed(fitting or names))),
+        )
+    return fitting
+
+
+def _no_generation(repository: FolderRepository, application: str, damaged: Sequence[str], others: set[str]) -> Refused:
+    details = list(damaged)
+    if others:
+        details.append(f"generations of other applications: {', '.join(sorted(map(printable, others)))}")
+    return Refused(
+        f"{repository.where} has no readable generation of {application}",
+        details=first_lines(details),
+        hint="the last part of APP must be the application.id of the snapshots",
+    )
+
+
+def _remove_earlier_files(app: Path) -> None:
+    """Remove the copies that interrupted restorations left: they come from a repository, and are never an only copy."""
+    for run in read_runs(app):
+        # Sorted files of a restoration from a dump stay: the next one of these resumes it.
+        if run.state is RunState.FAILED and run.last("snapshot"):
+            with suppress(OSError, Refused):
+                remove_sorted_files(run)
+
+
+class _Files:
+    """The files of a plan, as they are copied into the folder of a run."""
+
+    def __init__(self, repository: FolderRepository, plan: SnapshotPlan, workers: int, progress: Progress) -> None:
+        self._repository, self._plan, self._workers, self._progress = repository, plan, workers, progress
+        self._stopped = threading.Event()
+
+    def prepare(self, run: Run) -> tuple[Step, ...]:
+        """Copy every file, and return the steps of the plan with those that place the databases.
+
+        Raise Refused for a damaged repository; the copies are removed then.
+        """
+        run.write("snapshot", generations=sorted({chosen.generation for chosen in self._plan.stores}))
+        folder = run.path / SORTED_FILES
+        folder.mkdir(mode=0o750)
+        try:
+            databases = list(self._databases(folder))
+            self._copy_all(databases)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        # Before the switch: without it old data would look as young as its new files, if their SSTs have no time.
+        add_ages(self._plan.change.app, [_age(chosen, run.name) for chosen in self._plan.stores])
+        return (*self._plan.change.steps, *(_step(place) for place in databases))
+
+    def _databases(self, folder: Path) -> Iterator[_PlacedDatabase]:
+        number = 0
+        for chosen in self._plan.stores:
+            for database in chosen.store.databases:
+                place = folder / str(number)
+                place.mkdir(mode=0o755)
+                number += 1
+                yield _PlacedDatabase(chosen, database, place)
+
+    def _copy_all(self, databases: Sequence[_PlacedDatabase]) -> None:
+        # The largest first: the last thread then ends with a small file.
+        files = sorted(
+            ((place, file) for place in databases for file in place.database.files), key=lambda pair: -pair[1].size
+        )
+        with ThreadPoolExecutor(self._workers) as pool:
+            futures = [(place, file, pool.submit(self._copy, file, place.folder / file.name)) for place, file in files]
+            try:
+                for place, file, future in futures:
+                    future.result()
+                    self._progress("copy", place.chosen.path, file.size)
+            except DamagedError as error:
+                self._stop(pool)
+                raise Refused(
+                    f"the snapshot is damaged: {error.path} {error.why}",
+                    where=self._repository.where,
+                    hint=_DAMAGED_HINT,
+                ) from None
+            except BaseException:
+                self._stop(pool)
+                raise
+
+    def _stop(self, pool: ThreadPoolExecutor) -> None:
+        # A thread cannot be killed: each looks at the event after every chunk.
+        self._stopped.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+    def _copy(self, file: StoredFile, target: Path) -> None:
+        """Copy one file. Raise DamagedError if the bytes do not have the size and digest of the generation."""
+        # 0644 whatever the repository has: the files of a RocksDB, whose owner and mode staging sets afterwards.
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        with naming(target), open(descriptor, "wb", buffering=0) as copy:
+            if file.data is not None:
+                _write_all(copy.fileno(), memoryview(file.data))
+            else:
+                self._copy_object(file, copy.fileno())
+            os.fchmod(copy.fileno(), 0o644)
+            os.utime(copy.fileno(), ns=(file.mtime_ns, file.mtime_ns))
+
+    def _copy_object(self, file: StoredFile, target: int) -> None:
+        path = object_path(file.object)
+        digest, copied = hashlib.sha256(), 0
+        buffer = memoryview(bytearray(CHUNK))
+        try:
+            source = self._repository.open_object(file.object)
+        except FileNotFoundError:
+            raise DamagedError(path, "is missing") from None
+        with source:
+            while count := _read_into(source.fileno(), buffer, path):
+                if self._stopped.is_set():
+                    return
+                copied += count
+                if copied > file.size:
+                    break  # an endless file must not fill the disk
+                digest.update(buffer[:count])
+                _write_all(target, buffer[:count])
+        if copied != file.size:
+            raise DamagedError(path, f"does not have the {file.size:,} bytes of its generation")
+        if digest.hexdigest() != file.sha256:
+            raise DamagedError(path, "has other bytes than its name states")
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedDatabase:
+    """A database of a chosen store, and the folder that it is copied to."""
+
+    chosen: ChosenStore
+    database: StoredDatabase
+    folder: Path
+
+
+def _step(place: _PlacedDatabase) -> PlaceDatabase:
+    path = place.chosen.path
+    if place.database.folder is not None:
+        path = f"{path}/{place.database.folder}"
+    return PlaceDatabase(path, str(place.folder), _live(place.database), place.database.offsets)
+
+
+def _live(database: StoredDatabase) -> Mapping[str, tuple[tuple[str, int], ...]]:
+    sizes = {file.name: file.size for file in database.files}
+    return {family: tuple((name, sizes[name]) for name in names) for family, names in database.families.items()}
+
+
+def _age(chosen: ChosenStore, run: str) -> Age:
+    logs = {
+        key: LogMark(topic_id=chosen.store.topic_ids[key.topic])
+        for key in chosen.store.offsets
+        if key.topic in chosen.store.topic_ids
+    }
+    return Age(chosen.title, chosen.store.offsets, chosen.store.as_of_ms, logs, run=run)
+
+
+def _read_into(source: int, buffer: memoryview, path: str) -> int:
+    try:
+        return os.readv(source, [buffer])
+    except OSError as error:
+        raise DamagedError(path, f"cannot be read: {error.strerror}") from None
+
+
+def _write_all(target: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(target, data) :]

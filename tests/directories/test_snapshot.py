@@ -1,0 +1,299 @@
+"""Snapshots of directories of real releases: what is captured, what is skipped, and that no damage restores anything wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.change.fingerprint import every_file
+from kstate_cli.snapshot.capture import CaptureRequest, capture
+from kstate_cli.snapshot.model import parse
+from kstate_cli.snapshot.repository import FolderRepository
+from kstate_cli.statedir.names import PROCESS_FILE
+from tests.faults.small import small
+from tests.golden import unpack
+
+from .support import kstate
+from .test_locks import held
+
+CLOSED = [
+    "4.3.1-kinds-eos",
+    "4.3.1-kinds-alos",
+    "4.2.1-kinds-eos",
+    "4.2.1-kinds-alos",
+    "3.6.2-kinds-eos",
+    "4.3.1-headers-eos",
+]
+KILLED = ["4.3.1-kinds-eos-killed-open", "4.2.1-kinds-eos-killed-first", "4.2.1-kinds-eos-killed-second"]
+OLD = "--accept-resurrected"
+"""Golden directories are older than a log keeps deletes."""
+
+
+def _files(app: Path) -> dict[str, bytes]:
+    """The content of every file that an application needs."""
+    skipped = ("LOG", "LOCK", ".lock", PROCESS_FILE)
+    return {
+        str(path.relative_to(app)): path.read_bytes()
+        for path in app.rglob("*")
+        if path.is_file() and not path.name.startswith(skipped) and not path.name.startswith("OPTIONS-")
+    }
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    return small("4.3.1-kinds-eos", tmp_path / "state", ("kv-timestamped", "window-count", "grace-join-Buffer"))
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_closed_directory_comes_back_byte_for_byte(name: str, tmp_path: Path) -> None:
+    app = unpack(name, tmp_path / "state")
+    before = every_file(app)
+    done = kstate("snapshot", app, "--out", tmp_path / "repository", "-o", "json")
+    assert every_file(app) == before, "a snapshot changed its source"
+    restored = tmp_path / "elsewhere" / app.name
+    restored.parent.mkdir()
+    kstate("restore", restored, "--from-snapshot", tmp_path / "repository", OLD, "--warnings-ok")
+    assert kstate("diff", app, restored, "-o", "json").summary["equal"] is True
+    ours, theirs = _files(restored), _files(app)
+    assert not any(PROCESS_FILE in path for path in every_file(restored))
+    # .checkpoint is written again: the order of its lines is the only thing that may differ.
+    for path in theirs:
+        if path.rpartition("/")[2].startswith(".checkpoint") or path.endswith(".position"):
+            assert sorted(ours[path].splitlines()) == sorted(theirs[path].splitlines()), path
+        else:
+            assert ours.get(path) == theirs[path], path
+    assert done.summary["skipped"] == 0
+    release = ["--for", ".".join(name.split(".")[:2])]
+    # Without what the process file of another host, or its absence, is worth a finding.
+    told = [kstate("check", where, *release, "-o", "json", status=None).rows for where in (app, restored)]
+    outcomes = [
+        {(row["task"], row["store"]): row["outcome"] for row in rows if row["type"] == "prediction"} for rows in told
+    ]
+    assert outcomes[0] == outcomes[1] and outcomes[0]
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_a_killed_directory_is_refused_and_says_why(name: str, tmp_path: Path) -> None:
+    app = unpack(name, tmp_path / "state")
+    done = kstate("snapshot", app, "--out", tmp_path / "repository", status=None)
+    captured = {row["task"] for row in kstate("ls", app, "-o", "json", status=None).rows if row.get("task")}
+    assert done.status in (1, 4), done.told
+    assert "not closed cleanly" in done.err
+    if done.status == 4:
+        assert not (tmp_path / "repository").exists(), captured
+
+
+def test_a_second_snapshot_shares_every_file(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    first = kstate("snapshot", app, "--out", repository, "-o", "json").summary
+    again = kstate("snapshot", app, "--out", repository, "--dry-run", "-o", "json").summary
+    assert (again["new_bytes"], again["snapshot"]) == (0, None)
+    second = kstate("snapshot", app, "--out", repository, "-o", "json").summary
+    assert first["new_bytes"] > 0 == second["new_bytes"]
+    listed = kstate("ls", repository, "-o", "json")
+    assert [row["snapshot"] for row in listed.rows] == [first["snapshot"], second["snapshot"]]
+    assert all(row["shared_bytes"] == first["new_bytes"] and row["damage"] is None for row in listed.rows)
+    assert kstate("verify", "--snapshot", repository, "-o", "json").summary["ok"] is True
+
+
+def test_only_the_owner_reads_a_repository(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    kstate("snapshot", app, "--out", repository)
+    for path in (repository, *repository.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+    assert not list(repository.rglob(".new-*"))
+
+
+def test_restored_and_taken_back(app: Path, tmp_path: Path) -> None:
+    kstate("snapshot", app, "--out", tmp_path / "repository")
+    lost = tmp_path / "elsewhere" / app.name
+    lost.parent.mkdir()
+    planned = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", OLD, "--dry-run", "-o", "json")
+    assert not lost.exists() and planned.summary["executed"] is False
+    done = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", OLD, "-o", "json")
+    steps = [row["path"] for row in planned.rows if row["type"] == "step"]
+    assert steps == [row["path"] for row in done.rows if row["type"] == "step"]
+    again = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", "-o", "json")
+    assert (again.summary["executed"], again.summary["left"]) == (False, done.summary["stores"])
+    kstate("undo", lost)
+    assert not [path for path in every_file(lost) if "rocksdb" in path]
+
+
+def test_a_store_that_was_wiped_comes_back_beside_the_others(tmp_path: Path) -> None:
+    """Up to 4.2 one file has the lines of all stores of a task."""
+    app = unpack("4.2.1-kinds-eos", tmp_path / "state")
+    kstate("snapshot", app, "--out", tmp_path / "repository")
+    before = shutil.copytree(app, tmp_path / "before" / app.name)
+    kstate("wipe", app, "--store", "count", "--warnings-ok")
+    shutil.rmtree(app / "0_0" / "rocksdb" / "count", ignore_errors=True)
+    kstate("restore", app, "--from-snapshot", tmp_path / "repository", OLD, "--store", "count")
+    assert kstate("diff", before, app, "-o", "json").summary["equal"] is True
+    for task in ("0_0", "0_1"):
+        lines = [sorted((where / task / ".checkpoint").read_text().splitlines()) for where in (before, app)]
+        assert lines[0] == lines[1]
+
+
+def test_old_data_is_refused(app: Path, tmp_path: Path) -> None:
+    kstate("snapshot", app, "--out", tmp_path / "repository")
+    lost = tmp_path / "elsewhere" / app.name
+    lost.parent.mkdir()
+    refused = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", status=4)
+    assert "deleted keys would come back" in refused.err and not lost.exists()
+    kstate("restore", lost, "--from-snapshot", tmp_path / "repository", OLD)
+
+
+@pytest.mark.parametrize("kind", ["application"])
+def test_a_running_application_is_not_captured(kind: str, app: Path, tmp_path: Path) -> None:
+    (app / ".lock").touch()
+    with held(app, kind):
+        kstate("snapshot", app, "--out", tmp_path / "repository", status=5)
+    assert not (tmp_path / "repository").exists()
+
+
+def test_another_change_excludes_it(app: Path, tmp_path: Path) -> None:
+    (app / ".lock").touch()
+    with held(app, "kstate"):
+        kstate("snapshot", app, "--out", tmp_path / "repository", status=5)
+
+
+def test_a_task_whose_files_change_meanwhile_is_not_captured(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path / "state")
+    repository = FolderRepository(tmp_path / "repository")
+    touched = app / "1_0" / "rocksdb" / "source-table" / "CURRENT"
+    calls = []
+
+    def progress(size: int) -> None:
+        # As a start of the application in the middle of the copy: RocksDB replaces CURRENT.
+        if not calls:
+            data = touched.read_bytes()
+            touched.unlink()
+            touched.write_bytes(data)
+        calls.append(size)
+
+    report = capture(CaptureRequest(app, host="h"), repository, dry_run=False, progress=progress, begin=lambda _: None)
+    assert set(report.skipped) == {"1_0"} and "changed" in report.skipped["1_0"]
+    assert report.generation is not None
+    generation = parse(report.generation, repository.read_generation(report.generation))
+    assert "1_0" not in {task.name for task in generation.tasks} and len(generation.tasks) == 12
+
+
+def test_hosts_share_a_repository(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path / "state")
+    other = tmp_path / "other" / app.name
+    shutil.copytree(app, other)
+    for where, number in ((app, "0"), (other, "1")):
+        for task in where.iterdir():
+            if task.is_dir() and task.name != "global" and task.name[-1] != number:
+                shutil.rmtree(task)
+        kstate("snapshot", where, "--out", tmp_path / "repository", "--host", f"host-{number}")
+    lost = tmp_path / "elsewhere" / app.name
+    lost.parent.mkdir()
+    kstate("restore", lost, "--from-snapshot", tmp_path / "repository", OLD, "--warnings-ok")
+    assert {path.name for path in lost.iterdir()} - {".lock"} == {
+        *(f"{number}_{partition}" for number in (0, 1, 3, 4, 5, 6) for partition in (0, 1)), "global"
+    }  # fmt: skip
+    part = tmp_path / "part" / app.name
+    part.parent.mkdir()
+    kstate("restore", part, "--from-snapshot", tmp_path / "repository", OLD, "--share", "1/2", "--warnings-ok")
+    assert len([path for path in part.iterdir() if path.is_dir()]) == 7
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def _damages(repository: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(repository.rglob("*")):
+        if path.is_file():
+            for damage in ("flip", "cut", "remove", "swap", "link", "grow"):
+                yield str(path.relative_to(repository)), damage
+
+
+def _do(repository: Path, relative: str, damage: str) -> None:
+    path = repository / relative
+    data = path.read_bytes()
+    if damage == "flip":
+        middle = len(data) // 2
+        path.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+    elif damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "grow":
+        path.write_bytes(data + b"x")
+    elif damage == "remove":
+        path.unlink()
+    elif damage == "link":
+        moved = repository.parent / "moved"
+        path.rename(moved)
+        path.symlink_to(moved)
+    else:
+        others = [other for other in sorted(repository.rglob("*")) if other.is_file() and other != path]
+        path.write_bytes(others[0].read_bytes())
+
+
+def test_every_damage_is_named_and_restores_nothing_wrong(app: Path, tmp_path: Path) -> None:
+    """Each file of a repository: one bit, a half, nothing, the bytes of another file, a link, a byte too many."""
+    whole = tmp_path / "repository"
+    kstate("snapshot", app, "--out", whole)
+    expected = _files(app)
+    for number, (relative, damage) in enumerate(_damages(whole)):
+        top = tmp_path / f"case-{number}"
+        copy = shutil.copytree(whole, top / "repository")
+        _do(copy, relative, damage)
+        label = f"{damage} {relative}"
+        verified = kstate("verify-snapshots", copy, status=None)
+        lost = top / "state" / app.name
+        lost.parent.mkdir()
+        restored = kstate("restore", lost, "--from-snapshot", copy, OLD, status=None)
+        if relative.startswith("generations/") and damage == "remove":
+            # Nothing says that it was there; and without it there is nothing to restore.
+            assert restored.status == 4, label
+        else:
+            assert verified.status in (3, 4), f"{label}: {verified.told}"
+            assert relative in verified.err + verified.out or relative == "kstate-snapshots.json", (
+                f"{label}: {verified.told}"
+            )
+            assert restored.status == 4, f"{label}: {restored.told}"
+            assert relative in restored.err or relative == "kstate-snapshots.json", f"{label}: {restored.told}"
+        assert not lost.exists(), label
+        shutil.rmtree(top)
+    assert _files(app) == expected
+
+
+def test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    kstate("snapshot", app, "--out", repository)
+    (damaged, *_) = sorted((repository / "objects").glob("*/*"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    listed = kstate("ls", repository, status=3)
+    assert damaged.name in listed.err
+    damaged.unlink()
+    kstate("snapshot", app, "--out", repository)
+    kstate("ls", repository)
+    kstate("verify-snapshots", repository)
+
+
+# --- the place --------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_with_other_files_is_no_repository(app: Path, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.txt").write_text("years of work")
+    for words in (
+        ("snapshot", app, "--out"),
+        ("restore", tmp_path / "lost", "--from-snapshot"),
+        ("verify", "--snapshot"),
+    ):
+        refused = kstate(*words, foreign, status=4)
+        assert "thesis.txt" in refused.err
+    assert os.listdir(foreign) == ["thesis.txt"]
+
+
+def test_a_repository_is_not_in_an_application(app: Path) -> None:
+    kstate("snapshot", app, "--out", app / "snapshots", status=2)
+    kstate("snapshot", app, "--out", app.parent, status=2)
