@@ -32,6 +32,10 @@ Commands:
   ls-dump           List a dump: offsets, gaps, age, health.
   verify-dump       Read every file of a dump, and report damage.
   restore           Restore stores in bulk from a changelog dump.
+  snapshot          Copy the files of closed stores, each once.
+  restore-snapshot  Copy stores back from snapshots.
+  ls-snapshots      List snapshots: time, host, tasks, size, health.
+  verify-snapshots  Read every file of snapshots: report damage.
   start-barrier     Wait until all hosts are ready to start.
   maintain          Run the steps that are due, for cron and timers.
   undo              Undo the newest change.
