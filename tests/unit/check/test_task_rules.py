@@ -163,7 +163,7 @@ CASES: dict[str, list[Case]] = {
             [OLDER_THAN_MAX_AGE],
             {"predictions": [("count", "task-wiped", OLDER_THAN_MAX_AGE)], "ended": True},
         ),
-        (before(lambda: healthy(asked={"max_age": timedelta(1)})), [], {}),
+        (before(lambda: healthy(options={"max_age": timedelta(1)})), [], {}),
         (before(family), [], {}),
     ],
     "_stores": [
@@ -318,7 +318,7 @@ CASES: dict[str, list[Case]] = {
             {"predictions": [("count", "restores", CATCHES_UP)]},
         ),
         (
-            before(lambda: healthy(logs=[], counts={}, lacking=[COUNT])),
+            before(lambda: healthy(logs=[], counts={}, missing=[COUNT])),
             [LOG_MISSING],
             {"predictions": [("count", "unknown", LOG_MISSING)]},
         ),
@@ -499,7 +499,7 @@ def test_global_stores(members: dict[str, Any], codes: list[FindingCode], outcom
     facts = {
         "logs": [log(TOPIC, *members["log"])] if "log" in members else (),
         "counts": members.get("counts"),
-        "lacking": members.get("lacking", ()),
+        "missing": members.get("lacking", ()),
         "ages": {("global", "table"): Age("global/table", {}, None)},
     }
     view = snapshot(entry, to=OLD, **facts)

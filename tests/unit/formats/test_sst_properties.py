@@ -49,7 +49,7 @@ def test_every_sst_says_when_it_was_written(name: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def one_sst(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def sst(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     app = unpack("4.3.1-demo-eos", tmp_path_factory.mktemp("sst"))
     return max(app.rglob("*.sst"), key=lambda path: path.stat().st_size).read_bytes()
 
