@@ -78,6 +78,7 @@ def clean(
         try:
             return remove_from_area(run) is not None
         except RunFailed as error:
+            # Without --run nobody has said that this very run may go.
             if run.name not in request.names:
                 raise
             # Whoever names a run knows what it is about; nothing else could ever delete it.

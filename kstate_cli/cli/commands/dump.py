@@ -200,6 +200,7 @@ def _members(request: DumpRequest, outcome: RoundOutcome) -> DumpMembers:
 def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
     from kstate_cli.cli.views.plan import engine_text
 
+    # Only a manifest makes records part of the dump.
     is_written = outcome.generation is not None
     rows = []
     for plan in outcome.plans:

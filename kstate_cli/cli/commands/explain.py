@@ -88,6 +88,7 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     # A sentence of Streams is better evidence than a word that resembles a code.
     if matches:
         return tuple(entry.explanation for entry in best(matches)), matches[0].sentences
+    # Several words are no code: similar codes would mislead.
     if len(text.split()) > 1 or not text.strip():
         raise UsageError(
             "kstate does not know this text: that says neither that it is harmless nor that it is not",

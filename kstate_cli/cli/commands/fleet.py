@@ -165,6 +165,7 @@ def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quie
 
 def _notes(fleet: Fleet) -> list[str]:
     """Return what was not examined, and why, as sentences."""
+    # What was not examined: without these, no finding would look like all is well.
     notes = []
     old_reports = [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
     if old_reports:

@@ -105,6 +105,7 @@ def ls(
     # Only what was typed: a kstate.toml may name files for other commands.
     refuse_without_topology(topology, typed(context, "old"))
     options = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
+    # The only question about the format: a kstate.toml has no lines of JSON.
     _refuse_together(options, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
     # APP may be a state.dir with one application in it.
     path = find_application(app)
@@ -112,6 +113,7 @@ def ls(
     if spec:
         sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
         return _print_spec(path, sources, quiet=quiet)
+    # Collected, so that one unreadable task does not hide the others.
     unlisted: list[OSError] = []
     # With a topology, stores in a task out of sight would be reported as missing: then an unreadable task ends it.
     may_skip: list[OSError] | None = unlisted
@@ -163,6 +165,7 @@ def _read_listing(
     rows, unread = _count_exactly(application, stores)
     if topology is None:
         return _Listing(application, rows, unread, [], None)
+    # Before anything is printed: a text that cannot be read ends the command.
     lacked, doubt = add_homes(application, rows, topology, old)
     return _Listing(application, rows, unread, lacked, doubt)
 

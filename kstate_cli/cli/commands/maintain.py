@@ -64,6 +64,7 @@ def maintain(
     if not path_text:
         raise UsageError("nothing says what is to be done", hint=f"--config FILE, or {VARIABLE}: a kstate.toml")
     configuration = read_configuration(Path(path_text))
+    # Raises if there is no [maintain], or if a step lacks what it needs.
     maintenance = maintenance_of(configuration)
     assert maintenance.memory_file is not None
     # The directory of the application, and its standby.
@@ -86,6 +87,7 @@ def maintain(
         memory = read_memory(maintenance.memory_file)
         name = configuration.application or _name(configuration, maintenance)
         with Metrics(metrics_file, "maintain", None, application=name) as metrics:
+            # Called when the file is written: the steps have changed the memory by then.
             metrics.more = lambda: measures(memory, places, dump)
             ends = do_all(
                 tasks(configuration, maintenance, memory, _now(), quiet=quiet),

@@ -132,6 +132,7 @@ def migrate(
     from kstate_cli.statedir.find import find_application
 
     results: Output[MigrateLine] = output_of(output, None, quiet=quiet)
+    # First, since a wrong release is the commonest mistake.
     target = chosen_release("--to", to, to_jar, quiet=results.is_silent)
     # The two say the same in two ways; of contradicting words neither may win.
     if wipe_unclean and unclean is OnUnclean.refuse:

@@ -40,6 +40,7 @@ class _Group(HelpfulGroup):
                 raise UsageError(first, hint=f"see {command('query', word, '--help')}")
 
 
+# A group, because each class of query has its own arguments.
 query_app = typer.Typer(cls=_Group, rich_markup_mode=None, add_completion=False)
 
 
@@ -280,6 +281,7 @@ def multi_versioned(
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
+# Columns by class of query: the table of a kind would have empty ones.
 _PLAIN = ("key", "value")
 _STAMPED = ("key", "value", "timestamp", "headers")
 _WINDOW = ("key", "window_start", "value", "timestamp", "headers")

@@ -61,6 +61,7 @@ def answer(
     options = request.options
     # Parsed first: a wrong --at is found before any store is opened.
     bound = bound_of(options.at or ())
+    # The library's own query, so that the command answers as IQv2 does.
     state_query = in_store(request.store).with_query(query).with_position_bound(bound)
     # Without --partition the query goes to all partitions here, as that of Streams does.
     if options.partition:
@@ -95,6 +96,7 @@ def answer(
                 for remark in reader_remarks(store, running=bool(running)):
                     say(remark, quiet=options.quiet)
                     doubts = not running
+        # Made last: CSV prints its first row at once, and an error before that must not follow it.
         view = view_of(request, columns, streams.path)
         _Answer(request, view, row, streams).print_all(answers, collated=collated)
         return warnings_code(doubts)
@@ -118,6 +120,7 @@ class _Answer:
         # The message of a failure in the middle of rows that are merged names the store.
         if collated and answers.global_result is None:
             self._nobody = "merged rows"
+        # None stands for the global store, which has no partition.
         results: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
         if answers.global_result is not None:
             results[None] = answers.global_result
@@ -143,6 +146,7 @@ class _Answer:
                 message = self._view.failure_text(result)
                 self._fail(partition, result.failure_reason, message, by_host=result.failed_by_host)
                 if result.failure_reason is FailureReason.STORE_EXCEPTION:
+                    # One for each store: rights on one disk say nothing about another.
                     self._advices.append(result.advice)
         self._view.results.lines(
             [
@@ -273,10 +277,12 @@ class _Answer:
             hint, details = joined(self._advices, (usual, ()))
             return StoreUnreadable(message, hint=hint, hint_details=details)
         hint_words = hints(self._streams.path)
+        # Each hint once: hundreds of partitions often fail for one reason.
         first, *more = dict.fromkeys(hint_words[failure] for failure in self._failed.values())
         return QueryFailedError(message, hint=first, hint_details=more)
 
 
+# A row that its serde cannot read is a row all the same.
 def _has_next(rows: Iterator[Any]) -> bool:
     try:
         return next(rows, None) is not None

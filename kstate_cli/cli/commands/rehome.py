@@ -165,6 +165,7 @@ def rehome(
         if ages:
             add_ages(path, ages)
 
+    # Resolved once, so that the plan shows the number that runs.
     stores_at_once = at_once(workers)
     terms = Terms(
         path,
@@ -241,6 +242,7 @@ def _finish(
     reports: Sequence[RestoredStore] = ()
     if outcome is not None:
         work, reports = outcome.plan.work, outcome.reports
+    # Steps, since a store may have several databases and still moves once.
     move_count = sum(1 for step in plan.steps if isinstance(step, MoveStore))
 
     def sentences(result: RunResult) -> Iterator[str]:
@@ -347,6 +349,7 @@ class CompletedRehoming:
         from kstate_cli.rehome.planner import plan_rehome
         from kstate_cli.restore.planning.plan import RestorePlan
 
+        # A new one for each plan: a recovery plans again.
         completer = FromDump(request, dump)
         plan = plan_rehome(application, replace(self.options, completer=completer))
         self.planned(application, plan)

@@ -110,6 +110,7 @@ def restore(
 
             def count(outcome: RestoreOutcome) -> None:
                 metrics.records = sum(report.records for report in outcome.reports)
+                # Of the plan: what the run warns of has its own lines.
                 metrics.warnings = len(outcome.plan.change.warnings)
 
             def round_done(outcome: RestoreOutcome) -> None:
@@ -120,6 +121,7 @@ def restore(
             if cases.follow is not None:
                 # Ends with a signal only, as an exception.
                 follow_dump(request, cases.follow, on_plan=show_plan_of, watcher=progress, on_round=round_done)
+            # With --follow this line is never reached.
             outcome = run_restore(request, on_plan=show_plan_of, watcher=progress)
         count(outcome)
 
@@ -128,6 +130,7 @@ def restore(
 
         if barrier is None or selection.dry_run:
             return metrics.finish(ended(None))
+        # Before the wait, which may take an hour: the state of this host is known now.
         results.remark(f"{path} is ready")
         wait = partial(barrier.wait, results)
         return metrics.finish(wait_at_barrier(wait, ended, warnings_ok=report.warnings_ok))

@@ -45,6 +45,7 @@ def start_barrier(
     """
     from kstate_cli.cli.views.barrier import BarrierView, barrier_result
 
+    # Checks the place and the name before it waits.
     view = BarrierView(place, host=host, hosts=hosts, timeout=timeout)
     results: Output[StartBarrierLine] = output_of(output, None, quiet=quiet)
     waiting = view.wait(results)

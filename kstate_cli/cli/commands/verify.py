@@ -128,6 +128,7 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
             "some stores change faster than they can be read",
             hint="run the command again, or stop the application first",
         )
+    # In the order of the table of codes, which is that of their weight.
     unjudged = [code for code in VERIFY_CODES.values() if code in codes]
     raise Refused(
         f"not everything can be judged: {counts}",
@@ -147,6 +148,7 @@ def _ways_out(report: AppReport) -> list[str]:
     ]
     # Of these the file of the task is damaged, so that the whole task has to go.
     whole = {part.task for part in damaged if part.store is None}
+    # A dict for its order: each command once, in the order of the report.
     commands: dict[str, None] = {}
     for part in damaged:
         options = ["--task", part.task]

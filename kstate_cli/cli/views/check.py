@@ -360,6 +360,7 @@ def start_of(app: Application, report: Report, request: CheckRequest, logs: LogS
     from kstate_cli.change.folder import read_runs
     from kstate_cli.check.snapshot_reader import lags, until_running
 
+    # Without the ends of logs nothing can be counted.
     if not request.logs:
         return Start()
     records = until_running(report.predictions)
@@ -382,8 +383,10 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
     whole = command("check", app, "--for", request.release.version)
     try:
         report = predict(read_application(app), request)
+    # After the switch: an exception here would report the change as failed.
     except (KstateError, RocksError, OSError) as error:
         return f"the next start could not be predicted: {error}; by itself: {whole}"
+    # Restoring what follows the offset is what every start does.
     good = {Outcome.OPENS, Outcome.RESTORES, Outcome.IGNORED}
     if report.clean or all(
         prediction.outcome in good or (prediction.task == GLOBAL and prediction.outcome is Outcome.RESTORES_ALL)

@@ -379,6 +379,7 @@ class RunProgress:
                     self._meter.begin(self._bytes, BYTES)
                 else:
                     self._meter.begin(self._databases, count_unit("databases"))
+        # One call for each database, with the bytes that were written.
         if phase == "store":
             self._done += size if self._bytes else 1
             self._meter.at(self._done)
