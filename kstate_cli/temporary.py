@@ -48,7 +48,7 @@ _swept: set[tuple[int, Path]] = set()
 
 def settle() -> None:
     """Fix the folder for this process and for those that it starts: later errors name it."""
-    # Libraries that ask tempfile (pyspark, pyarrow) then use the same folder, and never the working directory.
+    # Libraries that ask tempfile, such as pyspark, then use the same folder, and never the working directory.
     tempfile.tempdir = folder()
 
 

@@ -155,7 +155,7 @@ def _refuse_foreign(root: str, shown_as: str) -> None:
         folder, level = waiting.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
-                # pyarrow cannot open it, and would skip it: its records would be missing silently.
+                # pyarrow takes UTF-8 only, so it could not open the file later.
                 if not is_utf8(entry.name):
                     raise DumpError(f"the name of {printable(entry.path)} is not UTF-8", where=shown_as)
                 if entry.is_symlink():
