@@ -30,6 +30,7 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 EXIT_OK = 0
@@ -152,6 +153,20 @@ class UsageError(KstateError):
 
     exit_code = 2
     code = "usage"
+
+
+class SeveralApplicationsError(UsageError):
+    """A ``state.dir`` with several applications, where a command is about one of them."""
+
+    def __init__(self, state_dir: Path, applications: Sequence[Path]) -> None:
+        names = ", ".join(application.name for application in applications)
+        super().__init__(
+            f"{state_dir} holds several applications: {names}",
+            hint="name one of them:",
+            hint_details=[str(application) for application in applications],
+        )
+        self.state_dir = state_dir
+        self.applications = tuple(applications)
 
 
 class ConditionNotMet(KstateError):

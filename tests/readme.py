@@ -27,7 +27,7 @@ _BLOCK: Final = re.compile(r"^```(\w+)(?: (\d+)\+(\d+))?\n(.*?)^```$", re.MULTIL
 _BEGIN, _END = "<!-- commands -->\n", "<!-- end of commands -->\n"
 _LONGEST: Final = 125
 GROUPS: Final = {
-    "read a directory": ("ls", "inspect-position", "query", "export", "diff", "verify"),
+    "read a directory": ("ls", "inspect-position", "lag", "query", "export", "diff", "verify"),
     "predict a start": ("check", "fleet"),
     "change a directory": ("migrate", "rehome", "wipe", "restore", "undo"),
     "keep dumps and standbys": ("dump", "ls-dump", "verify-dump", "maintain", "start-barrier"),

@@ -31,7 +31,7 @@ from kstate_cli.query.result import FailureReason
 from kstate_cli.releases import RELEASES, OffsetsHome, Release
 from kstate_cli.restore.running.states import TRANSITIONS, RestoreState
 from kstate_cli.specification.draft import spec_kinds
-from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, SPARK, STEPS, keys_of
+from kstate_cli.specification.tables import APP, DEFAULTS, DUMP, MAINTAIN, SERDES, SPARK, STEPS, keys_of
 from kstate_cli.specification.toml_file import KEYS, TOP
 from kstate_cli.statedir.problems import ProblemCode
 from tests import json_lines, syntax
@@ -420,6 +420,23 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                         for name, element in DEFAULTS.items()
                     ],
                 ),
+                "## Serdes",
+                (
+                    'In `[serdes.NAME]`, or `[serdes."NAME"]` where the name of the store has dots, for `query` and `export` with '
+                    "`--config`. The values are those of the options, which come first: `string`, `long`, `MODULE:NAME`, …"
+                ),
+                markdown_table(
+                    ("key", "value", "stands for", "meaning"),
+                    [
+                        (
+                            f"`{name}`",
+                            markdown(rule.expected),
+                            ", ".join(map(_filled, rule.fills)),
+                            markdown(rule.meaning),
+                        )
+                        for name, rule in SERDES.items()
+                    ],
+                ),
                 "## Spark",
                 "In `[spark]`, for `dump`, `restore` and `rehome` with `--config`. `--engine local` ignores the table:",
                 markdown_table(
@@ -471,7 +488,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
 
 def _filled(option: str) -> str:
     """An option, or the argument, that a key stands for."""
-    return "`APP`" if option == APP else f"`{option if ' ' in option else f'--{option}'}`"
+    return f"`{option}`" if option in (APP, DUMP) else f"`{option if ' ' in option else f'--{option}'}`"
 
 
 def _step_keys() -> dict[str, tuple[Any, list[str]]]:

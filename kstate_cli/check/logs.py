@@ -145,14 +145,18 @@ class FactLogs:
 
 
 class DumpLogs:
-    """``--dump DUMP``: what its manifest says of the broker's logs; records are counted."""
+    """``--dump DUMP``: what its manifest says of the broker's logs; records are counted.
 
-    def __init__(self, dump: Dump) -> None:
+    ``times``: read the time of a record where it is requested, from the files of the dump.
+    """
+
+    def __init__(self, dump: Dump, *, times: bool = False) -> None:
         self._dump = dump
         self._ids: dict[TopicPartition, str] = {}
         if dump.manifest is not None:
             parts = dump.manifest.partitions
             self._ids = {TopicPartition(p.topic, p.partition): p.topic_id for p in parts if p.topic_id is not None}
+        self._times = times
 
     def log(self, key: TopicPartition) -> Log | None:
         """Return the log of a partition; None if the manifest does not state its start and end."""
@@ -190,8 +194,13 @@ class DumpLogs:
         """Do nothing: records are counted on demand."""
 
     def time_of(self, key: TopicPartition, first: int) -> int | None:
-        """Return None: a time would have to be read."""
-        return None
+        """Return the time of the first record in the dump from offset ``first`` on; None if the dump may lack it."""
+        partition, log = self._dump.partitions.get(key), self.log(key)
+        if not self._times or partition is None or log is None or partition.start is None:
+            return None
+        if log.start is None or partition.start > max(first, log.start):
+            return None
+        return _time_of_first(self._dump.uri, partition, first)
 
 
 def _count(uri: str, partition: PartitionDump, first: int, until: int | None) -> int | None:
@@ -214,6 +223,27 @@ def _last_offset(partition: PartitionDump, until: int | None) -> int | None:
     if partition.last is None or until is None:
         return partition.last
     return min(until, partition.last)
+
+
+def _time_of_first(uri: str, partition: PartitionDump, first: int) -> int | None:
+    """Return the time of the first record from offset ``first`` on, in ms since 1970; None without a record or time."""
+    from kstate_cli.dump_reader.location import open_location
+    from kstate_cli.dump_reader.reader import read_slice
+
+    later = [piece for piece in partition.pieces if piece.last >= first]
+    if not later:
+        return None
+    # Pieces are sorted by their first offset and may overlap: each that begins by then may have the first record.
+    last = later[0].last
+    pieces = tuple(piece for piece in later if piece.first <= last)
+    rows, size = sum(piece.rows for piece in pieces), sum(piece.bytes for piece in pieces)
+    part = Slice(partition.topic, partition.partition, 0, pieces, first, last, rows, size, ordered=False)
+    times = read_slice(part, ["timestamp"], open_location(uri)[0])
+    if not times.num_rows:
+        return None
+    time = int(times.column("timestamp")[0].as_py())
+    # Records of message format 0 have no time: -1 would be an age of 55 years.
+    return None if time < 0 else time
 
 
 def _rows_of(uri: str, partition: PartitionDump, piece: Piece, first: int, last: int) -> int:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,8 @@ from kstate_cli.check.snapshot import (
     Snapshot,
     Surroundings,
 )
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.logs import Log, Where
 from kstate_cli.offsets.ages import Age, age_of, read_ages
 from kstate_cli.offsets.keeping import release_of
@@ -304,6 +306,38 @@ def until_running(predictions: Iterable[Prediction]) -> Records | None:
     return Records(total, exact)
 
 
+class UnknownLag(str, Enum):
+    """Why the lag of a store behind one log is unknown. A silent source never means zero."""
+
+    NO_OFFSET = "no-offset"
+    """The store states no offset, or -4: Streams would restore everything, or the store has no changelog."""
+    NO_LOG = "log-unknown"
+    """No source states where the log begins and ends."""
+    BELOW = "below-log-start"
+    """The log no longer has the record that follows the offset."""
+    ABOVE = "above-log-end"
+    """The offset is past the end of the log: it is another log, or it was cut."""
+
+
+_UNKNOWN_BY_PLACE: Final = {Where.BELOW: UnknownLag.BELOW, Where.ABOVE: UnknownLag.ABOVE}
+
+
+@dataclass(frozen=True, slots=True)
+class LogLag:
+    """A store and one log that it is built from."""
+
+    key: TopicPartition | None
+    """None for a store without an offset: nothing on disk names its topic."""
+    offset: int | None
+    """As it is stored: of the last applied record, for a global store of the next one. None without one."""
+    log_start: int | None
+    log_end: int | None
+    """The bounds of the log; None if no source states them."""
+    lag: Lag | None
+    unknown: UnknownLag | None = None
+    """The reason for an unknown lag."""
+
+
 def lags(
     app: Application,
     sources: Sequence[LogSource],
@@ -311,64 +345,103 @@ def lags(
     exactly_once: bool | None = None,
     places: Collection[tuple[str, str]] | None = None,
 ) -> dict[tuple[str, str], Lag]:
-    """Return the lag of each store, by task and store.
+    """Return the lag by task and store. A store is left out unless the lag behind each of its logs is known.
 
-    A store is skipped without a valid offset, and if its log is unknown or does not have the offset.
-
-    ``exactly_once``: None if it is unknown. Then records of aborted transactions do not count if the log is read, and
-    nothing counts as a marker if it is not. ``places``: only these stores. Raises UsageError, and DumpError for a dump
-    that cannot be read.
+    ``exactly_once``: None if the user does not state it. Then no record of an aborted transaction counts where the log
+    is read, and nothing is treated as a marker where it is not. ``places``: only these are read. Raise UsageError and
+    DumpError for unreadable sources.
     """
-    following = {place: offsets for place, offsets in _following(app).items() if places is None or place in places}
+    by_place = {
+        place: together(logs)
+        for place, logs in log_lags(app, sources, exactly_once=exactly_once, places=places).items()
+    }
+    return {place: lag for place, lag in by_place.items() if lag is not None}
+
+
+def log_lags(
+    app: Application,
+    sources: Sequence[LogSource],
+    *,
+    exactly_once: bool | None = None,
+    places: Collection[tuple[str, str]] | None = None,
+) -> dict[tuple[str, str], tuple[LogLag, ...]]:
+    """Return the logs of each store by task and store, with its lag behind each. Arguments and errors: ``lags``."""
+    stores = {place: offsets for place, offsets in _offsets(app).items() if places is None or place in places}
     first_offsets: dict[TopicPartition, set[int]] = {}
-    for offsets in following.values():
-        for key, first in offsets.items():
-            first_offsets.setdefault(key, set()).add(first)
+    for place, offsets in stores.items():
+        for key, offset in offsets.items():
+            if offset >= 0:
+                first_offsets.setdefault(key, set()).add(_following(place, offset))
     # All offsets at once, so that a source reads each log once.
     for source in sources:
         source.prepare(first_offsets, transactional=exactly_once is not False)
-    result = {}
-    for place, offsets in following.items():
-        parts = [_behind(sources, key, first, transactional=bool(exactly_once)) for key, first in offsets.items()]
-        complete = [lag for lag in parts if lag is not None]
-        if complete and len(complete) == len(parts):
-            result[place] = _together(complete)
-    return result
+    return {
+        place: tuple(
+            _log_lag(sources, key, offset, _following(place, offset), transactional=bool(exactly_once))
+            for key, offset in sorted(offsets.items())
+        )
+        or (LogLag(None, None, None, None, None, UnknownLag.NO_OFFSET),)
+        for place, offsets in stores.items()
+    }
 
 
-def _following(app: Application) -> dict[tuple[str, str], Mapping[TopicPartition, int]]:
-    """Return the next offset of each log of a store: a global store states it, another store states the one before."""
-    following: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
-    for resolved in resolve(app):
-        task = resolved.task
-        of_stores = {state.store.name: state.offsets for state in resolved.stores} | dict(resolved.absent)
-        for name, offsets in of_stores.items():
-            if offsets and min(offsets.values()) >= 0 and (task.is_global or len(offsets) == 1):
-                following[task.name, name] = {key: _next_offset(task, offset) for key, offset in offsets.items()}
-    return following
-
-
-def _behind(sources: Sequence[LogSource], key: TopicPartition, first: int, *, transactional: bool) -> Lag | None:
-    source = next((source for source in sources if source.log(key) is not None), None)
-    if source is None or (log := source.log(key)) is None or log.where(first) is not Where.INSIDE:
+def together(logs: Sequence[LogLag]) -> Lag | None:
+    """Return the lag behind several logs; None if one of them is unknown, since a part would look like the whole."""
+    parts = [log.lag for log in logs if log.lag is not None]
+    if not parts or len(parts) < len(logs):
         return None
-    records = count_records(sources, key, first, transactional=transactional)
-    if records is None:
-        return None
-    if records.exact and not records.count:
-        return Lag(records, 0.0)
-    at = source.time_of(key, first)
-    if at is None:
-        return Lag(records, None)
-    # Producers set the time of a record, which may be ahead of this host.
-    return Lag(records, max(0.0, (clock.now_ms() - at) / 1000))
+    return sum_of(parts)
 
 
-def _together(parts: Sequence[Lag]) -> Lag:
-    """Return the lag of a global store, which is built from all partitions of its topic."""
+def sum_of(parts: Sequence[Lag]) -> Lag:
+    """Return the records of all, and the age of the oldest; no age if it is unknown of one of them."""
     records = Records(sum(lag.records.count for lag in parts), all(lag.records.exact for lag in parts))
     seconds = [lag.seconds for lag in parts if lag.seconds is not None]
     # One partition without a time may be the one that is furthest behind.
     if len(seconds) < len(parts):
         return Lag(records, None)
     return Lag(records, max(seconds))
+
+
+def _offsets(app: Application) -> dict[tuple[str, str], Mapping[TopicPartition, int]]:
+    """Return the stored offsets of each store. A task store has one log: several are contradictory, hence unknown."""
+    stores: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
+    for resolved in resolve(app):
+        task = resolved.task
+        of_stores = {state.store.name: state.offsets for state in resolved.stores} | dict(resolved.absent)
+        for name, offsets in of_stores.items():
+            is_clear = task.is_global or len(offsets) <= 1
+            stores[task.name, name] = offsets if is_clear else dict.fromkeys(offsets, OFFSET_UNKNOWN)
+    return stores
+
+
+def _following(place: tuple[str, str], offset: int) -> int:
+    """Return the next offset to read: a global store states it, another store states the one before."""
+    return offset if place[0] == GLOBAL else offset + 1
+
+
+def _log_lag(
+    sources: Sequence[LogSource], key: TopicPartition, offset: int, first: int, *, transactional: bool
+) -> LogLag:
+    source = next((source for source in sources if source.log(key) is not None), None)
+    if source is None or (log := source.log(key)) is None:
+        if offset < 0:
+            return LogLag(key, None, None, None, None, UnknownLag.NO_OFFSET)
+        return LogLag(key, offset, None, None, None, UnknownLag.NO_LOG)
+    start, end = log.start, log.end
+    # -4 is no offset: Streams writes it before it has applied anything.
+    if offset < 0:
+        return LogLag(key, None, start, end, None, UnknownLag.NO_OFFSET)
+    where = log.where(first)
+    if where is not Where.INSIDE:
+        return LogLag(key, offset, start, end, None, _UNKNOWN_BY_PLACE.get(where, UnknownLag.NO_LOG))
+    records = count_records(sources, key, first, transactional=transactional)
+    if records is None:
+        return LogLag(key, offset, start, end, None, UnknownLag.NO_LOG)
+    if records.exact and not records.count:
+        return LogLag(key, offset, start, end, Lag(records, 0.0))
+    at = source.time_of(key, first)
+    if at is None:
+        return LogLag(key, offset, start, end, Lag(records, None))
+    # Producers set the time of a record, which may be ahead of this host.
+    return LogLag(key, offset, start, end, Lag(records, max(0.0, (clock.now_ms() - at) / 1000)))

@@ -166,8 +166,8 @@ def _pieces(text: str, width: int, fold: Fold) -> list[str]:
 def fold_message(text: str, width: int) -> list[str]:
     """Return a message in lines of at most ``width`` columns, further lines indented by two more than the first.
 
-    A command to paste stays in one piece, however long it is: a shell runs each line of a pasted text, so half of
-    ``kstate wipe APP --task 0_0`` would wipe the whole application.
+    A command to paste stays in one piece, however long it is: a shell runs each line of a pasted text, and a wipe that
+    has lost its ``--task`` is one of the whole application.
     """
     sentence = text.lstrip(" ")
     indent = " " * (len(text) - len(sentence))
@@ -183,19 +183,9 @@ def fold_message(text: str, width: int) -> list[str]:
     return [f"{indent}{' ' * _GAP if number else ''}{line}" for number, line in enumerate(lines)]
 
 
-_PROGRAMS = (
-    "kstate ",
-    "pip ",
-    "python ",
-    "python3 ",
-    "uv ",
-    "sudo ",
-    "mv ",
-    "cp ",
-    "rm ",
-    "chown ",
-    "chmod ",
-    "setfacl ",
+_PROGRAMS = tuple(
+    f"{name} "
+    for name in ("kstate", "pip", "python", "python3", "uv", "sudo", "mv", "cp", "rm", "chown", "chmod", "setfacl")
 )
 """Words that begin a command in a message."""
 

@@ -24,6 +24,7 @@ from kstate_cli.errors import (
     OutputLost,
     RunFailed,
     RunHalfway,
+    SeveralApplicationsError,
     UsageError,
     notes_of,
     warnings_before,
@@ -45,6 +46,9 @@ def error_to_report(error: BaseException) -> BaseException:
     A message that says "cannot be read" of a file, where the descriptors are exhausted, keeps its words. It gets the
     exit code, the code and the hint of the shortage.
     """
+    if isinstance(error, SeveralApplicationsError):
+        error.hint_details = tuple(_commands_about(error)) or error.hint_details
+        return error
     # Each states its cause itself; a shortage that came with it is not what ended the command.
     if isinstance(error, (OutputLost, Interrupted, HostError, SystemExit)) or not isinstance(error, Exception):
         return _with_workers(error)
@@ -63,6 +67,22 @@ def error_to_report(error: BaseException) -> BaseException:
     # Kept for KSTATE_DEBUG, which prints the whole chain.
     report.__cause__ = error
     return _with_workers(report)
+
+
+_READERS = frozenset({"check", "diff", "export", "inspect-position", "lag", "ls", "query", "status", "verify"})
+"""Commands that change nothing: each is printed for every application. A change is never one paste away by mistake."""
+
+
+def _commands_about(error: SeveralApplicationsError) -> list[str]:
+    """Return the current command for each application of a ``state.dir``; empty for a command that is no reader."""
+    from kstate_cli.diagnosis import redacted
+
+    words = sys.argv[1:]
+    places = [at for at, word in enumerate(words) if at and os.path.realpath(word) == str(error.state_dir)]
+    # A secret on the command line is not printed, and without it the command would be another one.
+    if not places or words[0] not in _READERS or list(redacted(words)) != words:
+        return []
+    return [command(*(words[: places[0]]), path, *words[places[0] + 1 :]) for path in error.applications]
 
 
 def _short_hint(short: HostError) -> str | None:

@@ -21,7 +21,7 @@ import typer.core
 import typer.main
 
 from kstate_cli.cli.help_panels import OUTPUT_PANEL
-from kstate_cli.specification.tables import APP, DEFAULTS, SPARK
+from kstate_cli.specification.tables import APP, DEFAULTS, DUMP, SERDES, SPARK
 from kstate_cli.texts import close_to, some
 from kstate_cli.texts import command as command_line
 
@@ -168,7 +168,10 @@ OPTION: Final = "config"
 _SPEC: Final = "spec"
 _ID: Final = "dump --app"
 _OF_SPARK: Final = "spark."
-"""Begins the keys of ``[spark]`` here."""
+_OF_SERDES: Final = "serdes."
+"""Begin the keys of ``[spark]`` and ``[serdes]`` here."""
+_STORE: Final = "store"
+"""The argument that selects a table of ``[serdes]``."""
 _INSTEAD: Final = {
     "--spec": ("--app", "--topic"),
     "--app": ("--spec", "--topic"),
@@ -217,10 +220,14 @@ def _filled(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
     options = {name_of(parameter): parameter for parameter in _parameters(click_command, "option")}
     arguments = _parameters(click_command, "argument")
     for key, rule in (*DEFAULTS.items(), *((f"{_OF_SPARK}{key}", rule) for key, rule in SPARK.items())):
-        if APP in rule.fills and [argument.name for argument in arguments] == ["app"]:
+        only = [argument.name for argument in arguments]
+        if (APP in rule.fills and only == ["app"]) or (DUMP in rule.fills and only == ["dump"]):
             yield key, arguments[0]
         names = {name for name in options if {name, f"{path} --{name}"} & {*rule.fills}}
         yield from ((key, option) for name, option in options.items() if name in names and not option.is_flag)
+    if any(argument.name == _STORE for argument in arguments):
+        for key, rule in SERDES.items():
+            yield from ((f"{_OF_SERDES}{key}", options[name]) for name in rule.fills if name in options)
     if _SPEC in options and not options[_SPEC].is_flag:
         yield _SPEC, options[_SPEC]
     if path == _ID.split()[0]:
@@ -261,6 +268,10 @@ class _Defaults(dict[str, Any]):
             if (value := _value(configuration, key)) is not None
         )
         self._ctx = ctx
+        self._serdes = configuration.serdes
+        self._serde_keys = {
+            parameter.name: key.removeprefix(_OF_SERDES) for key, parameter in parameters if key.startswith(_OF_SERDES)
+        }
         options = {
             f"--{name_of(parameter)}": parameter.name
             for parameter in ctx.command.params
@@ -278,6 +289,9 @@ class _Defaults(dict[str, Any]):
             return default  # what is on the command line is processed before what is not
         if name in ("master", "conf") and self._ctx.params.get("engine") == "local":
             return default  # local processes take no settings of Spark, so those of the file mean other calls
+        if name in self._serde_keys:
+            # The store is an argument: its value is there before that of an option that is not typed.
+            return self._serdes.get(self._ctx.params.get(_STORE), {}).get(self._serde_keys[name], default)
         return super().get(name, default)
 
 
@@ -286,6 +300,8 @@ def _value(configuration: Configuration, key: str) -> Any:
         return os.fspath(configuration.path) if configuration.has_stores else None
     if key == _ID:
         return None if configuration.has_stores else configuration.application
+    if key.startswith(_OF_SERDES):
+        return None  # it depends on the store, which only get knows
     if key.startswith(_OF_SPARK):
         return configuration.spark.get(key.removeprefix(_OF_SPARK))
     return configuration.defaults.get(key)

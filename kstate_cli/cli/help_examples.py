@@ -46,6 +46,11 @@ EXAMPLES: Final = {
         Example("The lag behind the broker's logs", "inspect-position /data/app --bootstrap-server broker:9092"),
         Example("Exit 3 unless all stores have read offset 1234", "inspect-position /data/app --at in:0=1234"),
     ),
+    "lag": (
+        Example("The lag behind the broker's logs", "lag /data/app --bootstrap-server broker:9092"),
+        Example("The lag behind the end of a dump, by task", "lag /data/app --dump /dump -v"),
+        Example("Exit 3 if a store is more than 1000 behind", "lag app --bootstrap-server broker:9092 --max-lag 1000"),
+    ),
     "query": (
         Example(
             "One key of a store with text keys and long values",

@@ -42,6 +42,14 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_warnings": ("Warnings that it has printed; 0 is none.", _LABELS),
     "kstate_held_back_offsets": ("dump: offsets at the ends of logs that open transactions hold back.", _LABELS),
     _FINDINGS: ("Findings by code and level.", (*_LABELS, "code", "level")),
+    "kstate_store_lag_records": (
+        "lag: records of its changelog that the store has not applied. Absent where it is unknown.",
+        ("application", "task", "store"),
+    ),
+    "kstate_store_lag_seconds": (
+        "lag: how old the first of them is. Absent where it is unknown.",
+        ("application", "task", "store"),
+    ),
     **MEASURES,
 }
 """Name of each gauge -> its help and its labels. No other gauge is written."""

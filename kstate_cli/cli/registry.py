@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "inspect-position": Entry(
         "inspect_position", "inspect_position", "Show changelog offsets, IQv2 Positions, and lag."
     ),
+    "lag": Entry("lag", "lag", "Show how far stores are behind their changelogs."),
     "query": Entry("query", "query_app", "Query a store by key, range or time."),
     "export": Entry("export", "export", "Write a whole store to Parquet, decoded."),
     "diff": Entry("diff", "diff", "Compare the rows of two application directories."),

@@ -293,7 +293,7 @@ _LS_SPEC = command("ls", "APP", "--spec")
 # By the code under which ``kstate explain`` has them. Their commands print the parts.
 NOTES: Final = {
     "no-position": Note(
-        ("no changelog record told a Position of",),
+        ("no changelog record carried a Position for",),
         Texts(
             "No record of the dump carried a Position: the restored stores begin with an empty one",
             "Only applications with bounded queries (IQv2, PositionBound) are concerned: such a query fails with "

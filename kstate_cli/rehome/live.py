@@ -113,17 +113,17 @@ def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Ch
             f"the broker has none of the changelogs of this directory: {some(sorted(changelogs), _MOST)}",
             where=str(snapshot.app.path),
             code=WhyRefused.OTHER_CLUSTER,
-            hint="is it the cluster of this application? A topic that this user may not describe is not shown either",
+            hint="check that it is the cluster of this application, and that this user may describe its topics",
         )
     changes, wrong = _compare_counts(layout, counts)
     if wrong:
         raise Refused(
-            "Streams would not run: of each changelog it wants as many partitions as the sub-topology has tasks",
+            "Streams would not run: each changelog must have as many partitions as the sub-topology has tasks",
             details=first_lines(wrong),
             where=str(snapshot.app.path),
             code=WhyRefused.PARTITIONS,
-            hint="it ends at the start; where a source topic is the changelog, it never comes to run. Keep these "
-            "sub-topologies apart, or repartition an input",
+            hint="keep these sub-topologies apart, or repartition an input: otherwise Streams fails at the start, or "
+            "never gets to RUNNING if a source topic is the changelog",
         )
     return changes
 
@@ -156,8 +156,8 @@ def _refuse_members(snapshot: RehomeSnapshot, group: StreamsGroup, *, only_looks
         details=first_lines(lines),
         where=str(snapshot.app.path),
         code=WhyRefused.MEMBERS,
-        hint="stop them. One that was stopped or killed is a member until its session has timed out "
-        "(session.timeout.ms, 45 s unless it is set), since Streams does not leave its group: --wait 60 waits for that",
+        hint="stop them, then pass --wait 60: Streams does not leave its group, so a stopped instance stays a member "
+        "until its session times out (session.timeout.ms, 45 s by default)",
     )
 
 
@@ -200,12 +200,12 @@ def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
     if snapshot.options.new is not None:
         topics = "these topics"
     return Refused(
-        f"records that were not read yet would never be read: the new topology does not read {topics}",
+        f"unread records would never be read: the new topology does not read {topics}",
         details=first_lines(unread),
         where=str(snapshot.app.path),
         code=WhyRefused.UNREAD,
-        hint="start the old topology, let it come to the end of its input, and stop it; where these records may be "
-        "lost, leave out --bootstrap-server",
+        hint="start the old topology, let it read to the end of its input, and stop it. If these records may be lost, "
+        "leave out --bootstrap-server",
     )
 
 

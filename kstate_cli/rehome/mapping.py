@@ -42,8 +42,8 @@ def by_numbers(tasks: Sequence[DirectoryTask], numbers: Mapping[int, int | None]
 def _refuse_named_topologies(homes: Iterable[Home]) -> None:
     if topologies := sorted(home.topology for home in homes if home.topology):
         raise Refused(
-            f"the directory has named topologies ({some(topologies, _MOST)}): numbers alone say nothing of them",
-            hint="give texts: --topology NEW.txt --from OLD.txt",
+            f"the directory has named topologies ({some(topologies, _MOST)}): numbers alone do not identify them",
+            hint="pass both texts: --topology NEW.txt --from OLD.txt",
         )
 
 
@@ -57,8 +57,8 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
             raise Refused(
                 f"sub-topology {home} is to be {new}, which is here too",
                 code=WhyRefused.NUMBER_TAKEN,
-                hint=f"say what becomes of that: --map {quoted(f'{occupants[0]}={REMOVED}')}, or another number of its "
-                "own; what is merged say two texts: --topology, --from",
+                hint=f"state its new number too: --map {quoted(f'{occupants[0]}={REMOVED}')}, or a number that is "
+                "free. If sub-topologies were merged, pass both texts: --topology, --from",
             )
 
 
@@ -227,12 +227,13 @@ def _refuse_others(
         raise Refused(
             f"the new topology has {len(shared)} of the {len(here)} stores here, and not: {missing}",
             code=WhyRefused.OTHER_APPLICATION,
-            hint="is it the text of this application? If it is, name the text of before too: --from OLD.txt",
+            hint="check that the text is of this application. If it is, pass the text of the previous topology too: "
+            "--from OLD.txt",
         )
     raise Refused(
         f"the new topology has none of the stores here: {missing}",
         code=WhyRefused.OTHER_APPLICATION,
-        hint="it is the text of another application: name that of build(props) of this one",
+        hint="it is the text of another application: pass the text of build(props) of this one",
     )
 
 
@@ -243,7 +244,7 @@ def _refuse_global(here: Collection[StoreKey], global_here: frozenset[str], new:
         raise Refused(
             f"global in one of directory and topology, and not in the other: {some(stores, _MOST)}",
             code=WhyRefused.GLOBAL,
-            hint="a global store has another changelog and no partitions: wipe it, and Streams recreates it",
+            hint="wipe the store, and Streams recreates it: a global store has another changelog, and no partitions",
         )
 
 
@@ -259,11 +260,11 @@ def _refuse_old(tasks: Sequence[DirectoryTask], new: Described, old: Described) 
     ]
     if wrong:
         raise Refused(
-            "the old topology is not the one that this directory was written by",
+            "the old topology is not the one that wrote this directory",
             details=first_lines(wrong),
             code=WhyRefused.OLD_DOES_NOT_FIT,
-            hint="--from is the text of the topology that ran here last, of build(props): with topology.optimization "
-            "the numbers depend on the properties",
+            hint="pass the text of the topology that ran here last to --from, made by build(props): with "
+            "topology.optimization, the numbers depend on the properties",
         )
 
 
@@ -292,8 +293,9 @@ def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described
             "two copies of a store in two tasks: the new topology was started here once",
             details=first_lines(sorted(ambiguous)),
             code=WhyRefused.TWO_COPIES,
-            hint="name the topology that ran before, whose copies are taken: --from OLD.txt; up to "
-            "some patch releases several sub-topologies have a copy of one store, which that text shows",
+            hint="pass the text of the topology that ran before: --from OLD.txt. kstate takes the copies of that "
+            "topology. In some patch releases several sub-topologies have a copy of one store, and that text shows "
+            "them",
         )
     return {
         (key, partition): _preferred(key, owners, new, old)[0].task.name
@@ -350,14 +352,14 @@ def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
     if old is None:
         raise _generated_names(
             names,
-            "nothing says that they are still those of the same operators",
-            hint="give the text of the topology that ran here last: --topology NEW.txt --from OLD.txt",
+            "without the old text, they may be those of other operators",
+            hint="pass the text of the topology that ran here last too: --topology NEW.txt --from OLD.txt",
         )
     pins = some([f'Materialized.as("{key.store}") where it was' for key in names], _MOST)
     raise _generated_names(
         names,
         "another operator has them",
-        hint=f"pin the names of before in the code: {pins}; or wipe these stores, and delete their changelogs",
+        hint=f"pin the previous names in the code: {pins}. Or wipe these stores, and delete their changelogs",
     )
 
 
@@ -438,14 +440,13 @@ def _was_rehomed(rehoming: Rehoming, name: str, home: Home, old: Described | Non
 def half_a_task(rehoming: Rehoming) -> Refused:
     """Return the refusal of half tasks that no dump completes."""
     return Refused(
-        "half a task: sub-topologies that are merged lie on different hosts",
+        "half a task: merged sub-topologies are on different hosts",
         details=first_lines(list(_half_lines(rehoming))),
         code=WhyRefused.HALF_A_TASK,
-        hint="complete it from a dump of the changelogs: --from-changelog DUMP --for RELEASE --from OLD.txt; or bring "
-        "the task directories of one partition together on one host first (with the application stopped on both, move "
-        "the directory), or wipe the half that is here; a store that is in memory is nowhere: say so in a kstate.toml "
-        "(--spec); where no host ever had it, their topics have partitions of two numbers, which --bootstrap-server "
-        "counts",
+        hint="complete it from a dump of the changelogs: --from-changelog DUMP --for RELEASE --from OLD.txt. Or move "
+        "the task directories of one partition to one host first, with the application stopped on both. Or wipe the "
+        "half that is here. A store in memory is on no host: state its kind in a kstate.toml (--spec). If no host "
+        "ever had it, the topics differ in their number of partitions: --bootstrap-server counts them",
     )
 
 

@@ -35,13 +35,13 @@ StoresByTask = Mapping[str, tuple[str, ...]]
 class LeaveReason(StrEnum):
     """Why a store leaves without going to another task."""
 
-    NO_SUCH_STORE = "the new topology has no such store; its changelog stays"
-    STARTED = "the new topology was started here once, and made this copy"
-    EMPTY = "empty, as a start that fails leaves it; Streams recreates it"
-    LOST = "its offset is lost, since the new topology ran in its task; the copy that was made then has one"
-    REMOVED = "its sub-topology is gone; its changelog stays"
-    COPY = "several sub-topologies had a copy of it each; its changelog has the records of all"
-    ELSEWHERE = "half of a task that another host completes; its changelog stays"
+    NO_SUCH_STORE = "the new topology has no such store; the changelog topic stays"
+    STARTED = "the new topology was started here once, and created this copy"
+    EMPTY = "a failed start left it empty; Streams recreates it"
+    LOST = "its offset is lost, because the new topology ran in its task; the copy that this created has an offset"
+    REMOVED = "its sub-topology was removed; the changelog topic stays"
+    COPY = "several sub-topologies each had a copy; the changelog has the records of all copies"
+    ELSEWHERE = "it is half of a task that another host completes; the changelog topic stays"
 
 
 class WhyRefused(StrEnum):

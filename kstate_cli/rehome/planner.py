@@ -200,8 +200,8 @@ def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStor
             details=first_lines(reasons),
             where=str(layout.snapshot.app.path),
             code=WhyRefused.UNCLEAN,
-            hint="if the application ran with at-least-once: --guarantee at_least_once; else --wipe-unclean leaves "
-            "these stores out, so that Streams restores them, and them alone",
+            hint="if the application ran with at-least-once, pass --guarantee at_least_once. Otherwise pass "
+            "--wipe-unclean, which skips these stores: Streams restores only them",
         )
     return stores
 

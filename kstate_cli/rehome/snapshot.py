@@ -270,10 +270,12 @@ def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, 
     """Raise UsageError for values of ``--complete`` that name no half task of this host."""
     complete = layout.snapshot.options.complete
     if NONE in complete and len(complete) > 1:
-        raise UsageError(f"--complete {quoted(NONE)} leaves nothing to name besides", hint="leave one of them out")
+        raise UsageError(
+            f"--complete {quoted(NONE)} and the name of a task exclude each other", hint="leave out one of them"
+        )
     if unknown := sorted(complete - {*layout.rehoming.targets, NONE}):
         raise UsageError(
-            f"--complete: nothing goes to {some(unknown, _MOST)} here",
+            f"--complete: no store here goes to {some(unknown, _MOST)}",
             hint=f"{did_you_mean(unknown, halves)}half tasks here: {some(sorted(halves), _MOST) or 'none'}",
         )
 
@@ -329,10 +331,10 @@ def _refuse_other_release(layout: RehomeLayout, release: Release) -> None:
         wrong = ["it keeps offsets elsewhere"]
     if wrong:
         raise Refused(
-            f"{release} cannot open the directory as it is",
+            f"{release} cannot open the directory",
             details=first_lines(wrong),
             where=str(snapshot.app.path),
-            hint="name the release that runs here, --for; or migrate the directory first: "
+            hint="pass the release that runs here to --for. Or migrate the directory first: "
             + command("migrate", snapshot.app.path, "--to", release.name),
         )
 

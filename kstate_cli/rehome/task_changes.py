@@ -48,7 +48,7 @@ def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Ch
         raise Refused(
             f"{target}: its offsets cannot be written to a file: {error}",
             where=str(layout.snapshot.app.path),
-            hint="no release could read them: wipe the store, and it is restored from its changelog",
+            hint="wipe the store, and Streams restores it from its changelog: no release could read such offsets",
         ) from None
 
 
@@ -230,19 +230,20 @@ def refuse_unknown_kinds(layout: RehomeLayout) -> None:
     if halves:
         raise _kind_unknown(
             layout,
-            "nothing tells the kinds of these stores, which other hosts have",
+            "the kinds of these stores are unknown here: other hosts have them",
             halves,
-            hint="say them in a kstate.toml, and name it with --spec: where they are, `ls` with --spec prints it",
+            hint="state them in a kstate.toml, and pass it with --spec: on the hosts that have them, `ls` "
+            "with --spec prints it",
         )
     new = sorted({missing.store for missing in unspecified if not missing.existed})
     if new and layout.snapshot.inside and not options.at_least_once:
         raise _kind_unknown(
             layout,
-            "nothing tells the kinds of these new stores: under exactly-once the next start would wipe their tasks",
+            "the kinds of these new stores are unknown: under exactly-once the next start would wipe their tasks",
             new,
-            hint="say them in a kstate.toml, and name it with --spec; a store that ran here before, in memory, is in "
-            "the text of then: --from OLD.txt; an application that runs with at-least-once wipes nothing: "
-            "--guarantee at_least_once",
+            hint="state them in a kstate.toml, and pass it with --spec. If a store ran here before, in memory, pass "
+            "the old text: --from OLD.txt. If the application runs with at-least-once, pass --guarantee "
+            "at_least_once: then nothing is wiped",
         )
 
 

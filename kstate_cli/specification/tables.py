@@ -82,7 +82,9 @@ DEFAULTS_TABLE: Final = "defaults"
 MAINTAIN_TABLE: Final = "maintain"
 SPARK_TABLE: Final = "spark"
 APP: Final = "APP"
-"""The name of the argument of commands that have only this one."""
+DUMP: Final = "DUMP"
+"""The names of the argument of commands that have only this one."""
+SERDES_TABLE: Final = "serdes"
 _MOST: Final = 10_000
 
 
@@ -91,7 +93,7 @@ class Default(KeyRule):
     """A key of ``[defaults]``."""
 
     fills: tuple[str, ...]
-    """Long names of options; of one command alone as ``dump --out``. :data:`APP` is the argument."""
+    """Long names of options; of one command alone as ``dump --out``. :data:`APP` and :data:`DUMP` are arguments."""
     is_path: bool = False
     """Whether a relative path is relative to the folder of the file."""
 
@@ -122,7 +124,7 @@ _SPAN: Final = 'such as "30m", "12h", "7d"'
 
 def _of_broker_commands(option: str) -> tuple[str, ...]:
     """Return the option of each command that asks a broker if it has one."""
-    return tuple(f"{name} --{option}" for name in ("dump", "restore", "check", "inspect-position"))
+    return tuple(f"{name} --{option}" for name in ("dump", "restore", "check", "inspect-position", "lag"))
 
 
 DEFAULTS: Final[Mapping[str, Default]] = {
@@ -134,7 +136,12 @@ DEFAULTS: Final[Mapping[str, Default]] = {
         _path,
         f"{_PATH}; or a URI, to be read",
         "The changelog dump.",
-        ("dump --out", "restore --from-changelog", "check --dump"),
+        (
+            "dump --out",
+            *(f"{name} --from-changelog" for name in ("restore", "rehome", "ls", "inspect-position")),
+            *(f"{name} --dump" for name in ("check", "lag")),
+            DUMP,
+        ),
         is_path=True,
     ),
     "bootstrap_server": Default(_word, "HOST:PORT", "The broker.", _of_broker_commands("bootstrap-server")),
@@ -160,6 +167,12 @@ SPARK: Final[Mapping[str, Default]] = {
     ),
 }
 """The keys of ``[spark]``."""
+
+SERDES: Final[Mapping[str, Default]] = {
+    "key": Default(_word, _WORD, "What the keys of the store are.", ("key-serde",)),
+    "value": Default(_word, _WORD, "What its values are.", ("value-serde",)),
+}
+"""The keys of ``[serdes.STORE]``."""
 
 MAINTAIN: Final[Mapping[str, KeyRule]] = {
     "memory_file": KeyRule(
@@ -225,6 +238,15 @@ def require_spark(where: str, table: object, defaults: Mapping[str, Any]) -> Non
         raise UsageError(
             f"{where}: [{DEFAULTS_TABLE}] and [{SPARK_TABLE}] both have a master", hint=f"keep that of [{SPARK_TABLE}]"
         )
+
+
+def require_serdes(where: str, table: object) -> dict[str, dict[str, str]]:
+    """Return ``[serdes]``, a table for each store, if it is correct. Raise UsageError."""
+    if not isinstance(table, dict):
+        raise UsageError(
+            f"{where}: {SERDES_TABLE} is not a table", hint=f'write a table for each store: [{SERDES_TABLE}."NAME"]'
+        )
+    return {store: fitting(where, f"[{SERDES_TABLE}.{short(store)}]", keys, SERDES) for store, keys in table.items()}
 
 
 def require_maintain(where: str, table: object) -> dict[str, Any]:

@@ -41,12 +41,14 @@ from kstate_cli.specification.tables import (
     DEFAULTS,
     DEFAULTS_TABLE,
     MAINTAIN_TABLE,
+    SERDES_TABLE,
     SPARK_TABLE,
     STEPS,
     flag,
     refuse_unknown_keys,
     require_defaults,
     require_maintain,
+    require_serdes,
     require_spark,
     short,
     similar,
@@ -71,6 +73,7 @@ TOP: Final[Mapping[str, str]] = {
     "application": "application.id, the prefix of the changelogs. Without it each changelog has to be named.",
     "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` where the name has dots.',
     DEFAULTS_TABLE: "What commands are told that are given this file with `--config`.",
+    SERDES_TABLE: "How `query` and `export` decode a store: `[serdes.NAME]`, for commands with `--config`.",
     SPARK_TABLE: "The Spark cluster that dumps and restores, for commands with `--config`.",
     MAINTAIN_TABLE: "What `maintain` does, and how often.",
 }
@@ -141,6 +144,7 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         raise UsageError(f"{where}: stores is not a table", hint='write a table for each store: [stores."NAME"]')
     defaults = require_defaults(where, document.get(DEFAULTS_TABLE, {}))
     require_spark(where, document.get(SPARK_TABLE, {}), defaults)
+    require_serdes(where, document.get(SERDES_TABLE, {}))
     require_maintain(where, document.get(MAINTAIN_TABLE, {}))
     return SpecDraft(application, tuple(_store(where, name, table) for name, table in stores.items()))
 
@@ -420,6 +424,8 @@ class Configuration:
     maintenance: Maintenance | None
     spark: Mapping[str, Any] = field(default_factory=dict)
     """Key of ``[spark]`` -> value as the option takes it."""
+    serdes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Store -> key of ``[serdes.STORE]`` -> value."""
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -440,6 +446,7 @@ def read_configuration(path: Path) -> Configuration:
         defaults,
         maintenance,
         spark=_spark(document.get(SPARK_TABLE, {})),
+        serdes=document.get(SERDES_TABLE, {}),
     )
 
 

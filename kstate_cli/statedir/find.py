@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kstate_cli.errors import Refused, UsageError
+from kstate_cli.errors import Refused, SeveralApplicationsError, UsageError
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
 from kstate_cli.formats.topic_partition import GLOBAL, TaskId, is_task, is_task_or_global, is_topology, legal_store_name
 from kstate_cli.regular_files import access_hint, read_small
@@ -49,8 +49,7 @@ def find_application(path: Path) -> Path:
     if len(inside) == 1:
         return inside[0]
     if inside:
-        names = ", ".join(entry.name for entry in inside)
-        raise UsageError(f"{absolute} holds several applications: {names}", hint="name one of them")
+        raise SeveralApplicationsError(absolute, inside)
     raise UsageError(
         f"{absolute} is not an application directory of Kafka Streams: no {LOCK}, no {PROCESS_FILE}, no task directory",
         hint=_GIVE_APPLICATION,

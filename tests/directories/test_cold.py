@@ -25,6 +25,7 @@ RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.tom
 ASKED: dict[str, tuple[object, ...]] = {
     "ls": ("APP",),
     "inspect-position": ("APP", "--merge"),
+    "lag": ("APP", "--dump", EXAMPLES / "dump"),
     "query": ("session", "APP", "visits", "k0005"),
     "export": ("APP", "visits", "--out", "OUT"),
     "diff": ("APP", "OTHER"),

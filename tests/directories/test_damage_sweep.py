@@ -13,6 +13,7 @@ from tests.done import Done
 from tests.golden import unpack
 
 from .support import kstate_here, tree_hash
+from .test_cold import EXAMPLES
 
 STORE = "latest-order"
 SEGMENTS = "orders-per-minute"
@@ -127,6 +128,7 @@ DAMAGES: list[Callable[[Path], None]] = [
 READERS: dict[str, Callable[[Path, Path], tuple[object, ...]]] = {
     "ls": lambda app, _: ("ls", app, "-o", "json"),
     "inspect-position": lambda app, _: ("inspect-position", app),
+    "lag": lambda app, _: ("lag", app, "--dump", EXAMPLES / "dump"),
     "query": lambda app, _: ("query", "range", app, STORE),
     "export": lambda app, out: ("export", app, STORE, "--out", out / "out"),
     "diff": lambda app, out: ("diff", app, out / "healthy" / app.name),
@@ -138,7 +140,7 @@ NO_MATTER: dict[Callable[[Path], None], set[str]] = {
     # Offsets are no part of the rows, and these commands show nothing else.
     checkpoint_unreadable: {"query", "export", "diff"},
     # These read no blocks of rows but the first and the last; docs/check.md and verify say who does.
-    byte_flipped: {"inspect-position", "check", "migrate"},
+    byte_flipped: {"inspect-position", "lag", "check", "migrate"},
     # RocksDB reads the rows without it: they are whole. verify says so in a remark.
     options_gone: {"verify"},
 }

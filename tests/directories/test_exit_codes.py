@@ -76,6 +76,7 @@ class World:
             "export": (STORE, "--out", self.folder / "out"),
             "diff": (self.templates["APP"],),
             "check": ("--for", "4.3"),
+            "lag": ("--offsets", self.offsets(), "--warnings-ok"),
             "fleet": (listed(self.templates["APP"]),),
             "migrate": ("--to", "4.2"),
             "wipe": ("--store", STORE),
@@ -97,6 +98,12 @@ class World:
         """The directory that a command creates; None of one that needs a directory."""
         names = {"restore": "orders", "restore-snapshot": self.templates["APP"].name}
         return self.folder / "lost" / names[command] if command in names else None
+
+    def offsets(self) -> Path:
+        """The ends of the log of one partition, far behind which its store is; those of the others are unknown."""
+        path = self.folder / "offsets.json"
+        path.write_text('{"golden-431-kinds-eos-kv-timestamped-changelog": {"0": {"start": 0, "end": 1000}}}')
+        return path
 
     def config(self) -> Path:
         """What ``maintain`` is told: to check an application."""
@@ -393,6 +400,7 @@ OF_SPARK = "it takes Spark: tests/restore/test_warm_up.py"
 TABLE: dict[str, dict[int, Cell | str]] = {
     "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
     "inspect-position": {1: NO_WARNINGS, 3: _with("--at", "t:0=9999999"), 5: BESIDE, 7: READS},
+    "lag": {1: _without("--warnings-ok"), 3: _with("--max-lag", "0"), 5: _metrics_locked, 7: READS},
     "query": {1: NO_WARNINGS, 3: _with("--require-active"), 5: _locked("application"), 7: READS},
     "export": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: _locked("application"), 7: "DIR is not the application's"},
     "diff": {1: NO_WARNINGS, 3: _different, 5: _locked("application"), 7: READS},

@@ -141,6 +141,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("undo", app)
     ask("clean", app)
     ask("migrate", app, "--to", "4.2", "--warnings-ok")
+    ask("lag", app, "--dump", EXAMPLES / "dump")
     ask("status", app)
     ask("undo", app)
     ask("clean", app)
@@ -156,6 +157,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     (app / "0_0" / ".checkpoint").write_text("nonsense")
     for command in ("ls", "inspect-position", "verify"):
         ask(command, app, status=3)
+    ask("lag", app, "--dump", EXAMPLES / "dump", status=3)
     ask("examples", "--out", tmp_path / "examples")
     ask("examples", "--out", tmp_path / "examples", status=4)
     ask("fleet", listed(app), status=3)

@@ -109,6 +109,37 @@ def test_one_host_completes_and_the_other_lets_go(tmp_path: Path, release: str) 
     assert offsets(world.second) == offsets(world.whole)
 
 
+def test_a_dry_run_may_read_no_rows_and_a_run_may_not(tmp_path: Path) -> None:
+    world = World(tmp_path, "4.3")
+    damaged = tmp_path / "damaged"
+    shutil.copytree(world.dump.folder / "dump", damaged)
+    file = damaged / f"{tiny_dump.TOPICS[WINDOW]}-0.parquet"
+    data = bytearray(file.read_bytes())
+    data[60] ^= 1
+    file.write_bytes(data)
+    assert world.rehome(world.first, "--dry-run", dump=damaged, status=4)
+    done = world.rehome(world.first, "--dry-run", "--no-verify-dump", dump=damaged)
+    notes = [row["message"] for row in done.rows if row["type"] == "note"]
+    assert any(note.startswith("the rows of the dump were not read (--no-verify-dump)") for note in notes)
+    assert "goes with --dry-run" in world.rehome(world.first, "--no-verify-dump", dump=damaged, status=2).err
+    without = world.rehome(world.first, "--dry-run", "--no-verify-dump", dump=Path(), status=2)
+    assert "--verify-dump goes with --from-changelog" in without.err
+
+
+def test_the_dump_of_a_file_completes_tasks_only_with_all_that_it_takes(tmp_path: Path) -> None:
+    """``[defaults] dump`` is for all commands: rehome without texts is what it was."""
+    world = World(tmp_path, "4.3")
+    file = tmp_path / "defaults.toml"
+    file.write_text(
+        f'format = 1\n[defaults]\ndump = "{world.dump.folder / "dump"}"\nrelease = "4.3"\nengine = "local"\n'
+    )
+    options = ("--config", file, "--dry-run", "--warnings-ok", "-o", "json")
+    kstate("rehome", world.whole, "--map", "0=9", *options)
+    both = ("--topology", world.new, "--from", world.old, "--spec", world.spec)
+    planned = kstate("rehome", world.first, *both, *options)
+    assert [row["path"] for row in planned.rows if row.get("action") == "restore store"]
+
+
 def offsets(app: Path) -> dict[str, object]:
     rows = [row for row in kstate("ls", app, "-o", "json").rows if row["type"] == "store"]
     return {f"{row['task']}/{row['store']}": (row["kind"], row["changelog"], row["status"]) for row in rows}

@@ -19,6 +19,7 @@ from .test_edges import without_privileges
 ASKED: dict[str, tuple[object, ...]] = {
     "ls": (),
     "inspect-position": (),
+    "lag": ("--dump", RESTORE[1]),
     "query": ("visits",),
     "export": ("visits", "--out", "OUT"),
     "diff": ("APP",),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import struct
 import subprocess
 import sys
 import termios
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kstate_cli.cli.columns import width_of
+from kstate_cli.texts import size_text
 from tests.golden import unpack
 from tests.terminal import shown_on
 
@@ -151,3 +154,24 @@ def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:
     sst = next((app / "0_0" / "rocksdb" / "latest-order").glob("*.sst"))
     sst.write_bytes(sst.read_bytes()[:-10])
     assert kstate("verify", app, "-q", status=3).out.splitlines()[-1].endswith(": 1 finding")
+
+
+@pytest.mark.parametrize("name", ["4.3.1-demo-eos", "4.3.1-kinds-eos"])
+def test_sums_by_store_are_those_of_its_tasks(name: str, tmp_path: Path) -> None:
+    app = unpack(name, tmp_path)
+    rows = kstate("ls", app, "-o", "json").rows
+    lines = kstate("ls", app, "--by-store").out.splitlines()[2:-1]
+    stores: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        stores.setdefault(row["store"], []).append(row)
+    expected = {
+        store: (str(len(alike)), size_text(sum(row["bytes"] for row in alike)), str(sum(row["rows"] for row in alike)))
+        for store, alike in stores.items()
+    }
+    cells = [re.split("  +", line) for line in lines]
+    assert {cell[0]: (cell[2], cell[3], cell[4]) for cell in cells} == expected
+    by_size = [
+        re.split("  +", line)[0] for line in kstate("ls", app, "--by-store", "--sort", "size").out.splitlines()[2:-1]
+    ]
+    assert by_size[-1] == max(stores, key=lambda store: sum(row["bytes"] for row in stores[store]))
+    assert "leave out --topology" in kstate("ls", app, "--by-store", "-o", "json", status=2).err

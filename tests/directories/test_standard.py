@@ -37,6 +37,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "ls json": ("ls", "APP", "-o", "json"),
     "ls spec": ("ls", "APP", "--spec"),
     "inspect-position": ("inspect-position", "APP", "--merge"),
+    "lag": ("lag", "APP", "--dump", str(DUMP), "--warnings-ok"),
     "query csv": ("query", "range", "APP", "kv-timestamped", "-o", "csv"),
     "query json": ("query", "raw-scan", "APP", "kv-timestamped", "-o", "json"),
     "query table": ("query", "range", "APP", "kv-timestamped"),

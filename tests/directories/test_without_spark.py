@@ -30,6 +30,7 @@ STORE = "latest-order"
 RUNS: dict[str, list[tuple[str, ...]]] = {
     "ls": [("ls", "APP"), ("ls", "APP", "--spec")],
     "inspect-position": [("inspect-position", "APP")],
+    "lag": [("lag", "APP", "--dump", "DUMP")],
     "query": [("query", "range", "APP", STORE), ("query", "raw-scan", "APP", STORE)],
     "export": [("export", "APP", STORE, "--out", "OUT"), ("export", "APP", STORE, "--out", "OUT2", "--workers", "2")],
     "diff": [("diff", "APP", "APP")],

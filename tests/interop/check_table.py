@@ -69,6 +69,17 @@ Stores in memory are restored at every start and leave no trace in a directory, 
 In JSON, the summary has `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has `lag`, the records of its log that it has not seen, whatever the
 start does. `lag_seconds` is the age of the first of them. `kstate inspect-position` with the same options prints only the `lag`.
 
+## Lag
+
+`kstate lag` shows how many records each store is behind its changelog now, summed over its tasks, and how old the first of them is. It needs a
+broker, a dump or a file of `--offsets`. `-v` shows the stored offset and the end of the log of each task and partition.
+
+    kstate lag APP --bootstrap-server HOST:PORT --max-lag 10000 --metrics-file FILE
+
+A lag is unknown if the store has no offset, if no source has its log, or if the offset is outside the log. An unknown lag is never 0: the
+sum is unknown too, the exit code is 1, and the metric is absent. `--warnings-ok` accepts that. Exit code 3 means that a store is more than
+`--max-lag` records behind, or that something cannot be read. With a dump, the lag is the one at the last reading of the dump.
+
 ## While the application is running
 
 Offsets and status on disk are those of the last flush. What the next start does depends on how the application will be closed. `check`

@@ -235,7 +235,7 @@ def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_pat
     # Partition 1 has no records any more, so that its rows cannot be rebuilt: somebody has to say that this is right.
     result = restore(directory, made.dump, RELEASE, made.spec, "--allow-empty")
     assert result.steps.keys() == {f"global/rocksdb/{GLOBAL_STORE}"}, result.done.told
-    assert any(f"lies below the log start {log.start}" in row["message"] for row in result.of("warning")), (
+    assert any(f"is below the log start {log.start}" in row["message"] for row in result.of("warning")), (
         result.done.told
     )
     served, reference = tmp_path / "served.jsonl", tmp_path / "reference.jsonl"

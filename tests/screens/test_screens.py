@@ -38,6 +38,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("ls", DEMO),
     ("ls", KINDS),
     ("inspect-position", DEMO),
+    ("lag", DEMO, "--dump", "dump"),
+    ("lag", DEMO, "--dump", "dump", "--store", "visits", "-v"),
     ("verify", DEMO),
     ("check", DEMO, "--for", "4.3"),
     ("check", DEMO, "--for", "4.2"),

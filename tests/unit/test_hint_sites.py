@@ -85,9 +85,9 @@ CARRIED_OUT = {
             ("cli/options/rehome.py", "--for RELEASE"),
             ("rehome/model.py", "--map needs no text"),
             ("specification/homes.py", "--topology, --from"),
-            ("rehome/mapping.py", "--from is the text"),
-            ("rehome/mapping.py", "name the text of before too"),
-            ("rehome/mapping.py", "give texts"),
+            ("rehome/mapping.py", "pass the text of the topology that ran here last to --from"),
+            ("rehome/mapping.py", "pass the text of the previous topology too"),
+            ("rehome/mapping.py", "pass both texts: --topology NEW"),
         ],
         "directories/test_hints_followed.py::test_followed",
     ),
@@ -97,6 +97,13 @@ CARRIED_OUT = {
     ("migrate/obstacles.py", "--drop-headers converts"): (
         "directories/test_migrating.py::test_headers_are_refused_or_dropped"
     ),
+    ("cli/commands/lag.py", "pass --bootstrap-server"): "directories/test_lag.py::test_without_a_log_there_is_no_lag",
+    ("cli/commands/ls.py", "leave out --topology, --spec and -o json"): (
+        "directories/test_screen.py::test_sums_by_store_are_those_of_its_tasks"
+    ),
+    ("cli/options/rehome.py", "add --dry-run"): (
+        "directories/test_rehome_completion.py::test_a_dry_run_may_read_no_rows_and_a_run_may_not"
+    ),
     ("change/undo.py", "a copy without times"): "directories/test_edges.py::test_a_copy_without_times_can_be_undone",
     ("change/undo.py", "times_lost=True"): "directories/test_edges.py::test_a_copy_without_times_can_be_undone",
     ("query/streams.py", "--last-flush"): "directories/test_query_cmd.py::test_beside_a_running_application",
@@ -104,13 +111,13 @@ CARRIED_OUT = {
         "cli/commands/query_answers.py",
         "--last-flush",
     ): "directories/test_query_cmd.py::test_beside_a_running_application",
-    ("rehome/planner.py", "--wipe-unclean leaves these stores"): (
+    ("rehome/planner.py", "--wipe-unclean, which skips these stores"): (
         "directories/test_rehome.py::test_what_was_not_left_clean_is_vouched_for_or_left_out"
     ),
-    ("rehome/mapping.py", "name the topology that ran before"): (
+    ("rehome/mapping.py", "pass the text of the topology that ran before"): (
         "directories/test_rehome.py::test_a_started_copy_gives_way_to_that_of_before"
     ),
-    ("rehome/task_changes.py", "a store that ran here before, in memory"): (
+    ("rehome/task_changes.py", "If a store ran here before, in memory"): (
         "directories/test_rehome.py::test_a_new_store_is_from_the_beginning_on"
     ),
     ("host.py", "_hint(number)"): "directories/test_limits.py::test_every_command",
@@ -170,14 +177,14 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_a_step_of_maintain_that_failed",
     (
         "rehome/mapping.py",
-        "say what becomes of that",
+        "state its new number too",
     ): "directories/test_hints_followed.py::test_a_number_that_is_taken",
     (
         "rehome/snapshot.py",
         "what to do about each",
     ): "directories/test_hints_followed.py::test_a_directory_that_cannot_be_rehomed_as_it_is",
     (
-        "cli/commands/inspect_position.py",
+        "cli/views/stores.py",
         "to predict the next start",
     ): "directories/test_hints_followed.py::test_a_position_that_is_not_known",
     (
@@ -193,7 +200,10 @@ CARRIED_OUT = {
         "let the older release make",
     ): "directories/test_hints_followed.py::test_sessions_that_a_release_reads_wrong",
     **dict.fromkeys(
-        [("rehome/mapping.py", "pin the names of before"), ("rehome/mapping.py", "give the text of the topology")],
+        [
+            ("rehome/mapping.py", "pin the previous names"),
+            ("rehome/mapping.py", "pass the text of the topology that ran here last too"),
+        ],
         "directories/test_hints_followed.py::test_names_that_the_dsl_has_generated",
     ),
     (
@@ -202,7 +212,7 @@ CARRIED_OUT = {
     ): "directories/test_rehome_completion.py::test_one_host_completes_and_the_other_lets_go",
     (
         "rehome/task_changes.py",
-        "where they are, `ls` with --spec",
+        "on the hosts that have them",
     ): "directories/test_rehome_completion.py::test_what_must_be_known_on_every_host",
     (
         "rehome/live.py",
@@ -232,7 +242,7 @@ CARRIED_OUT = {
         "command('dump'",
     ): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     ("parallel.py", "with fewer --workers"): "restore/test_engines.py::test_a_process_that_is_killed",
-    ("rehome/snapshot.py", "name the release that runs here"): (
+    ("rehome/snapshot.py", "pass the release that runs here"): (
         "directories/test_rehome_completion.py::test_another_release_than_the_one_that_runs_here"
     ),
     ("spark/context.py", "--master and --conf are right"): (

@@ -23,20 +23,17 @@ from kstate_cli.cli.options.shared import (
 )
 from kstate_cli.cli.output import Format, output_of, say, table
 from kstate_cli.errors import ConditionNotMet
-from kstate_cli.texts import command
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     from kstate_cli.check.snapshot_reader import Lag
-    from kstate_cli.cli.lines.stores import InspectPositionLine, InspectPositionStoreLine, StoreLine
+    from kstate_cli.cli.lines.stores import InspectPositionLine, InspectPositionStoreLine
     from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.cli.output import Output
     from kstate_cli.formats.offsets import PositionBound
     from kstate_cli.statedir.model import Application
     from kstate_cli.statedir.problems import Problem
-
-_MAX_LISTED = 5
 
 
 def inspect_position(
@@ -111,7 +108,7 @@ def _select_stores(
 ) -> _PositionRows:
     """Return the rows of the selected stores. Raise UsageError if no store has such a name."""
     from kstate_cli.check.snapshot_reader import lags
-    from kstate_cli.cli.views.stores import lag_members, lag_text, store_rows
+    from kstate_cli.cli.views.stores import fatal_problems, lag_members, lag_text, store_rows
     from kstate_cli.statedir.find import unknown_selection
 
     selected = [
@@ -119,13 +116,14 @@ def _select_stores(
         for row in store_rows(application)
         if (not tasks or row["task"] in tasks) and (not stores or row["store"] in stores)
     ]
-    wrong = _wrong(application, selected, everything=not tasks and not stores)
+    places = {(row["task"], row["store"]) for row in selected}
+    wrong = fatal_problems(application, places, everything=not tasks and not stores)
     if not selected and not wrong:
         raise unknown_selection(application, tasks, stores)
     sources = logs.sources(application)
     lag: Mapping[tuple[str, str], Lag] = {}
     if sources:
-        lag = lags(application, sources, places={(row["task"], row["store"]) for row in selected})
+        lag = lags(application, sources, places=places)
     of_rows = [lag.get((row["task"], row["store"])) for row in selected]
     rows = [
         # A cast, because mypy cannot know that the row of a store has no member beyond those of its type.
@@ -178,11 +176,10 @@ def _lines(
 
 def _raise_unmet(application: Application, wrong: list[Problem], behind: list[str]) -> None:
     """Raise ConditionNotMet if something cannot be read, or a store is not up to the bound."""
+    from kstate_cli.cli.views.stores import unreadable_error
+
     if wrong:
-        raise ConditionNotMet(
-            f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in wrong[:_MAX_LISTED]))}",
-            hint=f"to predict the next start: {command('check', application.path, '--for', 'RELEASE')}",
-        )
+        raise unreadable_error(application, wrong)
     if behind:
         raise ConditionNotMet(
             f"not up to the bound: {', '.join(behind)}",
@@ -205,21 +202,6 @@ def _show(selection: _PositionRows, *, merge: bool) -> None:
     if merge:
         cells.append(("", "(merged)", "", "", _text(selection.merged), *("" for _ in more)))
     table(None, ("task", "store", "offset in", "changelog offset", "position", *more), cells)
-
-
-def _wrong(app: Application, rows: Sequence[StoreLine], *, everything: bool) -> list[Problem]:
-    """Return the problems of the selected stores, of files of their tasks, and of unlisted directories."""
-    from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
-    from kstate_cli.statedir.problems import both_places, task_place
-
-    fatal = [problem for problem in app.all_problems() if problem.fatal]
-    if everything:
-        return fatal
-    # Files beside the database that state how far the store is, for releases that keep it there.
-    own = [task_place(row["task"]) / name(row["store"]) for row in rows for name in (position_file, store_checkpoint)]
-    own += [task_place(row["task"]) / CHECKPOINT for row in rows]
-    folders = [folder for row in rows for folder in both_places(row["task"], row["store"])]
-    return [problem for problem in fatal if problem.place in own or any(map(problem.place.within, folders))]
 
 
 def _text(offsets: Mapping[str, Mapping[int, int]] | None) -> list[str]:

@@ -56,6 +56,9 @@ Spec = Annotated[
 ]
 
 
+ByStore = Annotated[bool, typer.Option("--by-store", help="One line for each store, with the sums of all its tasks.")]
+
+
 Sort = Annotated[
     Order,
     typer.Option("--sort", metavar=choices_text(Order), help="Sort order; size: the largest last."),
@@ -82,6 +85,7 @@ def ls(
     from_changelog: Dump = None,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
+    by_store: ByStore = False,
     sort: Sort = Order.task,
     transactional_stores: TransactionalStores = False,
     output: OutputFormat = Format.table,
@@ -97,7 +101,7 @@ def ls(
     With --spec, exit 1 means: fill in or check lines of the printed kstate.toml.
     --topology without --spec adds a column: the task that has the store in that topology.
     """
-    from kstate_cli.cli.views.stores import SpecSources, say_missing_stores
+    from kstate_cli.cli.views.stores import SpecSources, say_missing_stores, show_sums
     from kstate_cli.rows.open import MOST_BYTES
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application, unlisted_error
@@ -107,6 +111,11 @@ def ls(
     options = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
     # The only question about the format: a kstate.toml has no lines of JSON.
     _refuse_together(options, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
+    if by_store and (topology is not None or spec or output is Format.json):
+        raise UsageError(
+            "--by-store prints a table of sums, without tasks",
+            hint="leave out --topology, --spec and -o json: these list each store of each task",
+        )
     # APP may be a state.dir with one application in it.
     path = find_application(app)
     results: Output[LsLine] = output_of(output, path, quiet=quiet)
@@ -126,6 +135,10 @@ def ls(
         listing.rows.sort(key=lambda row: row["bytes"])
 
     def show() -> None:
+        if by_store:
+            show_sums(listing.rows, by_size=sort is Order.size, quiet=quiet)
+            print_line(_altogether(application, listing.rows))
+            return
         _show(application, listing.rows, by_size=sort is Order.size, quiet=quiet)
         say_missing_stores(listing.lacked, quiet=quiet)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli.cli.environment import typed
 from kstate_cli.cli.help_panels import HOW
 from kstate_cli.cli.options.rehome import BrokerOptions, CompletionOptions
 from kstate_cli.cli.options.shared import (
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 @declared
 def rehome(
+    context: typer.Context,
     app: App,
     source: BrokerOptions,
     completion: CompletionOptions,
@@ -136,7 +138,10 @@ def rehome(
     from kstate_cli.statedir.find import find_application
 
     # Before anything is read: an option without its dump would be ignored silently.
-    completion.refuse_without_dump()
+    if not typed(context, "from_changelog") and None in (topology, old, completion.release_name):
+        # A kstate.toml may name the dump for all commands: only with both texts and the release can it complete tasks.
+        completion = replace(completion, from_changelog=None)
+    completion.refuse_contradictions(dry_run=dry_run)
     options = options_of(
         topology,
         old,

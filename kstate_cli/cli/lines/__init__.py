@@ -12,6 +12,7 @@ PROGRESS: Final = "restore-progress"
 LINES: Final[dict[str, Any]] = {
     "ls": stores.LsLine,
     "inspect-position": stores.InspectPositionLine,
+    "lag": outlook.LagLine,
     "query": rows.QueryLine,
     "export": stores.ExportLine,
     "diff": rows.DiffLine,

@@ -1,4 +1,4 @@
-"""Lines of JSON about the next start and about many hosts: ``check`` and ``fleet``."""
+"""Lines of JSON about the next start, lag, and many hosts: ``check``, ``lag`` and ``fleet``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from typing_extensions import TypedDict
 
 from kstate_cli.check import findings as check_findings
-from kstate_cli.cli.lines import shared
+from kstate_cli.check import snapshot_reader
+from kstate_cli.cli.lines import dumps, shared
 from kstate_cli.cli.lines.shared import Meaning, values
 from kstate_cli.cli.options import shared as options
 
@@ -273,3 +274,68 @@ FleetLine = (
     | FleetSummaryLine
     | shared.ErrorLine
 )
+
+
+Offset = Annotated[
+    int,
+    Meaning(
+        "The stored changelog offset: of the last record that a task store has applied, of the next one that a global "
+        "store reads. null: the store has none.",
+        minimum=0,
+    ),
+]
+LagUnknown = Annotated[
+    str,
+    Meaning(
+        "Why the lag is unknown: the store has no offset, no source has the log, the log no longer has the next "
+        "record, or the offset is past its end. null: it is known.",
+        enum=values(snapshot_reader.UnknownLag),
+    ),
+]
+Unknown = Annotated[int, Meaning("How many stores of a task have an unknown lag.", minimum=0)]
+UnknownTasks = Annotated[list[str], Meaning("Tasks in which the lag of the store is unknown: the sum is unknown then.")]
+
+
+class LagLogLine(TypedDict):
+    """A store of a task, and a log that it is built from; a global store has one line for each partition."""
+
+    type: Literal["log"]
+    task: shared.Task
+    store: shared.Store
+    topic: dumps.Topic | None
+    partition: shared.Partition | None
+    offset: Offset | None
+    log_start: dumps.LogStart | None
+    log_end: dumps.LogEnd | None
+    lag_unknown: LagUnknown | None
+    lag: shared.Lag | None
+    lag_exact: shared.LagExact | None
+    lag_seconds: shared.LagSeconds | None
+
+
+class LagStoreLine(TypedDict):
+    """A store, summed over its tasks."""
+
+    type: Literal["store"]
+    store: shared.Store
+    tasks: Tasks
+    unknown_tasks: UnknownTasks
+    lag: shared.Lag | None
+    lag_exact: shared.LagExact | None
+    lag_seconds: shared.LagSeconds | None
+
+
+class LagSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    stores: shared.Stores
+    unknown: Unknown
+    lag: shared.Lag | None
+    lag_exact: shared.LagExact | None
+    lag_seconds: shared.LagSeconds | None
+    running: shared.Running | None
+    as_of: shared.AsOf
+
+
+LagLine = shared.ProblemLine | LagLogLine | LagStoreLine | LagSummaryLine | shared.ErrorLine

@@ -55,6 +55,8 @@ class LogSources:
     bootstrap: str | None = None
     settings: Path | None = None
     dump: str | None = None
+    times: bool = False
+    """Read the age of records from the dump too, not only from a broker."""
 
     @property
     def up_to(self) -> str:
@@ -99,7 +101,7 @@ class LogSources:
                     f"{uri_text(self.dump)} has no manifest: it does not state where the logs begin and end",
                     hint="leave out --dump, and pass --offsets FILE or --bootstrap-server HOST:PORT",
                 ) from None
-            sources.append(DumpLogs(dump))
+            sources.append(DumpLogs(dump, times=self.times))
         return tuple(sources)
 
     def _tails(self) -> ReadTails | None:

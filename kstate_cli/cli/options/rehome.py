@@ -15,6 +15,7 @@ from kstate_cli.cli.options.restore import (
     DumpIsComplete,
     Memory,
     SkipDigests,
+    VerifyDump,
     bytes_of,
     committed_of,
 )
@@ -93,12 +94,13 @@ class CompletionOptions:
     dump_is_complete: DumpIsComplete = False
     dump_is_committed: DumpIsCommitted = False
     skip_digests: SkipDigests = False
+    verify_dump: VerifyDump = None
     accept_resurrected: AcceptResurrected = False
     memory: Memory = None
     spark: SparkOptions
 
-    def refuse_without_dump(self) -> None:
-        """Raise UsageError for options of a dump without ``--from-changelog``."""
+    def refuse_contradictions(self, *, dry_run: bool) -> None:
+        """Raise UsageError for options of a dump without ``--from-changelog``, and for a run that reads no rows."""
         from kstate_cli.releases import release
 
         values = {
@@ -107,6 +109,7 @@ class CompletionOptions:
             "--dump-is-complete": self.dump_is_complete,
             "--dump-is-committed": self.dump_is_committed,
             "--skip-digests": self.skip_digests,
+            "--verify-dump": self.verify_dump is not None,
             "--accept-resurrected": self.accept_resurrected,
         }
         if self.release_name is not None:
@@ -115,6 +118,8 @@ class CompletionOptions:
         option = next((name for name, value in values.items() if value), None)
         if option is not None and self.from_changelog is None:
             raise UsageError(f"{option} goes with --from-changelog", hint="name the dump to complete tasks from")
+        if self.verify_dump is False and not dry_run:
+            raise UsageError("--no-verify-dump goes with --dry-run: a restoration reads its rows", hint="add --dry-run")
 
     def request(
         self, options: RehomeOptions, terms: Terms, source: BrokerOptions, *, after_error: bool
@@ -164,5 +169,6 @@ class CompletionOptions:
             committed_only=self.dump_is_committed,
             ask=facts_source(None, source.bootstrap_server, source.kafka_settings, group=terms.app.name),
             digests=not self.skip_digests,
+            verify_dump=self.verify_dump,
             after_error=after_error,
         )

@@ -164,7 +164,7 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
         if without == 1:
             whose = "1 store: its Position is"
         # Only __iq.consistency.offset.vector.enabled__ makes Streams write the header that a Position is read from.
-        say(f"note: no changelog record told a Position of {whose} empty until new input comes", quiet=quiet)
+        say(f"note: no changelog record carried a Position for {whose} empty until new input comes", quiet=quiet)
 
 
 _NAMES = {

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kstate_cli.check.snapshot_reader import Lag
     from kstate_cli.cli.lines.shared import LagMembers, ProblemLine
     from kstate_cli.cli.lines.stores import StoreLine
+    from kstate_cli.errors import KstateError
     from kstate_cli.statedir.model import Database
 import sys
 from dataclasses import dataclass
@@ -215,6 +216,35 @@ def say_incomplete_stores(
     return any(remarks)
 
 
+def fatal_problems(app: Application, places: Collection[tuple[str, str]], *, everything: bool) -> list[Problem]:
+    """Return the fatal problems of the selected (task, store), of files of their tasks, and of unlisted directories.
+
+    ``everything``: of the whole application, because nothing was selected.
+    """
+    from kstate_cli.statedir.names import position_file, store_checkpoint
+    from kstate_cli.statedir.problems import both_places, task_place
+
+    fatal = [problem for problem in app.all_problems() if problem.fatal]
+    if everything:
+        return fatal
+    # Files beside the database that state how far the store is, for releases that keep it there.
+    own = [task_place(task) / name(store) for task, store in places for name in (position_file, store_checkpoint)]
+    own += [task_place(task) / CHECKPOINT for task, _ in places]
+    folders = [folder for task, store in places for folder in both_places(task, store)]
+    return [problem for problem in fatal if problem.place in own or any(map(problem.place.within, folders))]
+
+
+def unreadable_error(app: Application, problems: Sequence[Problem]) -> KstateError:
+    """Return the error for stores whose offsets are unknown because something cannot be read."""
+    from kstate_cli.errors import ConditionNotMet
+    from kstate_cli.texts import command
+
+    return ConditionNotMet(
+        f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in problems[:_MAX_NAMED]))}",
+        hint=f"to predict the next start: {command('check', app.path, '--for', 'RELEASE')}",
+    )
+
+
 def problem_lines(problems: Iterable[Problem]) -> Iterator[ProblemLine]:
     """Yield a line for each problem."""
     for problem in problems:
@@ -262,14 +292,27 @@ def lag_members(lag: Lag | None) -> LagMembers:
 
 def lag_text(lag: Lag | None) -> str:
     """Return the lag for people: ``120, 4 s``; ``?`` if unknown."""
+    if lag is None or not lag.seconds:
+        return count_text(lag)
+    return f"{count_text(lag)}, {duration_text(lag.seconds)}"
+
+
+def count_text(lag: Lag | None) -> str:
+    """Return the records of a lag for people: ``120``, ``at most 120``; ``?`` if unknown."""
     if lag is None:
         return "?"
-    text = f"{lag.records.count:,}"
     if not lag.records.exact:
-        text = f"at most {text}"
-    if lag.seconds:
-        text += f", {duration_text(lag.seconds)}"
-    return text
+        return f"at most {lag.records.count:,}"
+    return f"{lag.records.count:,}"
+
+
+def age_text(lag: Lag | None) -> str:
+    """Return the age of a lag for people: ``4 s``; ``-`` without a lag, ``?`` if unknown."""
+    if lag is None or lag.seconds is None:
+        return "?"
+    if not lag.seconds:
+        return "-"
+    return duration_text(lag.seconds)
 
 
 _MAX_NAMED: Final = 5
@@ -469,3 +512,55 @@ def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[
         return []
     names = some(others, _MAX_LISTED)
     return [f"of no store here (in memory, in tasks elsewhere, or removed; --topology FILE shows which): {names}"]
+
+
+def show_sums(rows: Sequence[StoreLine], *, by_size: bool, quiet: bool) -> None:
+    """Print a line for each store: its tasks, and the sums of their bytes and keys. The largest is last ``by_size``."""
+    from kstate_cli.cli.columns import Column
+    from kstate_cli.cli.output import table
+    from kstate_cli.texts import size_text
+
+    stores: dict[str, list[StoreLine]] = {}
+    for row in rows:
+        stores.setdefault(row["store"], []).append(row)
+    names = sorted(stores)
+    if by_size:
+        names.sort(key=lambda name: sum(row["bytes"] for row in stores[name]))
+    table(
+        None,
+        (
+            Column("store"),
+            Column("kind", spare=2),
+            Column("tasks", right=True),
+            Column("size", right=True),
+            Column("keys", right=True),
+            Column("opens in", spare=1),
+        ),
+        [
+            (
+                name,
+                # Tasks may disagree while a rolling change of the topology is under way: both kinds are printed.
+                " / ".join(dict.fromkeys(short_kind(row["kind"], certain=row["kind_certain"]) for row in stores[name])),
+                len({row["task"] for row in stores[name]}),
+                size_text(sum(row["bytes"] for row in stores[name])),
+                _sum_of_keys(stores[name]),
+                span([release for release in stores[name][0]["opens_in"] if _all_open_in(release, stores[name])]),
+            )
+            for name in names
+        ],
+        quiet=quiet,
+    )
+
+
+def _sum_of_keys(rows: Sequence[StoreLine]) -> str:
+    """Return the keys of all tasks; ``?`` if one of them cannot be read, since the rest would look like the sum."""
+    counts = [row["rows"] for row in rows if row["rows"] is not None]
+    if any(row["rows"] is None and row["bytes"] for row in rows):
+        return "?"
+    if not counts:
+        return "-"
+    return f"{'' if all(row['rows_exact'] for row in rows if row['rows'] is not None) else '~'}{sum(counts)}"
+
+
+def _all_open_in(release: str, rows: Sequence[StoreLine]) -> bool:
+    return all(release in row["opens_in"] for row in rows)

@@ -117,7 +117,7 @@ def _judge(
     where = log.where(following)
     # Only for the broker's log start the consumer would report OffsetOutOfRange (KIP-406).
     if where is Where.BELOW:
-        why = f"its next offset {following} lies below the log start {log.start}"
+        why = f"its next offset {following} is below the log start {log.start}"
         return _invalid(log, why, has_rows=has_rows, permissions=permissions)
     if where is Where.ABOVE:
         return _beyond_dump(log, following)

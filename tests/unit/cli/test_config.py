@@ -10,12 +10,12 @@ import pytest
 from kstate_cli.cli.environment import _INSTEAD, VARIABLE, _filled, is_setting, name_of, options_of
 from kstate_cli.cli.registry import COMMANDS, LazyGroup
 from kstate_cli.errors import UsageError
-from kstate_cli.specification.tables import APP, DEFAULTS, MAINTAIN, SPARK, STEPS, keys_of
+from kstate_cli.specification.tables import APP, DEFAULTS, DUMP, MAINTAIN, SPARK, STEPS, keys_of
 from kstate_cli.specification.toml_file import parse_draft
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "maintain.toml"
 ROOT: Any = LazyGroup(name="kstate")
-WITHOUT = {"start-barrier", "explain", "warm-up", "demo", "examples", "verify-dump", "ls-dump", "ls-snapshots"}
+WITHOUT = {"start-barrier", "explain", "warm-up", "demo", "examples", "ls-snapshots"}
 """Commands that the file has nothing to say to."""
 
 
@@ -55,7 +55,7 @@ def test_every_key_stands_for_something() -> None:
     alone = {name.split(" --")[1] for name in names}
     for key, rule in DEFAULTS.items():
         for option in rule.fills:
-            assert option == APP or (option in names if " --" in option else option in alone), (key, option)
+            assert option in (APP, DUMP) or (option in names if " --" in option else option in alone), (key, option)
     for name, others in _INSTEAD.items():
         assert {name, *others} <= {f"--{name_}" for name_ in alone}
 
@@ -232,3 +232,32 @@ def test_the_example_has_every_key() -> None:
     for key in (*DEFAULTS, *SPARK, *MAINTAIN, *(key for step in STEPS for key in keys_of(step))):
         assert f"{key} = " in text, key
     assert all(f"[maintain.{step}]" in text for step in STEPS)
+
+
+def test_serdes_of_the_store_that_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the store that the command line names, below variables; another store has the defaults."""
+    text = '[serdes.count]\nkey = "string"\nvalue = "long"\n[serdes."a.b"]\nkey = "uuid"\n'
+    words = ("--config", _file(tmp_path, text))
+    for path, more in (("query range", ()), ("query key", ("k",)), ("export", ("--out", "o"))):
+        got = {
+            store: tuple(_parsed(path, "/a", store, *more, *words)[name] for name in ("key_serde", "value_serde"))
+            for store in ("count", "a.b", "none")
+        }
+        assert got == {"count": ("string", "long"), "a.b": ("uuid", "bytes"), "none": ("bytes", "bytes")}
+    assert _parsed("query range", "/a", "count", "--key-serde", "hex", *words)["key_serde"] == "hex"
+    monkeypatch.setenv("KSTATE_QUERY_RANGE_KEY_SERDE", "base64")
+    assert _parsed("query range", "/a", "count", *words)["key_serde"] == "base64"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[serdes.count]\nkeys = "string"\n', "unknown key 'keys'"),
+        ("[serdes.count]\nkey = 1\n", "key = 1 does not fit"),
+        ('serdes = "string"\n', "serdes is not a table"),
+        ('[serdes]\ncount = "string"\n', "is not a table"),
+    ],
+)
+def test_serdes_that_are_none(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        _parsed("query range", "/a", "count", "--config", _file(tmp_path, text))

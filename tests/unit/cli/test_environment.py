@@ -22,11 +22,11 @@ DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 DECISIONS = {
     # What a command touches.
     "app", "topic", "task", "store", "run", "global", "all", "everything", "share", "missing", "before", "host", "hosts", "barrier", "ignore", "partition", "subset", "older-than", "out",
-    "by", "standby-replicas", "html", "from", "to", "as-of", "at", "limit", "sort", "desc", "asc", "collate", "timestamps", "merge", "positions",
+    "by", "standby-replicas", "html", "from", "to", "as-of", "at", "limit", "by-store", "sort", "desc", "asc", "collate", "timestamps", "merge", "positions",
     "ignore-timestamps", "ignore-headers", "include-expired",
     # What is done, and from what.
     "for", "dsl-store-format", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge",
-    "map", "complete", "copy", "overwrite", "drop-headers", "full", "full-dump", "standby", "follow", "keep", "wipe-unclean", "unclean", "unproven", "transactional-stores", "to-jar", "for-jar", "allow-empty",
+    "map", "complete", "copy", "overwrite", "drop-headers", "full", "full-dump", "standby", "follow", "keep", "wipe-unclean", "unclean", "unproven", "transactional-stores", "to-jar", "for-jar", "max-lag", "allow-empty",
     # Something else, or nothing, is done.
     "version", "verbose", "debug", "help", "dry-run", "spec (flag)",
     # Says all of these at once; what KSTATE_CONFIG names says settings alone: test_config.py.

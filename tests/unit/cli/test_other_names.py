@@ -16,6 +16,7 @@ ROOT: Any = LazyGroup(name="kstate")
 NEEDS = {
     "ls": (["/a"], "from_changelog"),
     "inspect-position": (["/a"], "from_changelog"),
+    "lag": (["/a"], "dump"),
     "check": (["/a", "--for", "4.3"], "dump"),
     "restore": (["/a", "--for", "4.3"], "from_changelog"),
     "rehome": (["/a"], "from_changelog"),
@@ -70,7 +71,7 @@ def test_the_help_shows_the_name_of_the_command() -> None:
         for path, (_, parameter) in NEEDS.items()
     }
     assert documented == {
-        "ls": ["from-changelog"], "inspect-position": ["from-changelog"], "check": ["dump"],
+        "ls": ["from-changelog"], "inspect-position": ["from-changelog"], "lag": ["dump"], "check": ["dump"],
         "restore": ["from-changelog"], "rehome": ["from-changelog"], "dump": ["out"], "ls-dump": [], "verify-dump": [],
     }  # fmt: skip
 

@@ -138,7 +138,7 @@ def test_an_unknown_entry_in_a_task_that_stores_leave() -> None:
 
 def test_names_of_half_tasks() -> None:
     half = {"0_0": {"a": 7}}
-    for names, text in (({"none", "0_0"}, "nothing to name besides"), ({"5_0"}, "nothing goes to 5_0")):
+    for names, text in (({"none", "0_0"}, "exclude each other"), ({"5_0"}, "no store here goes to 5_0")):
         with pytest.raises(UsageError, match=text):
             complete_halves(layout(half, replace(OPTIONS, complete=frozenset(names))))
     # Without a dump half tasks stay what they are: the planner refuses them.

@@ -68,6 +68,13 @@ def test_what_is_none(tmp_path: Path, names: tuple[str, ...], name: str, message
     assert refusal.value.hint
 
 
+def test_a_state_dir_with_several_names_each(tmp_path: Path) -> None:
+    make(tmp_path, "state/b/.lock", "state/a/0_0/")
+    with pytest.raises(UsageError) as refused:
+        find_application(tmp_path / "state")
+    assert [*refused.value.hint_details] == [str(tmp_path / "state" / name) for name in "ab"]
+
+
 def test_a_link_is_refused_and_its_end_named(tmp_path: Path) -> None:
     app = make(tmp_path / "shop", ".lock")
     (tmp_path / "link").symlink_to(app)

@@ -1,0 +1,98 @@
+"""``kstate lag``: print how far each store is behind its changelog, summed over its tasks."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli.cli.help_panels import LOGS, OUTPUT_PANEL
+from kstate_cli.cli.options.shared import (
+    App,
+    BootstrapServer,
+    KafkaSettings,
+    LogOffsets,
+    MetricsFile,
+    OutputFormat,
+    Quiet,
+    Stores,
+    Tasks,
+    WarningsOk,
+)
+from kstate_cli.cli.output import Format, output_of, say
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.lines.outlook import LagLine
+    from kstate_cli.cli.output import Output
+
+
+def lag(
+    app: App,
+    task: Tasks = None,
+    store: Stores = None,
+    dump: Annotated[
+        str | None,
+        typer.Option("--dump", metavar="DUMP", help="Changelog dump: the lag up to its end.", rich_help_panel=LOGS),
+    ] = None,
+    offsets: LogOffsets = None,
+    bootstrap_server: BootstrapServer = None,
+    kafka_settings: KafkaSettings = None,
+    max_lag: Annotated[
+        int | None,
+        typer.Option("--max-lag", metavar="N", min=0, help="Exit 3 if a store is more than N records behind."),
+    ] = None,
+    metrics_file: MetricsFile = None,
+    warnings_ok: WarningsOk = False,
+    output: OutputFormat = Format.table,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also print each task and partition.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
+    quiet: Quiet = False,
+) -> int:
+    """Show how many records each store is behind its changelog, and how old the first of them is. Changes nothing.
+
+    A broker has the current ends of the logs, a dump those of its last reading. One line per store sums all tasks.
+    Exit 1 if the lag of a store is unknown, 3 if a store is above --max-lag.
+    """
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.options.logs import LogSources
+    from kstate_cli.cli.views.lag import above_limit, gauges, lag_lines, read_stores, show_lags
+    from kstate_cli.cli.views.stores import fatal_problems, say_incomplete_stores, unreadable_error
+    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, UsageError
+    from kstate_cli.statedir.find import find_application
+    from kstate_cli.statedir.scan import read_application
+
+    logs = LogSources(offsets, bootstrap_server, kafka_settings, dump, times=True)
+    logs.validate()
+    if dump is None and offsets is None and bootstrap_server is None:
+        raise UsageError(
+            "a lag needs the ends of the logs",
+            hint="pass --bootstrap-server HOST:PORT, --dump DUMP or --offsets FILE",
+        )
+    path = find_application(app)
+    results: Output[LagLine] = output_of(output, path, quiet=quiet)
+    with Metrics(metrics_file, "lag", path) as metrics:
+        application = read_application(path)
+        stores = read_stores(application, logs, task or (), store or ())
+        places = {(name, standing.name) for standing in stores for name in standing.tasks}
+        wrong = fatal_problems(application, places, everything=not task and not store)
+        doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
+        metrics.records = sum(standing.part.records.count for standing in stores if standing.part is not None)
+        metrics.more = lambda: gauges(stores)
+        results.show(
+            lag_lines(application, stores, [*wrong, *doubts]), partial(show_lags, stores, verbose=verbose, quiet=quiet)
+        )
+        for problem in (*wrong, *doubts):
+            say(problem.reasoned)
+        is_incomplete = say_incomplete_stores(application, places, quiet=quiet)
+        if application.running:
+            say(f"the application is running: offsets are those of its last flush ({application.as_of})", quiet=quiet)
+        if wrong:
+            # A lag of what can be read would look like the lag of the application.
+            raise unreadable_error(application, wrong)
+        above = above_limit(stores, max_lag)
+        if above is not None:
+            raise above
+        has_warnings = bool(doubts or is_incomplete or any(standing.unknown for standing in stores))
+        return metrics.finish(EXIT_WARNINGS if has_warnings and not warnings_ok else EXIT_OK)

@@ -1,0 +1,72 @@
+"""A ``state.dir`` in the place of an application: with one it is that, with several each is named, with what to type."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.golden import unpack
+
+from .support import kstate, tree_hash
+from .test_cold import EXAMPLES
+
+READERS: dict[str, tuple[object, ...]] = {
+    "ls": ("ls", "STATE"),
+    "inspect-position": ("inspect-position", "STATE", "--task", "0_0"),
+    "lag": ("lag", "STATE", "--dump", EXAMPLES / "dump"),
+    "query": ("query", "range", "STATE", "latest-order", "--limit", "1"),
+    "check": ("check", "STATE", "--for", "4.3"),
+    "verify": ("verify", "STATE"),
+    "status": ("status", "STATE"),
+    "diff": ("diff", "STATE", "OTHER"),
+    "export": ("export", "STATE", "latest-order", "--out", "OUT"),
+}
+CHANGES = {
+    "migrate": ("migrate", "STATE", "--to", "4.2"),
+    "wipe": ("wipe", "STATE", "--all"),
+    "rehome": ("rehome", "STATE", "--map", "0=9"),
+    "undo": ("undo", "STATE"),
+    "clean": ("clean", "STATE"),
+}
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    unpack("4.3.1-demo-eos", tmp_path / "state").rename(tmp_path / "state" / "orders")
+    shutil.copytree(tmp_path / "state" / "orders", tmp_path / "other" / "orders")
+    return tmp_path / "state"
+
+
+def line(words: tuple[object, ...], state: Path) -> list[object]:
+    places = {"STATE": state, "OTHER": state.parent / "other" / "orders", "OUT": state.parent / "out"}
+    return [places.get(str(word), word) for word in words]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_names_each_application_and_what_to_type(name: str, state: Path) -> None:
+    """Each command that is printed is one that answers; nothing is read, and nothing changes, before."""
+    alone = kstate(*line(READERS[name], state))
+    shutil.rmtree(state.parent / "out", ignore_errors=True)
+    shutil.copytree(state / "orders", state / "second one")
+    before = tree_hash(state)
+    refused = kstate(*line(READERS[name], state), status=2)
+    assert "holds several applications: orders, second one" in refused.err and not refused.out
+    printed = [shlex.split(text) for text in refused.err.splitlines() if text.startswith("    kstate ")]
+    assert [words[words.index(name) :] for words in printed] == [
+        [str(word) for word in line(READERS[name], state / app)] for app in ("orders", "second one")
+    ]
+    again = kstate(*printed[0][1:])
+    assert again.out.splitlines()[:1] == alone.out.splitlines()[:1]
+    assert tree_hash(state) == before
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_names_them_and_is_not_one_paste_away(name: str, state: Path) -> None:
+    shutil.copytree(state / "orders", state / "second")
+    before = tree_hash(state)
+    refused = kstate(*line(CHANGES[name], state), status=2)
+    assert "name one of them:" in refused.err and f"    {state}/orders\n    {state}/second\n" in refused.err
+    assert "    kstate " not in refused.err and tree_hash(state) == before
