@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TextIO, TypeVar, cast
@@ -18,7 +20,9 @@ from kstate_cli.cli import subject
 from kstate_cli.cli.columns import Column, fold_message, fold_words, lay_out
 from kstate_cli.cli.json_lines import JsonLines
 from kstate_cli.cli.standard import showable
+from kstate_cli.clock import duration_text
 from kstate_cli.errors import CommandEnd
+from kstate_cli.signals import now_and_then
 from kstate_cli.texts import printable
 
 if TYPE_CHECKING:
@@ -294,3 +298,37 @@ def progress_bar(text: str, amount: ProgressColumn) -> Progress:
     columns = (TextColumn(text), BarColumn(bar_width=20), amount)
     # Transient, so that a finished bar does not stay between the messages of a run.
     return Progress(*columns, console=console(stderr=True), transient=True)
+
+
+_PATIENCE_SECONDS: Final = 2.0
+_ERASE: Final = "\x1b[K"
+"""Erases the rest of the line on every terminal that is not dumb (ECMA-48)."""
+
+
+@contextmanager
+def waiting(text: str, *, quiet: bool = False, seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
+    """Show on a terminal, once the block has taken ``seconds``, what it does and for how long; remove it at the end.
+
+    For readers whose work has no total to count to. The block must print nothing, since the line stays on the screen.
+    """
+    # In a file of messages the line would be garbage, and a dumb terminal could not remove it.
+    if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield
+        return
+    began = time.monotonic()
+    has_shown = False
+
+    def show() -> None:
+        nonlocal has_shown
+        has_shown = True
+        sys.stderr.write(f"\rkstate: {text}: {duration_text(time.monotonic() - began)}{_ERASE}")
+        sys.stderr.flush()
+
+    try:
+        with now_and_then(show, seconds):
+            yield
+    finally:
+        # The thread has ended by now: it cannot write the line again.
+        if has_shown:
+            sys.stderr.write(f"\r{_ERASE}")
+            sys.stderr.flush()

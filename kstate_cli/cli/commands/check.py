@@ -34,7 +34,7 @@ from kstate_cli.cli.options.shared import (
     TransactionalStores,
     age,
 )
-from kstate_cli.cli.output import Format, output_of, say
+from kstate_cli.cli.output import Format, output_of, say, waiting
 from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import EXIT_OK, ConditionNotMet
 from kstate_cli.texts import plural, some
@@ -137,7 +137,8 @@ def check(
     retained = _age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
         # Read once: all rules judge the same state, even if the application runs.
-        application = read_application(path)
+        with waiting("reading stores", quiet=quiet):
+            application = read_application(path)
         at_least_once = guarantee is Guarantee.at_least_once
         changed, homes = None, tuple[StoreKey, ...]()
         if topology is not None:
@@ -145,11 +146,13 @@ def check(
             changed = read_topologies(application, topology, old, spec, at_least_once=at_least_once)
             # Changelogs of stores that are new here: their logs decide whether they restore anything.
             homes = tuple(changed.new.homes)
+        with waiting("reading logs", quiet=quiet):
+            sources = logs.sources(application, homes)
         # All that the prediction depends on, so that two equal requests predict the same.
         request = CheckRequest(
             to,
             exactly_once=not at_least_once,
-            logs=logs.sources(application, homes),
+            logs=sources,
             headers_format=dsl_store_format is StoreFormat.HEADERS,
             transactional=transactional_stores,
             max_age=cleaned_after,
@@ -157,8 +160,9 @@ def check(
             topology=changed,
         )
         # Pure rules over what was read: nothing is read twice, and nothing is written.
-        report = predict(application, request)
-        start = start_of(application, report, request, logs)
+        with waiting("predicting the start", quiet=quiet):
+            report = predict(application, request)
+            start = start_of(application, report, request, logs)
         parts: list[CheckDumpPartLine] = []
         if dump is not None:
             parts = parts_of(dump)

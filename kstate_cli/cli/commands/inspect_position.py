@@ -21,7 +21,7 @@ from kstate_cli.cli.options.shared import (
     Tasks,
     bound_of,
 )
-from kstate_cli.cli.output import Format, output_of, say, table
+from kstate_cli.cli.output import Format, output_of, say, table, waiting
 from kstate_cli.errors import ConditionNotMet
 
 if TYPE_CHECKING:
@@ -65,8 +65,9 @@ def inspect_position(
     logs.validate()
     path = find_application(app)
     results: Output[InspectPositionLine] = output_of(output, path)
-    application = read_application(path)
-    selection = _select_stores(application, logs, task or (), store or ())
+    with waiting("reading offsets and logs"):
+        application = read_application(path)
+        selection = _select_stores(application, logs, task or (), store or ())
     behind = _behind(selection.rows, bound)
     doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
     problems = [*selection.wrong, *doubts]

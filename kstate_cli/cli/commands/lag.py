@@ -20,7 +20,7 @@ from kstate_cli.cli.options.shared import (
     Tasks,
     WarningsOk,
 )
-from kstate_cli.cli.output import Format, output_of, say
+from kstate_cli.cli.output import Format, output_of, say, waiting
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.outlook import LagLine
@@ -73,8 +73,9 @@ def lag(
     path = find_application(app)
     results: Output[LagLine] = output_of(output, path, quiet=quiet)
     with Metrics(metrics_file, "lag", path) as metrics:
-        application = read_application(path)
-        stores = read_stores(application, logs, task or (), store or ())
+        with waiting("reading offsets and logs", quiet=quiet):
+            application = read_application(path)
+            stores = read_stores(application, logs, task or (), store or ())
         places = {(name, standing.name) for standing in stores for name in standing.tasks}
         wrong = fatal_problems(application, places, everything=not task and not store)
         doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]

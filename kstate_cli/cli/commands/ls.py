@@ -24,7 +24,7 @@ from kstate_cli.cli.options.shared import (
     Quiet,
     TransactionalStores,
 )
-from kstate_cli.cli.output import Format, output_of, print_line, say, table
+from kstate_cli.cli.output import Format, output_of, print_line, say, table, waiting
 from kstate_cli.errors import ConditionNotMet, Refused, UsageError
 from kstate_cli.host import STORES_STAY
 from kstate_cli.texts import command, plural, size_text
@@ -128,8 +128,9 @@ def ls(
     may_skip: list[OSError] | None = unlisted
     if topology is not None:
         may_skip = None
-    application = read_application(path, count_bytes=MOST_BYTES, unlisted=may_skip)
-    listing = _read_listing(application, topology, old, transactional=transactional_stores)
+    with waiting("reading stores", quiet=quiet):
+        application = read_application(path, count_bytes=MOST_BYTES, unlisted=may_skip)
+        listing = _read_listing(application, topology, old, transactional=transactional_stores)
     # The rows, and not the table: JSON has the same order.
     if sort is Order.size:
         listing.rows.sort(key=lambda row: row["bytes"])

@@ -10,7 +10,7 @@ import typer
 
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
-from kstate_cli.cli.output import Format, output_of, table
+from kstate_cli.cli.output import Format, output_of, table, waiting
 from kstate_cli.clock import duration_text, now_ms, utc_text
 from kstate_cli.errors import EXIT_OK, ConditionNotMet
 from kstate_cli.texts import command, plural, size_text, some
@@ -36,7 +36,8 @@ def ls_dump(
     from kstate_cli.dump_reader.open import read_overview
 
     # Manifests and footers only, so that it is quick in a bucket too.
-    overview = read_overview(dump)
+    with waiting("reading the manifest and footers", quiet=quiet):
+        overview = read_overview(dump)
     verified_ms = _verified_ms(dump)
     results: Output[LsDumpLine] = output_of(output, None, quiet=quiet)
     results.show(_lines(dump, overview, verified_ms), partial(_show, overview))
