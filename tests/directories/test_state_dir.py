@@ -41,7 +41,8 @@ def state(tmp_path: Path) -> Path:
 
 
 def line(words: tuple[object, ...], state: Path) -> list[object]:
-    places = {"STATE": state, "OTHER": state.parent / "other" / "orders", "OUT": state.parent / "out"}
+    top = next(folder for folder in (state.parent, state.parent.parent) if (folder / "other").is_dir())
+    places = {"STATE": state, "OTHER": top / "other" / "orders", "OUT": top / "out"}
     return [places.get(str(word), word) for word in words]
 
 

@@ -134,10 +134,10 @@ def _say_unknown(stores: Sequence[StoreLag], *, quiet: bool) -> None:
     places: dict[UnknownLag, list[str]] = {}
     for standing in stores:
         for task, logs in standing.tasks.items():
-            for reason in dict.fromkeys(log.unknown for log in logs if log.unknown is not None):
-                places.setdefault(reason, []).append(f"{task}/{standing.name}")
-    for reason, names in places.items():
-        say(f"lag unknown, because {_REASONS[reason]}: {some(names, _MAX_LISTED)}", quiet=quiet)
+            for code in dict.fromkeys(log.unknown for log in logs if log.unknown is not None):
+                places.setdefault(code, []).append(f"{task}/{standing.name}")
+    for code, names in places.items():
+        say(f"lag unknown, because {_REASONS[code]}: {some(names, _MAX_LISTED)}", quiet=quiet)
 
 
 def above_limit(stores: Sequence[StoreLag], max_lag: int | None) -> KstateError | None:
@@ -159,12 +159,12 @@ def gauges(stores: Sequence[StoreLag]) -> Iterator[tuple[str, tuple[str, ...], f
     """Yield the gauges of each store in each task; an unknown lag has none, because 0 would be wrong."""
     for standing in stores:
         for task, logs in standing.tasks.items():
-            known = together(logs)
-            if known is None:
+            lag = together(logs)
+            if lag is None:
                 continue
-            yield "kstate_store_lag_records", (task, standing.name), known.records.count
-            if known.seconds is not None:
-                yield "kstate_store_lag_seconds", (task, standing.name), known.seconds
+            yield "kstate_store_lag_records", (task, standing.name), lag.records.count
+            if lag.seconds is not None:
+                yield "kstate_store_lag_seconds", (task, standing.name), lag.seconds
 
 
 def lag_lines(application: Application, stores: Sequence[StoreLag], problems: Sequence[Problem]) -> Iterator[LagLine]:
@@ -182,11 +182,11 @@ def lag_lines(application: Application, stores: Sequence[StoreLag], problems: Se
         }
     yield from problem_lines(problems)
     parts = [standing.lag for standing in stores]
-    known = [part for part in parts if part is not None]
+    complete = [part for part in parts if part is not None]
     total = None
     # A sum without one of its parts would look like the whole.
-    if known and len(known) == len(parts):
-        total = sum_of(known)
+    if complete and len(complete) == len(parts):
+        total = sum_of(complete)
     yield {
         "type": "summary",
         "stores": len(stores),
