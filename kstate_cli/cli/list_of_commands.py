@@ -19,6 +19,7 @@ Options:
 Commands:
   ls                List tasks and stores: kind, size, offsets.
   inspect-position  Show changelog offsets, IQv2 Positions, and lag.
+  lag               Show how far stores are behind their changelogs.
   query             Query a store by key, range or time.
   export            Write a whole store to Parquet, decoded.
   diff              Compare the rows of two application directories.
